@@ -26,8 +26,9 @@ pythons: setup     ## the wheel and the core's tests with each Python that the m
 soak: setup        ## long random lives of clusters; STEPS=200000 SEED=0
 	@$(BIN)/python -m tests.soak --steps $(or $(STEPS),200000) --seed $(or $(SEED),0)
 
-lint: setup        ## style, types and layers
+lint: setup        ## style, types and layers; prints how plain the language is
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+	@$(BIN)/python .ci/plain_words.py
 
 audit:             ## known vulnerabilities of what is pinned; says so where nobody can be asked
 	@$(PYTHON) .ci/audit.py

@@ -20,7 +20,7 @@ from phalanx.accounting.history import RunFilter, read_runs
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock
 from phalanx.accounting.report import read_report
-from phalanx.accounting.sums import DAY, encode_parts, held_by_day, split
+from phalanx.accounting.sums import DAY, encode_parts, split, usage_by_day
 from phalanx.accounting.tables import members, payers, runs, usage
 from phalanx.model.gang import GangKey
 
@@ -122,7 +122,7 @@ def _one(
         }
         for index in range(2)
     )
-    for (day, resource), amount in held_by_day(parts).items():
+    for (day, resource), amount in usage_by_day(parts).items():
         numbers = sums.setdefault((day, payer, resource), [0, 0, 0])
         numbers[0] += 2 * amount
         numbers[1] += 2 * amount * (outcome is PodOutcome.EVICTED)

@@ -195,7 +195,7 @@ def test_without_accounts_it_says_where_they_were_looked_for(tmp_path: Path) -> 
     for command in (("history",), ("report",), ("accounting", "prune", "--older-than", "1d")):
         done = CliRunner().invoke(cli, [*command, "--database", str(file)])
         assert done.exit_code == 1
-        assert done.output == f"Error: no accounts at {file}: does `phalanx accounting run` write there?\n"
+        assert done.output == f"Error: no accounts at {file}: start `phalanx accounting run` with this database\n"
         assert not file.exists()
 
 

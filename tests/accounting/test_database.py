@@ -108,9 +108,9 @@ def test_a_password_is_in_no_error() -> None:
 def test_writers_take_turns(location: str) -> None:
     first, second = Database(location), Database(location)
     first.upgrade()
-    Recorder(first).watched(5)
-    Recorder(second).watched(9)
-    Recorder(first).watched(7)
+    Recorder(first).record_watched_until(5)
+    Recorder(second).record_watched_until(9)
+    Recorder(first).record_watched_until(7)
     assert Recorder(second).adopt("") == 9
     first.close()
     second.close()
@@ -126,6 +126,6 @@ def test_a_database_that_comes_back_is_used_again(postgres: Postgres) -> None:
                 " AND pid <> pg_backend_pid()"
             )
         )
-    Recorder(database).watched(5)
+    Recorder(database).record_watched_until(5)
     assert Recorder(database).adopt("") == 5
     database.close()

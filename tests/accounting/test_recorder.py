@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from phalanx.accounting.database import Database, DatabaseError
-from phalanx.accounting.facts import PodFact, PodOutcome, Precision, gone
+from phalanx.accounting.facts import PodFact, PodOutcome, Precision, deleted_fact
 from phalanx.accounting.recorder import GangChange, Recorder
 from phalanx.accounting.records import Clock, Lost
 from phalanx.accounting.sums import DAY, decode_parts, joined
@@ -113,7 +113,7 @@ def test_a_gang_that_only_labels_declare_is_over_when_evicted_and_goes_on_if_it_
     assert (run["state"], run["reason"], run["ended"]) == ("PREEMPTED", "PreemptionByScheduler", T0 + 30)
     tell(database, 50, a_pod("a2", created=T0 + 45))
     assert (only(database)["state"], only(database)["ended"], only(database)["evictions"]) == ("PENDING", None, 1)
-    tell(database, 60, gone(a_pod("a2", created=T0 + 45), T0 + 60))
+    tell(database, 60, deleted_fact(a_pod("a2", created=T0 + 45), T0 + 60))
     tell(database, 9000, a_pod("late", created=T0 + 8000))
     assert len(rows(database, "runs")) == 2
 
@@ -265,8 +265,8 @@ class TestUsage:
 def test_the_accounts_of_one_cluster_are_not_taken_for_those_of_another(database: Database) -> None:
     recorder = Recorder(database)
     assert recorder.adopt("uid-1") == 0
-    recorder.watched(T0)
-    recorder.watched(T0 - 5)
+    recorder.record_watched_until(T0)
+    recorder.record_watched_until(T0 - 5)
     assert recorder.adopt("uid-1") == T0
     with pytest.raises(DatabaseError, match="another cluster"):
         recorder.adopt("uid-2")

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from phalanx.accounting.database import Database
-from phalanx.accounting.facts import PodOutcome, gone
+from phalanx.accounting.facts import PodOutcome, deleted_fact
 from phalanx.accounting.recorder import Recorder
 from phalanx.accounting.report import read_report
 from phalanx.accounting.retention import delete_user, prune, pseudonymise
@@ -64,7 +64,7 @@ def test_what_is_gone_need_not_be_kept_in_mind(database: Database) -> None:
     told(database)
     with database.writing() as connection:
         delete_user(connection, "zoe", T0 + NOW)
-    Recorder(database).there_are(["old", "new"])
+    Recorder(database).prune_forgotten(["old", "new"])
     with database.reading() as connection:
         assert connection.scalars(select(forgotten.c.uid)).all() == ["old"]
 
@@ -78,7 +78,7 @@ def test_a_pseudonym_takes_the_name_and_leaves_the_sums(database: Database) -> N
     assert hours(database, "queue") == before
     assert set(hours(database, "user")) == {("zoe",), ("bea",), (pseudonym,)}
     # When the last of their runs has ended, too, nothing tells who it was.
-    tell(database, NOW + 9, gone(a_pod("running", gang="zoe-more", user="zoe", bound=T0 + 5), T0 + NOW + 9))
+    tell(database, NOW + 9, deleted_fact(a_pod("running", gang="zoe-more", user="zoe", bound=T0 + 5), T0 + NOW + 9))
     with database.writing() as connection:
         second, removed = pseudonymise(connection, "zoe", T0 + NOW)
         assert (removed.runs, removed.under_way) == (1, 0)

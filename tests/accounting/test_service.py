@@ -272,7 +272,7 @@ async def test_a_database_that_is_away_is_waited_for(
         await cluster.make("meanwhile")
         await cluster.bind("before")
         async with asyncio.timeout(PATIENCE):
-            while "trying again" not in caplog.text:  # noqa: ASYNC110 - the log tells nobody
+            while "retrying" not in caplog.text:  # noqa: ASYNC110 - the log tells nobody
                 await asyncio.sleep(0.02)
         await cluster.delete("before")
     finally:

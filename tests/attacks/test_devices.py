@@ -94,5 +94,5 @@ async def test_a_pod_that_binds_itself_claims_no_card_that_it_did_not_ask_for(
     await other.pods("theirs-0", "theirs-1", **wants(15000))
     await other.until_bound("theirs-0", "theirs-1")
     if "requests" in asked:
-        await tenant.until_event("DeviceResultDoubted", "mine", "claim more cards than it asks for")
+        await tenant.until_event("DeviceResultDoubted", "mine", "claim more cards than it requests")
     await arena.unharmed()

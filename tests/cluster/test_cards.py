@@ -357,7 +357,7 @@ class TestWhatAPodSaysOfItsCards:
     @pytest.mark.parametrize("claimed", ["GPU-1 GPU-2", "GPU-1 GPU-1", "GPU-1 GPU-9"])
     def test_more_cards_than_it_asked_for_are_not(self, claimed: str) -> None:
         assert self.used(*claimed.split(), need=MOST) == [600, 0]
-        assert "more cards than it asks for" in self.bench.allocator.doubts["a"].doubt
+        assert "more cards than it requests" in self.bench.allocator.doubts["a"].doubt
 
     @pytest.mark.parametrize("claimed", ["", "GPU-9"])
     def test_cards_that_are_hidden_count_where_most_is_free(self, claimed: str) -> None:

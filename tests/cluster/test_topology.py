@@ -83,8 +83,8 @@ def test_members_may_be_found_by_a_pattern_or_by_labels() -> None:
     assert board.tiers()["tier 2"] == {"pool": "cpu-1"}
     assert board.tiers()["tier 3"] == {"top": "cpu-1 gpu-1 gpu-2"}
     assert board.faults() == [
-        "pool: node gpu-1 is a member of HyperNode gpus as well, which has it; let each node be a member of one "
-        "HyperNode of the lowest tier"
+        "pool: node gpu-1 is a member of HyperNode gpus as well, which takes precedence; "
+        "let each node be a member of one HyperNode of the lowest tier"
     ]
 
 
@@ -127,8 +127,8 @@ def test_of_two_hypernodes_that_claim_a_third_the_closer_one_has_it() -> None:
     assert board.tiers()["tier 2"] == {"s1": "a"}
     assert "tier 3" not in {level for level, parts in board.tiers().items() if parts}
     assert board.faults() == [
-        "s0: HyperNode r1 is a member of HyperNode s1 as well, which has it; let each HyperNode be a member of one "
-        "other",
+        "s0: HyperNode r1 is a member of HyperNode s1 as well, which takes precedence; "
+        "let each HyperNode be a member of one other",
         "s0: there is no HyperNode ghost that can be its member",
     ]
 

@@ -63,9 +63,9 @@ async def test_a_pod_that_raises_still_occupies_its_node(
 ) -> None:
     world = World()
     poisons(monkeypatch, world.intake, "pod", lambda text: "'bad'" in text)
-    tell = world.observer.pods._told
+    tell = world.observer.pods._deliver
     node = msgspec.json.encode({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8", "pods": "9"}}})
-    world.observer.nodes._told(Upsert(decode_node(node), node, ("", "n"), "u"))
+    world.observer.nodes._deliver(Upsert(decode_node(node), node, ("", "n"), "u"))
     for _ in range(3):
         for name in ("good", "bad", "well"):
             tell(world.pod(name, node="n", phase="Running"))
@@ -81,7 +81,7 @@ async def test_a_pod_that_raises_still_occupies_its_node(
 async def test_no_handler_lets_it_through(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     world = World()
     poisons(monkeypatch, world.intake, method, lambda text: True)
-    pods, nodes = world.observer.pods._told, world.observer.nodes._told
+    pods, nodes = world.observer.pods._deliver, world.observer.nodes._deliver
     node = msgspec.json.encode({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}})
     pods(world.pod("p", node="n"))
     pods(Malformed(("default", "p"), "uid-p", "it is no JSON", b""))
@@ -119,7 +119,7 @@ async def test_a_fact_that_the_state_cannot_take_does_not_hide_the_next(monkeypa
         monkeypatch, world.state.pods, "observe", lambda text: "'bad'" in text and "cannot be taken in" not in text
     )
     for name in ("bad", "good"):
-        world.observer.pods._told(world.pod(name, node="n", phase="Running"))
+        world.observer.pods._deliver(world.pod(name, node="n", phase="Running"))
     assert set(world.state.pods) == {"uid-bad", "uid-good"}
     assert world.counted["state"] == 1
 

@@ -118,6 +118,6 @@ async def test_whoever_may_list_the_pods_of_a_namespace_may_see_its_gangs_and_no
         with pytest.raises(AccessError) as refused:
             await access.check_pods(header, namespace)
         assert refused.value.status == status
-    with pytest.raises(AccessError, match="may not get the path"):
+    with pytest.raises(AccessError, match="is not allowed to get the path"):
         await access.check("Bearer good", "/debug/state")
     assert [spec["user"] for spec in reviews.asked] == ["ada"] * 4

@@ -27,7 +27,7 @@ from phalanx.dashboard.tables import Tables
 from phalanx.kube.client import PatchType
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.model.gang import GangKey
-from phalanx.reports.promised_starts import PromisedStart
+from phalanx.views.promises import PromisedStart
 from tests.dashboard.cluster import Page, Site, until
 
 #: SHA-256 of files as they are in the npm packages htm 3.1.1, preact 11.2.0 (its licence) and uPlot 1.6.32.

@@ -29,11 +29,11 @@ from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
 from phalanx.reports.evicted_members import EvictedMembers
 from phalanx.reports.eviction_preview import EvictionPreview, EvictionReasons, NodeRoom, PreviewedPod
-from phalanx.reports.promised_starts import PromisedStart
 from phalanx.reports.whatif.answer import AskedStart, Starts, Verdict, WhatIfAnswer
 from phalanx.reports.whatif.answer import NodeRoom as StartRoom
-from phalanx.reports.why import GroupLine, WhyAnswer
+from phalanx.reports.why_answer import GroupLine, WhyAnswer
 from phalanx.views.gang_state import GangState
+from phalanx.views.promises import PromisedStart
 
 #: Whatever holds it names something that the viewer may not know.
 SECRET = "covert"
@@ -94,8 +94,12 @@ def test_viewer_of_all_namespaces_without_nodes_reads_of_gangs_and_not_of_nodes(
     assert not AUDITOR.shows((NamedObject("Queue", "other"),))
 
 
+def start() -> PromisedStart:
+    return PromisedStart(postponements=[SECRET], reason="NotCalibrated", message=SECRET, moves_because=SECRET)
+
+
 def account(**more: Any) -> dict[str, Any]:
-    first = FirstWaiting(SECRET, "QuotaExceeded", SECRET, SECRET, THEIRS, (THEIRS,))
+    first = FirstWaiting(SECRET, "QuotaExceeded", SECRET, SECRET, start(), THEIRS, (THEIRS,))
     return dict(
         name="q", parent=SECRET, used={}, partners=[SECRET], first=first, fault=SECRET, warnings=[SECRET], **more
     )
@@ -193,7 +197,7 @@ def why() -> WhyAnswer:
         loss=EvictedMembers("PreemptionByScheduler", SECRET, pods=["ours/p"]),
         domain=SECRET,
         groups=[GroupLine("ours/g", GangState.PENDING, SECRET)],
-        start=PromisedStart(postponements=[SECRET], reason="NotCalibrated", message=SECRET),
+        start=start(),
     )
 
 

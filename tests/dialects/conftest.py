@@ -15,7 +15,7 @@ def who_is_idle_changes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = PodEnrichers.enriched
 
     def enriched(self: PodEnrichers, spec: Pod, gang: Gang | None) -> Pod:
-        awake = [each.__self__ for each in self._awake]  # type: ignore[attr-defined]
+        awake = [each.__self__ for each in self._active]  # type: ignore[attr-defined]
         for each in self._enriching:
             assert each in awake or each.enriched(spec, gang) is spec, f"{each} sleeps"
         return asked(self, spec, gang)

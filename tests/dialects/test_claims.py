@@ -84,10 +84,10 @@ def test_v1beta1_states_the_request_itself() -> None:
 @pytest.mark.parametrize(
     ("devices", "complaint"),
     [
-        ({"requests": [{"name": "gpu", "future": {}}]}, "request gpu: of a kind"),
+        ({"requests": [{"name": "gpu", "future": {}}]}, "request gpu: this version of Phalanx does not support"),
         ({"requests": [{"name": "gpu", "exactly": {**EXACTLY, "allocationMode": "Most"}}]}, "count mode Most"),
         ({"requests": [{"name": "gpu", "exactly": {**EXACTLY, "selectors": [{"sql": ""}]}}]}, "selector #0"),
-        ({"constraints": [{"requests": ["gpu"]}]}, "constraint: of a kind"),
+        ({"constraints": [{"requests": ["gpu"]}]}, "constraint: this version of Phalanx does not support"),
     ],
 )
 def test_what_this_version_does_not_know_is_never_guessed(devices: Wire, complaint: str) -> None:

@@ -154,8 +154,8 @@ class TestKoordinator:
         ("asked", "problem"),
         [
             ({"gpu": 150}, "koordinator.sh/gpu 150 is more than 100 and not a multiple of it"),
-            ({"gpu": 50, "gpu_core": 50}, "cannot be asked for together"),
-            ({"gpu_core": 50}, "koordinator.sh/gpu-core cannot be asked for together"),
+            ({"gpu": 50, "gpu_core": 50}, "cannot be requested together"),
+            ({"gpu_core": 50}, "koordinator.sh/gpu-core cannot be requested together"),
             ({"gpu_shared": 3, "gpu_memory_ratio": 100}, "cannot be shared out evenly over 3 GPUs"),
             ({"gpu_shared": 1, "gpu_core": 200, "gpu_memory": 1}, "cannot be shared out evenly over 1 GPUs"),
         ],

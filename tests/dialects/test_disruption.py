@@ -250,7 +250,7 @@ def test_a_selector_that_cannot_be_read_counts_nobody_and_is_told(document: dict
     [
         ("fine", 'status is "fine"; nothing is allowed'),
         ({"disruptionsAllowed": "all"}, 'status.disruptionsAllowed is "all"; nothing is allowed'),
-        ({"disruptionsAllowed": 0, "disruptedPods": ["p"]}, 'status.disruptedPods is ["p"]; it is passed over'),
+        ({"disruptionsAllowed": 0, "disruptedPods": ["p"]}, 'status.disruptedPods is ["p"]; it is ignored'),
     ],
 )
 def test_a_status_that_cannot_be_read_allows_nothing_to_those_that_it_counts(status: Any, complaint: str) -> None:

@@ -61,7 +61,7 @@ def test_members_by_name_by_pattern_and_by_labels() -> None:
         ),
         (
             {"type": "Node", "selector": {"regexMatch": {"pattern": "a("}}},
-            'spec.members[1].selector.regexMatch.pattern is "a("; this is no regular expression',
+            'spec.members[1].selector.regexMatch.pattern is "a("; this is not a regular expression',
         ),
         ({"type": "Node", "selector": {"exactMatch": {"name": 7}}}, "exactMatch.name is 7; write a text"),
         (

@@ -84,7 +84,7 @@ def test_what_is_left_out() -> None:
         ({"duration": "9000h"}, "of at most 8784h"),
         ({"duration": None, "end": "2026-12-05T00:00:00Z"}, "write one after the start, by at most 366 days"),
         ({"before": "never"}, 'spec.before is "never"; write limit, surplus or all'),
-        ({"before": "surplus"}, "surplus stays unless it is evicted: write atStart: evict"),
+        ({"before": "surplus"}, "write atStart: evict with it: else surplus members are not evicted"),
         ({"atStart": 1}, "spec.atStart is 1; write cordon, evict or leave"),
         ({"closeBefore": "-1h"}, "spec.closeBefore"),
         ({"notice": []}, "spec.notice is []"),
@@ -95,7 +95,7 @@ def test_what_is_left_out() -> None:
         ),
         ({"recurrence": {"rule": "FREQ=DAILY", "timeZone": "Mars"}}, 'spec.recurrence.timeZone is "Mars"; '),
         ({"recurrence": {"rule": "FREQ=DAILY", "skip": ["x"]}}, 'spec.recurrence.skip is ["x"]; '),
-        ({"recurrence": {"rule": "FREQ=HOURLY"}}, "it comes again before it is over"),
+        ({"recurrence": {"rule": "FREQ=HOURLY"}}, "the next occurrence starts before this one ends"),
     ],
 )
 def test_a_field_that_cannot_be_read_is_named_and_the_window_closes_nothing(

@@ -134,7 +134,7 @@ def test_policies_know_its_name_and_no_other(offer: Any) -> None:
     ("offered", "why"),
     [
         (ImportError("no module named teams"), "it cannot be loaded: no module named teams"),
-        ("teams", "it is no phalanx.dialects.dialect.Dialect"),
+        ("teams", "it is not a phalanx.dialects.dialect.Dialect"),
         (Dialect("mine", enrichers=raising), "it cannot be used: ValueError: a bug"),
         (Dialect("volcano"), "the name 'volcano' belongs to the dialect 'volcano' already"),
         (
@@ -154,7 +154,7 @@ def test_one_that_cannot_be_used_is_told_and_left_out(
 ) -> None:
     offer(bad=offered, teams=TEAMS)
     assert installed_dialects() == (*BUILT_IN, TEAMS)
-    assert [record.message for record in caplog.records] == [f"dialect bad (package:bad) is left out: {why}"]
+    assert [record.message for record in caplog.records] == [f"dialect bad (package:bad) is ignored: {why}"]
 
 
 def test_a_reader_of_names_that_raises_costs_its_own_names_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,7 +166,7 @@ def test_a_reader_of_names_that_raises_costs_its_own_names_only(caplog: pytest.L
     assert gang is not None
     assert gang.min_member == 2
     assert [record.message for record in caplog.records] == [
-        "the names that 'broken' reads are left out from now on"
+        "reading the gang names of 'broken' has failed; they are ignored from now on"
     ]
 
 

@@ -405,12 +405,12 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     door.see(door.intake.pod_removed("default", "p", "uid-p"))
     found: RunTimes = door.intake.run_times
     kept = (
-        found._said,
+        found._pod_times,
         found._controllers,
-        found._below,
+        found._pods_of_owner,
         found._owners,
         found._children,
-        found._beside,
+        found._attached,
         found._uids,
     )
     assert not any(kept)

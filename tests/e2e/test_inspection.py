@@ -127,7 +127,7 @@ async def test_who_may_not_get_a_path_sees_nothing(inside: Inside) -> None:
     stranger = await inside.account("stranger")
     status, answer = await inside.ask("/debug/state", stranger)
     assert status == 403
-    assert "may not get the path /debug/state" in answer["error"]
+    assert "is not allowed to get the path /debug/state" in answer["error"]
     narrow = await inside.account("narrow", "/configz")
     assert (await inside.ask("/configz", narrow))[0] == 200
     assert (await inside.ask("/debug/state", narrow))[0] == 403
@@ -185,7 +185,7 @@ async def test_whoever_may_list_pods_sees_their_gangs_and_the_command_line_asks_
     assert (await inside.ask(where))[0] == 401
     reader = await inside.account("reader")
     status, refusal = await inside.ask(where, reader)
-    assert (status, "may not list the pods of" in refusal["error"]) == (403, True)
+    assert (status, "is not allowed to list the pods of" in refusal["error"]) == (403, True)
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "reader"}}
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     await world.make({**head, "kind": "Role", "rules": [rule]})

@@ -72,7 +72,7 @@ async def test_a_standby_says_for_whom_it_waits(world: World, caplog: pytest.Log
     with caplog.at_level("INFO", "phalanx.daemon.standby"):
         await standby(world)
     lease = await world.client.get(LEASES.path(world.name, "turn"))
-    assert f"waits for its turn; {lease['spec']['holderIdentity']} leads" in caplog.text
+    assert f"waits for the lease; {lease['spec']['holderIdentity']} leads" in caplog.text
 
 
 async def test_a_standby_writes_nothing(world: World) -> None:

@@ -214,7 +214,7 @@ async def test_a_rule_that_cannot_be_read_is_told_and_closes_nothing(world: Worl
         ({"start": "2099-01-01T00:00:00Z"}, "end must be after start"),
         ({"nodes": {}}, "name nodes"),
         ({"atStart": "reboot"}, "Unsupported value"),
-        ({"before": "surplus"}, "surplus stays unless it is evicted"),
+        ({"before": "surplus"}, "else surplus members are not evicted"),
         ({"end": None, "duration": "0s"}, "duration must be above 0"),
         ({"recurrence": {"rule": "FREQ=SECONDLY"}}, "spec.recurrence.rule"),
         ({"closeBefore": "soon"}, "spec.closeBefore"),

@@ -199,10 +199,10 @@ async def test_a_tree_that_makes_no_sense_is_told_so(tmp_path: Path) -> None:
         }
         await world.make(native("PodGroup", "g", **spec))
         await world.pod("a", schedulingGroup={"podGroupName": "g"})
-        await world.until_held("a", words="is above itself", reason="SchedulerError")
+        await world.until_held("a", words="is its own ancestor", reason="SchedulerError")
         for name in ("x", "y"):
             told = await until_told(world, COMPOSITES, name, SCHEDULED, "False", "Invalid")
-            assert "is above itself" in told["message"]
+            assert "is its own ancestor" in told["message"]
 
 
 async def test_without_the_api_pods_are_told_and_annotations_do_the_same(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_a_volcano_job_is_held_by_a_command(world: World) -> None:
     assert code == 0, output
     await phase(world, "train", "Aborted")
     code, output = await run(world, "hold", "vcjob/train")
-    assert (code, "held already" in output) == (0, True), output
+    assert (code, "already held" in output) == (0, True), output
     code, output = await run(world, "release", "train")
     assert code == 0, output
     assert sorted(each["action"] for each in await world.list(COMMANDS)) == ["AbortJob", "ResumeJob"]
@@ -95,9 +95,9 @@ async def test_what_runs_what_kueue_has_and_what_has_no_way_is_refused_by_name(w
     code, output = await run(world, "hold", "runs", "kueues", "bare", "nowhere")
     assert code == 1
     for words in (
-        "job/runs runs already (1 pods)",
+        "job/runs is running (1 pods)",
         "job/kueues is in Kueue's queue team",
-        "podgroup/bare cannot be held: its pods are there",
+        "podgroup/bare cannot be held: its pods exist already",
         "no job or PodGroup 'nowhere'",
     ):
         assert words in output, output

@@ -158,7 +158,7 @@ async def test_it_outlives_a_restart_of_the_api_server(place: Place) -> None:
     await scheduler.says("phalanx scheduler ready")
     await place.gang()
     await place.stop_serving()
-    await scheduler.says("cannot be reached, everybody tries on")
+    await scheduler.says("is unreachable, all its clients retry")
     await place.serve()
     await place.node("n1")
     await place.until_bound()
@@ -173,7 +173,7 @@ async def test_it_can_be_ended_while_the_api_server_is_away(place: Place) -> Non
     await scheduler.says("phalanx scheduler ready")
     await place.gang()
     await place.stop_serving()
-    await scheduler.says("cannot be reached, everybody tries on")
+    await scheduler.says("is unreachable, all its clients retry")
     assert await scheduler.end() == 0
 
 
@@ -315,7 +315,7 @@ async def test_a_part_that_breaks_is_begun_anew_and_ends_nothing(
             await asyncio.sleep(0.05)
     failed = [record for record in caplog.records if "nobody expected this" in record.getMessage()]
     assert [record.getMessage() for record in failed] == [
-        "task: verdict publisher failed and is passed over: ZeroDivisionError: 'nobody expected this'"
+        "task: verdict publisher failed and is skipped: ZeroDivisionError: 'nobody expected this'"
     ]
 
 
@@ -337,5 +337,5 @@ async def test_an_object_that_nobody_can_take_in_harms_itself_alone(
     await world.pod("odd")
     await world.pods(*NAMES, labels=GANG)
     await world.until_bound(*NAMES)
-    assert "odd failed and is passed over: ZeroDivisionError" in caplog.text
+    assert "odd failed and is skipped: ZeroDivisionError" in caplog.text
     assert (await world.placement())["odd"] == ""

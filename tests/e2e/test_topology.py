@@ -135,7 +135,7 @@ async def test_a_hypernode_with_a_mistake_harms_only_itself(world: World) -> Non
     placed = await world.until_bound("a", "b")
     assert set(placed.values()) == {"r1a", "r1b"}
     world.namespace = "default"  # where events about cluster-wide objects are
-    await world.until_event("InvalidHyperNode", f"{world.name}-odd", "this is no regular expression")
+    await world.until_event("InvalidHyperNode", f"{world.name}-odd", "this is not a regular expression")
 
 
 async def test_two_racks_that_claim_one_node_are_told_so_and_the_first_has_it(world: World) -> None:

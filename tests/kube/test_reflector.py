@@ -668,7 +668,7 @@ async def test_what_becomes_forbidden_stays_known_and_is_said_once(
             assert len(reflector) == 2
     assert lines == ["upsert a uid-a", "synced", "upsert b uid-b", "synced"]
     assert [record.getMessage().count("may not list pods") for record in caplog.records] == [1]
-    assert "going on with what is known, looking again every 20 s" in caplog.text
+    assert "continuing with the known objects, retrying every 20 s" in caplog.text
     # A server that does not know its rules yet refuses everybody for a moment.
     assert fake_time.pauses == pytest.approx([0.6, *[1.0] * 5, 22.0, 22.0, 22.0])
 
@@ -687,7 +687,7 @@ async def test_a_refusal_that_passes_makes_nothing_go_without_what_is_there(
     assert [record.levelname for record in caplog.records if "may not list" in record.getMessage()] == [
         "WARNING"
     ] * 2
-    assert "not refused any more" in caplog.text
+    assert "allowed again" in caplog.text
 
 
 async def test_where_no_watch_lasts_lists_tell_what_exists(
@@ -895,7 +895,7 @@ async def test_after_an_outage_whoever_waits_goes_on_with_the_first_answer_that_
     # One line for the outage and one for its end, however many watch.
     assert len([text for text in told if "connection refused" in text]) == 1
     assert len([text for text in told if "answers again" in text]) == 1
-    assert len([text for text in told if "cannot be reached, everybody tries on" in text]) == 1
+    assert len([text for text in told if "is unreachable, all its clients retry" in text]) == 1
 
 
 @pytest.mark.parametrize("expired", [refusal(410, "Expired"), Watch((GONE,))])

@@ -258,7 +258,7 @@ spec:
 """
     (found,) = examined(reservation)
     told = objected(found)["spec.preAllocation"]
-    assert (told.verdict, "leave it out" in told.message) == (Verdict.CHANGE, True)
+    assert (told.verdict, "remove it" in told.message) == (Verdict.CHANGE, True)
 
 
 def test_the_steps_do_not_ask_for_what_was_just_written() -> None:

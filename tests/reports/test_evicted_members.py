@@ -14,7 +14,7 @@ from phalanx.model.eviction_condition import ToldEviction
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.reports.past_evictions import add_past_gang_eviction
 from phalanx.reports.snapshot import DisruptionTarget
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 from tests.reports.test_why_evictions import NOW, Cluster, Events
 
 OLD = GangKey("ns", "old")

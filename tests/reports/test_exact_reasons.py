@@ -17,9 +17,16 @@ from phalanx.model.verdict_condition import LAST_VERDICT, VerdictFields, read_to
 from phalanx.reports.jobs.entries import JobEntry
 from phalanx.reports.jobs.read_documents import job_entry, read_pod
 from phalanx.scheduling.diagnosis import verdicts
-from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
 from phalanx.scheduling.gangs.quorum import quorum_requirement
-from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, OverQuota, VictimsTerminating
+from phalanx.scheduling.refusals.no_room import Gap, Shortage
+from phalanx.scheduling.refusals.over_quota import OverQuota
+from phalanx.scheduling.refusals.refusal import (
+    Blocked,
+    BlockedByFifo,
+    NotAdmitted,
+    VictimsTerminating,
+    waiting_for_gang_group,
+)
 from tests.cluster_content import G, pod, state_of
 
 TAINT, FULL = NodeCount("node(s) had untolerated taint {a: b}", 2), NodeCount("Insufficient cpu", 2, "cpu")
@@ -52,21 +59,21 @@ def spoken() -> Iterator[Verdict]:
         Shortage(cls, 4, unready="volume v is not bound", change="create what is named"),
         Shortage(cls, 4, refusal="spec.x", change="remove it"),
     ):
-        yield verdicts.no_room_for_pod(facts)
-        yield verdicts.no_room_for_gang(facts, gang)
+        yield facts.pod_verdict(state.pods["uid-g-0"])
+        yield facts.gang_verdict(gang)
     state.ledger.refresh()
     account = state.ledger.accounts[AccountKey(Tree.QUEUE, "q")]
-    yield verdicts.over_limit_for_gang(OverQuota(account, "capability", "cpu", 1000, 1000, 1000, need=3), gang)
+    yield OverQuota(account, "capability", "cpu", 1000, 1000, 1000, need=3).gang_verdict(gang)
     beyond = OverQuota(account, "capability", "cpu", 1000, 1000, 3000, need=3, beyond=("cpu", 3000, 2000))
-    yield verdicts.over_limit_for_gang(beyond, gang)
-    yield verdicts.held_account(f"gang {G}", Blocked("QueueNotFound", "queue q does not exist"))
-    yield verdicts.held_account(f"gang {G}", Blocked("QueueClosed", "Queue q is closed and takes nothing new"))
-    yield verdicts.awaiting_admission(gang, spec, NotAdmitted())
-    yield verdicts.behind(f"gang {G}", BlockedByFifo("Queue q", "gang ns/first"))
-    yield verdicts.victims_terminating(f"gang {G}", VictimsTerminating(1, 3, ("n",)))
-    yield verdicts.waiting_for_gang_group(G, G, "it has too few members")
+    yield beyond.gang_verdict(gang)
+    yield Blocked("QueueNotFound", "queue q does not exist").gang_verdict(gang)
+    yield Blocked("QueueClosed", "Queue q is closed and takes nothing new").gang_verdict(gang)
+    yield NotAdmitted().gang_verdict(gang)
+    yield BlockedByFifo("Queue q", "gang ns/first").gang_verdict(gang)
+    yield VictimsTerminating(1, 3, ("n",)).gang_verdict(gang)
+    yield waiting_for_gang_group(G, G, "it has too few members")
     yield verdicts.unrequited(G, G, G)
-    yield verdicts.gap(Gap((("cpu", 1000),)), gang, spec)
+    yield Gap((("cpu", 1000),)).gang_verdict(gang)
     yield verdicts.unreadable(state.pods["uid-g-0"])
     yield verdicts.planning_failed(f"gang {G}", "nodeorder", ValueError("x"))
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
-from phalanx.dialects.times import format_time
+from phalanx.dialects.times import format_time, parse_time
+from phalanx.model.text.moments import relative_moment
 from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
 from phalanx.reports.whatif.changes import QueueChange
 from phalanx.reports.whatif.free_room import FreeRoomQuestion, free_room
 from phalanx.reports.whatif.question import Question, answer_question
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.simulation.cluster import read_cluster
 from phalanx.simulation.documents import FileObject, read_documents
 from phalanx.simulation.errors import InputError
+from phalanx.views.promises import PromiseOrigin, PromiseSource
 
 NOW = 1_767_225_600
 PLAIN = 'actions: "allocate, backfill"\ntiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]\n'
@@ -312,3 +316,50 @@ def test_who_ends_before_a_start_that_is_kept_has_more_room() -> None:
     rows = room_of(*there, policy=KEEPING)
     assert [(pods, nodes) for _, pods, nodes in rows] == [(2, 1), (4, 2)]
     assert 0 < rows[1][0] < 910
+
+
+def with_promise(*there: Object, told: int, **question: Any) -> WhatIfAnswer:
+    """Ask about a capture in which gang waits has a promised start."""
+    promise = StoredReservation(told, told + 200, told, told, NOW - 50, [], [("a", "waits", "uid-waits")])
+    head = {
+        "apiVersion": "simulation.phalanx.dev/v1alpha1",
+        "kind": "Capture",
+        "metadata": {"name": "capture"},
+        "spec": {
+            "moment": NOW,
+            "promises": [msgspec.to_builtins(promise)],
+            "promiseOrigin": {"source": "stored", "version": "7", "time": format_time(NOW - 20)},
+        },
+    }
+    cluster = read_cluster(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [head, *there]}), "capture.json"
+    )
+    return answer_question(Question(cluster, load_policy(KEEPING), DAY, **question))
+
+
+def test_answer_begins_with_the_promised_starts_and_says_where_they_would_move() -> None:
+    there = (*FULL, *gang("waits", 2, 4, limit=100))
+    there[len(FULL)]["metadata"]["uid"] = "uid-waits"
+    told = parse_time(only(ask(*there, policy=KEEPING, gang="a/waits")).promised)
+    answer = with_promise(*there, told=told, gang="a/waits")
+    assert only(answer).promised == format_time(told)
+    assert only(answer).verdict is not None
+    assert f"t starts no later than {format_time(told)}," in only(answer).verdict.message  # type: ignore[union-attr]
+    assert answer.moved_promises == []
+    assert answer.origin == PromiseOrigin(PromiseSource.STORED, "7", format_time(NOW - 20))
+
+    urgent = [pod(name, 2, limit=3000, priority=10) for name in ("urgent-0", "urgent-1")]
+    answer = with_promise(*there, told=told, objects=asked(*urgent))
+    (moved,) = answer.moved_promises
+    assert (moved.name, moved.promised, moved.cause) == ("a/waits", format_time(told), "Displaced")
+    assert moved.moves_to > moved.promised
+    lines = list(answer_lines(answer))
+    place = lines.index("Promised starts that would move: 1")
+    assert lines[place + 1].split() == ["GANG", "OR", "POD", "FROM", "TO", "CAUSE"]
+    assert relative_moment(told, NOW) in lines[place + 2]
+    assert lines[place + 2].endswith("Displaced")
+
+
+def test_answer_about_a_cluster_without_promises_has_no_origin() -> None:
+    answer = ask(*FULL, objects=asked(*gang("new", 2, 2)))
+    assert (answer.origin, answer.moved_promises) == (None, [])

@@ -16,7 +16,8 @@ from phalanx.model.resources import requests_of
 from phalanx.model.run_time import RunTime
 from phalanx.model.topology import TopologyRule
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 
 KEY = GangKey("ns", "g")

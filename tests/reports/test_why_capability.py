@@ -9,9 +9,10 @@ from phalanx.model.events import AccountUpdated, GangUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.reports.promised_starts import PromisedStart
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.views.promises import PromisedStart
 
 from .test_why import KEY, ONE, Cluster
 

@@ -13,7 +13,8 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 
 KEY = GangKey("ns", "c")
@@ -74,7 +75,7 @@ def test_one_that_lacks_groups_says_how_many() -> None:
 
 def test_one_whose_tree_makes_no_sense_says_what_is_wrong() -> None:
     answer = ask(cluster(8, "a", parent="c"))
-    assert (answer.reason, answer.change) == ("InvalidComposite", "take one of the parents away")
+    assert (answer.reason, answer.change) == ("InvalidComposite", "remove one of the parents")
 
 
 def test_a_gang_names_the_composite_that_it_is_a_part_of() -> None:

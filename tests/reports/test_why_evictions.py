@@ -21,7 +21,8 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.reports.past_evictions import add_past_eviction
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.views.gang_state import GangState
 

@@ -15,7 +15,8 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort, Taint
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 
 

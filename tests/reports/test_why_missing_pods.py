@@ -16,7 +16,8 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.reports.missing_pods import add_missing_pods, why_owner
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
 from tests.controllers.api import Json, MemoryApi
 from tests.controllers.quotas import Quotas
@@ -82,7 +83,7 @@ async def test_a_job_whose_quota_has_no_room_for_its_pods() -> None:
     answer = await cluster.ask()
     assert (answer.state, answer.reason, answer.missing) == ("Pending", "QuotaExceeded", 4)
     assert answer.message == (
-        "none of its 4 pods exists: quota team lacks 1 pods: 4 pods to come ask for 4, it has 3 left (limited: 3)"
+        "none of its 4 pods exists: quota team lacks 1 pods: 4 new pods request 4, 3 left (limit 3)"
     )
     assert answer.change == "raise quota team in namespace default to 4 pods"
 
@@ -215,7 +216,7 @@ async def test_a_gang_whose_owner_cannot_create_the_rest_names_the_quota(there: 
     assert answer is not None
     assert answer.reason == "QuotaExceeded"
     assert "Job o: " in answer.message
-    assert f"quota team lacks 2 pods: {4 - there} pods to come" in answer.message
+    assert f"quota team lacks 2 pods: {4 - there} new pods request" in answer.message
 
 
 async def test_who_is_not_there_gets_no_answer() -> None:

@@ -208,7 +208,7 @@ class TestTrees:
         world = World().node("n1", gpu=8).composite("c", 1, workload="one")
         world.group("a", 1, "c", workload="two", gpu=1).run()
         assert world.started() == set()
-        assert "comes from several Workloads (one, two)" in world.why("a").message
+        assert "has groups of several Workloads (one, two)" in world.why("a").message
 
     def test_what_cannot_be_read_holds_the_tree(self) -> None:
         world = World().node("n1", gpu=8).composite("c", 1, problem=Problem.of("UnknownPolicy", "odd", "use gang"))

@@ -278,7 +278,7 @@ class TestSettings:
             ({"schedule": "FREQ=DAILY;COUNT=3"}, "COUNT has nothing to count from"),
             ({"duration": ""}, "argument duration"),
             ({"duration": "200h"}, "at most a week"),
-            ({"timeZone": "Mars"}, "argument timeZone: 'Mars' is no time zone"),
+            ({"timeZone": "Mars"}, "argument timeZone: 'Mars' is not an IANA time zone"),
             ({"interval": "5s"}, "argument interval: at least 1m"),
             ({"maxEvictionsPerHour": -1}, "argument maxEvictionsPerHour"),
             ({"maxEvictionPerHour": 1}, "unknown argument 'maxEvictionPerHour'"),

@@ -218,7 +218,7 @@ def test_reasons_tell_cards_apart() -> None:
     s.pod("a", pod_class=other).run()
     message = s.why_pod("a").message
     assert "1 node(s) had no shared GPUs" in message
-    assert "1 node(s) had no GPU of the model, id or mode that the pod asks for" in message
+    assert "1 node(s) had no GPU of the requested model, id or mode" in message
 
 
 def test_arguments_are_checked_and_what_has_no_effect_is_told() -> None:

@@ -132,7 +132,7 @@ class TestLimits:
         rule = PodClass(pool=PoolRule(required=("a",), queue="q", limits=(("a", amounts(cpu=6)),)))
         s.pods("p", 4, pod_class=rule, cpu=2).run()
         assert len(s.placed()) == 3
-        assert "node(s) were in a node group of which the queue has all it may" in s.why_pod("p-3").message
+        assert "node(s) were in a node group in which the queue has reached its limit" in s.why_pod("p-3").message
         s.finishes("p-0").run()
         assert len(s.waiting()) == 0
 

@@ -137,7 +137,7 @@ def test_starts_that_are_kept_are_shown_with_what_came_of_them(files: Path) -> N
     assert metrics["mean_earliness_seconds"] > 0
     assert metrics["reserved_idle_cpu_hours"] > 0
     page = (files / "out" / "report.html").read_text()
-    assert "Starts against the first promise" in page
+    assert "Starts relative to the first promised start" in page
     rows = list(csv.DictReader((files / "out" / "jobs.csv").read_text().splitlines()))
     # Some are promised another start after a node has failed; the first one is shown.
     assert 0 < sum(bool(row["promised"]) for row in rows) <= metrics["promises"]
@@ -188,9 +188,9 @@ def test_a_machine_of_processors_needs_no_cluster_file(tmp_path: Path) -> None:
     ("more", "told", "code"),
     [
         (("--until", "soon"), "--until is 'soon'; write seconds", 1),
-        (("--policy", "{}/none.yaml"), "none.yaml: cannot be read", 1),
+        (("--policy", "{}/none.yaml"), "none.yaml: cannot read the file", 1),
         (("--policy", "{}/workload.yaml"), "workload.yaml: ", 1),
-        (("--workload", "{}/none.swf"), "none.swf: cannot be read", 1),
+        (("--workload", "{}/none.swf"), "none.swf: cannot read the file", 1),
         (("--hour", "noon"), "--hour is 'noon'; write seconds", 1),
         (("--seed", "1", "1"), "--seed: a seed is named twice", 1),
         (("--processors", "5"), "give --cluster FILE, or --processors N", 2),
@@ -208,4 +208,4 @@ def test_an_event_that_cannot_be_is_told(files: Path) -> None:
     (files / "workload.yaml").write_text(WORKLOAD.replace("nodeLost: a-1", "nodeLost: z"))
     result = simulate(files, "out")
     assert result.exit_code == 1
-    assert "spec.events[0].nodeLost is 'z'; there is no such node" in result.output
+    assert "spec.events[0].nodeLost is 'z'; no such node in the cluster" in result.output

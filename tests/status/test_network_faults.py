@@ -19,7 +19,7 @@ def test_a_node_in_two_racks_is_told_of_until_it_is_in_one() -> None:
     nodes.upsert(Node("n1"))
     (notice,) = faults.new_warnings()
     assert (notice.reason, notice.about.kind, notice.about.name) == ("HyperNodeConflict", "HyperNode", "r2")
-    assert "node n1 is a member of HyperNode r1 as well, which has it" in notice.message
+    assert "node n1 is a member of HyperNode r1 as well, which takes precedence" in notice.message
     nodes.upsert(Node("n2"))
     assert faults.new_warnings() == []
     nodes.topology.drop("r2")

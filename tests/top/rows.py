@@ -14,7 +14,7 @@ from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.kube.client import KubeClient
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState
 
 

@@ -32,12 +32,13 @@ from phalanx.reports.gangs.gang_list import gang_entries
 from phalanx.reports.jobs.entries import JobDescription
 from phalanx.reports.jobs.job_report import FoundJob, found_job
 from phalanx.reports.missing_pods import OWNERS, why_owner
-from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
 from phalanx.reports.turn_order import TurnEntry, turn_order
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.reservations.stored import stored
 from phalanx.views.gang_state import CODES, GangState
+from phalanx.views.promises import PromisedStart, Promises
 from tests.scheduling.features import starts
 from tests.scheduling.scenario import NAMESPACE, Scenario, key
 
@@ -58,7 +59,7 @@ class Situation:
         plan = starts(world.scheduler).plan
         found = plan.all() if plan is not None else ()
         promises = [each for each in found if not isinstance(each.key, str) and G in each.key]
-        self.plan = StoredPlan([stored(each, world.state.nodes, {G: ""}) for each in promises])
+        self.plan = Promises(tuple(stored(each, world.state.nodes, {G: ""}) for each in promises))
         self._kind, self._job = kind, job
 
     def verdict(self, gang: GangKey) -> Verdict | None:

@@ -48,7 +48,7 @@ def test_nothing_starts_until_the_job_is_seen() -> None:
     created(play, 0, 1, 2, 3).run()
     assert play.placed() == []
     assert play.gang_of("train-0").problem is not None
-    assert "waiting to see Job train" in str(play.gang_of("train-0").problem)
+    assert "waiting for Job train" in str(play.gang_of("train-0").problem)
     play.owner(JOB, "train", **INDEXED).run()
     assert len(play.placed()) == 4
 

@@ -53,7 +53,7 @@ def test_a_number_that_is_none_is_named() -> None:
     (warning,) = play.intake.drain_warnings()
     assert (warning.about.name, warning.message) == (
         "t",
-        'spec.min is "two"; write a whole number of at least 0, such as 3; until then its pods that come are held',
+        'spec.min is "two"; write a whole number of at least 0, such as 3; until then its new pods are held',
     )
 
 

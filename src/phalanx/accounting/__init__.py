@@ -1,1 +1,1 @@
-"""What gangs have used, kept after their objects are gone: the recorder's process, and what asks its database."""
+"""Usage of gangs, recorded beyond the life of their objects: the recorder's process and queries of its database."""

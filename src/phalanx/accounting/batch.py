@@ -1,4 +1,4 @@
-"""One transaction of the recorder: what changes of gangs make of the rows of runs and members."""
+"""One transaction of the recorder: turns changes of gangs into rows of runs and members."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from phalanx.accounting.facts import GangFact, PodFact, PodOutcome
-from phalanx.accounting.records import Clock, MemberRow, RunRow, lose, new_member, update
-from phalanx.accounting.runs import RunTotals, State, count_evictions, goes_on, open_state, run_end
+from phalanx.accounting.records import Clock, MemberRow, RunRow, new_member, record_loss, update
+from phalanx.accounting.runs import RunTotals, State, belongs_to_run, count_evictions, open_state, run_end
 from phalanx.accounting.store import Store
-from phalanx.accounting.sums import decode_parts, held_by_day
+from phalanx.accounting.sums import decode_parts, usage_by_day
 
 if TYPE_CHECKING:
     from phalanx.accounting.recorder import GangChange
 
 
 class Batch:
-    """Ends come first, then new pods in the order in which they were made: so what is found after a while is told
-    as it would have been at the time."""
+    """Transaction that writes changes: first ends, then new pods in order of creation.
+
+    The result after a gap is therefore the same as if every change had been recorded in time."""
 
     def __init__(self, store: Store, changes: Sequence[GangChange], clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._changes = changes
-        self._lost = {each.uid: each for change in changes for each in change.lost}
-        uids = [*(each.uid for change in changes for each in change.pods), *self._lost]
+        self._lost = {pod.uid: pod for change in changes for pod in change.lost}
+        uids = [*(pod.uid for change in changes for pod in change.pods), *self._lost]
         declared = [change.gang.run_uid for change in changes if change.gang is not None and change.gang.declared]
         self._known = store.members(uids)
         self._forgotten = store.forgotten((*uids, *declared))
-        named = [(change.key.namespace, change.key.name) for change in changes if not _alone(change)]
+        named = [(change.key.namespace, change.key.name) for change in changes if not _is_single_pod(change)]
         self._runs = store.runs({row.run for row in self._known.values()}, named)
         self._by_gang: dict[tuple[str, str], list[RunRow]] = {}
-        for run in sorted(self._runs.values(), key=lambda each: each.id):
+        for run in sorted(self._runs.values(), key=lambda run: run.id):
             if run.gang:
                 self._by_gang.setdefault((run.namespace, run.gang), []).append(run)
         self._loaded = {number: copy(run) for number, run in self._runs.items()}
@@ -51,10 +52,10 @@ class Batch:
             self._add_new(change)
         self._store.add_runs(list(self._new_runs.values()))
         self._store.add_members(self._new_members)
-        self._settle()
+        self._update_runs()
         self._store.add_usage(self._sums)
 
-    # pods that are known
+    # known pods
 
     def _change_known(self) -> None:
         changed: dict[str, MemberRow] = {}
@@ -62,15 +63,15 @@ class Batch:
             for run in self._by_gang.get((change.key.namespace, change.key.name), ()):
                 self._touched[run.id] = change.gang
             facts = {fact.uid: fact for fact in change.pods}
-            for uid in {**facts, **dict.fromkeys(each.uid for each in change.lost)}:
+            for uid in {**facts, **dict.fromkeys(pod.uid for pod in change.lost)}:
                 row = self._known.get(uid)
-                if row is not None and self._updated(row, facts.get(uid)):
+                if row is not None and self._update_member(row, facts.get(uid)):
                     changed[uid] = row
-                    self._noted(row, change.gang)
+                    self._mark_changed(row, change.gang)
         self._store.change_members(list(changed.values()))
 
-    def _updated(self, row: MemberRow, fact: PodFact | None) -> bool:
-        """Whether there is anything new about it: what it said last, and then whether it is lost."""
+    def _update_member(self, row: MemberRow, fact: PodFact | None) -> bool:
+        """Apply the pod's last state and then its loss to the row. Return whether the row has changed."""
         if row.ended is not None:
             return False
         before = copy(row)
@@ -79,40 +80,40 @@ class Batch:
                 row.payer = self._payer_of(fact)
             update(row, fact, self._clock)
         if row.uid in self._lost:
-            lose(row, self._lost[row.uid])
+            record_loss(row, self._lost[row.uid])
         return row != before
 
-    def _noted(self, row: MemberRow, gang: GangFact | None) -> None:
+    def _mark_changed(self, row: MemberRow, gang: GangFact | None) -> None:
         self._touched.setdefault(row.run, gang)
         if row.ended is not None:
             self._charge(row)
 
-    # pods and gangs that are new
+    # new pods and gangs
 
     def _add_new(self, change: GangChange) -> None:
-        gang, alone = change.gang, _alone(change)
-        new = [each for each in change.pods if each.uid not in self._known and each.uid not in self._forgotten]
-        for fact in sorted(new, key=lambda each: (each.created, each.uid)):
+        gang, single = change.gang, _is_single_pod(change)
+        new = [pod for pod in change.pods if pod.uid not in self._known and pod.uid not in self._forgotten]
+        for fact in sorted(new, key=lambda pod: (pod.created, pod.uid)):
             payer = self._payer_of(fact)
-            run = None if alone else self._run_of(change, fact)
+            run = None if single else self._run_of(change, fact)
             if run is None:
                 run = self._begin(
                     change,
                     uid=fact.uid,
-                    name=fact.name if alone else change.key.name,
-                    kind="Pod" if alone else gang.kind if gang is not None else "",
+                    name=fact.name if single else change.key.name,
+                    kind="Pod" if single else gang.kind if gang is not None else "",
                     payer=payer,
                     submitted=_submitted(gang, fact, first=self._is_first(change)),
                 )
             row = new_member(fact, run.id, payer)
             update(row, fact, self._clock)
             if row.uid in self._lost:
-                lose(row, self._lost[row.uid])
+                record_loss(row, self._lost[row.uid])
             self._new_members.append(row)
             self._known[row.uid] = row
             totals = self._totals.setdefault(run.id, RunTotals())
             if not totals.members:
-                self._first_member(run, fact, payer, gang)
+                self._add_first_member(run, fact, payer, gang)
             totals.add(row.created, row.bound, row.ended, evicted=row.outcome == PodOutcome.EVICTED)
             self._touched[run.id] = gang
             if row.ended is not None:
@@ -124,32 +125,32 @@ class Batch:
             )
 
     def _run_of(self, change: GangChange, fact: PodFact) -> RunRow | None:
-        """The last run of its gang, if the pod belongs to that."""
+        """Return the last run of the pod's gang if the pod belongs to that run, else None."""
         known = self._by_gang.get((change.key.namespace, change.key.name))
         if not known:
             return None
         run, uid = known[-1], change.gang.uid if change.gang is not None else ""
         totals = self._totals.get(run.id, RunTotals())
-        if not goes_on(totals, run.gang_uid, uid, fact.created):
+        if not belongs_to_run(totals, run.gang_uid, uid, fact.created):
             return None
         run.gang_uid = run.gang_uid or uid
         return run
 
     def _is_first(self, change: GangChange) -> bool:
-        """Whether no run of this gang has been seen; of one that is known by its name only, none of its name."""
+        """Return whether no run of this gang is known; a gang known only by its name is compared by name."""
         runs = self._by_gang.get((change.key.namespace, change.key.name), ())
         if change.gang is None or not change.gang.uid:
             return not runs
         return all(run.gang_uid != change.gang.uid for run in runs)
 
     def _begin(self, change: GangChange, *, uid: str, name: str, kind: str, payer: int, submitted: int) -> RunRow:
-        gang, alone = change.gang, _alone(change)
+        gang, single = change.gang, _is_single_pod(change)
         run = RunRow(
             id=self._next_id(),
             uid=uid,
             namespace=change.key.namespace,
             name=name,
-            gang="" if alone else change.key.name,
+            gang="" if single else change.key.name,
             gang_uid=gang.uid if gang is not None else "",
             kind=kind,
             payer=payer,
@@ -158,13 +159,13 @@ class Batch:
             submitted=min(submitted, self._clock.now),
         )
         self._runs[run.id] = self._new_runs[run.id] = run
-        if not alone:
+        if not single:
             self._by_gang.setdefault((run.namespace, run.gang), []).append(run)
         self._touched[run.id] = gang
         return run
 
-    def _first_member(self, run: RunRow, fact: PodFact, payer: int, gang: GangFact | None) -> None:
-        """A run that was only declared so far: unless its pods wait for its admission, they submit it."""
+    def _add_first_member(self, run: RunRow, fact: PodFact, payer: int, gang: GangFact | None) -> None:
+        """Charge a run to its first member. Without an admission check the pod's creation is its submission."""
         run.payer = payer
         if run.id not in self._new_runs and (gang is None or not gang.admission):
             run.submitted = fact.created
@@ -175,11 +176,11 @@ class Batch:
 
     # runs
 
-    def _settle(self) -> None:
-        """How the runs stand that anything happened to."""
+    def _update_runs(self) -> None:
+        """Update the state, the times and the payer of all changed runs."""
         evictions = self._store.evictions(self._touched)
         fresh_totals = self._store.totals(self._touched)
-        over: list[RunRow] = []
+        ended_runs: list[RunRow] = []
         started: list[RunRow] = []
         for number, gang in self._touched.items():
             run, totals = self._runs[number], fresh_totals.get(number, RunTotals())
@@ -191,23 +192,23 @@ class Batch:
                     started.append(run)
                 run.started, run.wait = totals.started, max(0, totals.started - run.submitted)
             self._admit(run, gang)
-            if totals.open or self._waits(run, totals, gang):
+            if totals.open or self._expects_pods(run, totals, gang):
                 run.state, run.reason, run.ended = open_state(totals), "", None
             elif run.ended is None or totals.members:
-                over.append(run)
-        first = self._store.first_payers([run.id for run in started])
+                ended_runs.append(run)
+        first_payers = self._store.first_payers([run.id for run in started])
         for run in started:
-            run.payer = first.get(run.id, run.payer)
-        ends = self._store.ends([run.id for run in over])
-        for run in over:
+            run.payer = first_payers.get(run.id, run.payer)
+        ends = self._store.ends([run.id for run in ended_runs])
+        for run in ended_runs:
             if run.ended is not None and not ends.get(run.id):
                 continue
             end = run_end(ends.get(run.id, ()), self._clock.now, self._clock.precision)
             run.state, run.reason, run.ended, run.end_precision = end.state, end.reason, end.ended, end.precision
         self._store.change_runs([run for number, run in self._runs.items() if run != self._loaded.get(number)])
 
-    def _waits(self, run: RunRow, totals: RunTotals, gang: GangFact | None) -> bool:
-        """Whether pods are still to come: its object is there, and none came yet or all were evicted."""
+    def _expects_pods(self, run: RunRow, totals: RunTotals, gang: GangFact | None) -> bool:
+        """Return whether the run's object exists and has no pods yet, or only evicted ones."""
         if gang is None or not gang.declared or run.gang_uid != gang.uid:
             return False
         last = self._by_gang[run.namespace, run.gang][-1] if run.gang else run
@@ -219,13 +220,13 @@ class Batch:
             run.admitted = max(run.submitted, min(self._clock.now, run.started or self._clock.now))
             run.admitted_precision = self._clock.precision
 
-    # what was used
+    # usage
 
     def _charge(self, row: MemberRow) -> None:
-        """Once a pod: when it ends."""
+        """Add the usage of an ended pod to the sums by day; called once per pod."""
         if row.bound is None:
             return
-        for (day, resource), amount in held_by_day(decode_parts(row.parts)).items():
+        for (day, resource), amount in usage_by_day(decode_parts(row.parts)).items():
             sums = self._sums.setdefault((day, row.payer, resource), [0, 0, 0])
             sums[0] += amount
             if row.outcome == PodOutcome.EVICTED:
@@ -243,7 +244,7 @@ class Batch:
         return self._payers[key]
 
 
-def _alone(change: GangChange) -> bool:
+def _is_single_pod(change: GangChange) -> bool:
     return change.key.name.startswith("/")
 
 

@@ -1,4 +1,4 @@
-"""The database of the accounts: a file of SQLite, or PostgreSQL by its URL."""
+"""Database of the accounts: an SQLite file, or PostgreSQL by its URL."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from phalanx.accounting import migrations
 
 ENVIRONMENT = "PHALANX_ACCOUNTING_DATABASE"
 _WRITING = "phalanx_writing"
-# Seconds for which a file is waited for that somebody else writes to.
+# Seconds to wait for an SQLite file that another process is writing to.
 _PATIENCE = 30
-# Of PostgreSQL's advisory locks, the one that whoever writes accounts holds.
+# PostgreSQL advisory lock of the writers of accounts.
 _LOCK = 0x7068616C
 
 
 class DatabaseError(Exception):
-    """The database cannot be used, in words for people; never with a password. One that is `unreachable` may be
-    there again later."""
+    """The database is unusable; the text is for users and never has a password. An `unreachable` one can recover
+    later."""
 
     def __init__(self, text: str, *, unreachable: bool = False) -> None:
         super().__init__(text)
@@ -36,13 +36,13 @@ class DatabaseError(Exception):
 
 
 def default_location() -> str:
-    """A file below $XDG_STATE_HOME."""
+    """Return the path of the default file, below $XDG_STATE_HOME."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return str(Path(state) / "phalanx" / "accounting.db")
 
 
 def parse_location(location: str) -> URL:
-    """A URL as it is, a path as a file of SQLite. Raises DatabaseError for what cannot be one."""
+    """Return the URL for a URL or for the path of an SQLite file. Raises DatabaseError for other texts."""
     if "://" not in location:
         return URL.create("sqlite", database=str(Path(location).expanduser()))
     try:
@@ -50,14 +50,14 @@ def parse_location(location: str) -> URL:
         if url.get_backend_name() in ("postgres", "postgresql"):
             return url.set(drivername="postgresql+psycopg")
     except (ArgumentError, ValueError) as error:
-        raise DatabaseError("the database is no URL such as postgresql://user@host/name") from error
+        raise DatabaseError("invalid database URL; expected one like postgresql://user@host/name") from error
     if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
-        raise DatabaseError("accounts are kept in sqlite:///FILE or postgresql://user@host/name")
+        raise DatabaseError("unsupported database; expected sqlite:///FILE or postgresql://user@host/name")
     return url
 
 
 class Database:
-    """`writing` transactions come one at a time, also from other processes, and see what the last one wrote."""
+    """The database; its `writing` transactions run one at a time across processes, each sees the previous one."""
 
     def __init__(self, location: str) -> None:
         self._url = parse_location(location)
@@ -66,35 +66,39 @@ class Database:
 
     @property
     def name(self) -> str:
-        """For people: without a password."""
+        """Location for messages, without a password."""
         return str(self._file) if self._file is not None else self._url.render_as_string(hide_password=True)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed at its end, or undone where it raises. Raises DatabaseError."""
+        """Open a transaction that is committed at the end, or rolled back on an exception. Raises DatabaseError."""
         connecting = self.engine.connect
-        with self._told(), connecting().execution_options(**{_WRITING: True}) as connection, connection.begin():
+        with (
+            self._translated_errors(),
+            connecting().execution_options(**{_WRITING: True}) as connection,
+            connection.begin(),
+        ):
             if self._file is None:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One state of the database, whoever writes meanwhile. Raises DatabaseError."""
+        """Open a read transaction that sees one snapshot despite concurrent writers. Raises DatabaseError."""
         if self._file is not None and not self._file.exists():
-            raise DatabaseError(f"no accounts at {self._file}: does `phalanx accounting run` write there?")
-        with self._told(), self.engine.connect() as connection:
+            raise DatabaseError(f"no accounts at {self._file}: start `phalanx accounting run` with this database")
+        with self._translated_errors(), self.engine.connect() as connection:
             if self._file is None:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 if self._file is None:
-                    # To compile a report's statements takes longer than they do.
+                    # JIT compilation of a report's statements takes longer than their execution.
                     connection.execute(text("SET LOCAL jit = off"))
                 self._check(connection)
                 yield connection
 
     def upgrade(self) -> None:
-        """Makes the tables, or brings them up to date. Raises DatabaseError."""
+        """Create the tables, or migrate them to this release. Raises DatabaseError."""
         if self._file is not None:
             _make_private(self._file)
         with self.writing() as connection:
@@ -113,25 +117,25 @@ class Database:
         if current == _newest():
             return
         self._refuse_newer(connection)
-        what = "holds no accounts" if current is None else "has the tables of an earlier release"
-        raise DatabaseError(f"{self.name} {what}: start `phalanx accounting run` on it once")
+        state = "holds no accounts" if current is None else "has the tables of an earlier release"
+        raise DatabaseError(f"{self.name} {state}: start `phalanx accounting run` on it once")
 
     def _refuse_newer(self, connection: Connection) -> None:
         current = MigrationContext.configure(connection).get_current_revision()
-        known = {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
+        known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
         if current is not None and current not in known:
-            raise DatabaseError(f"{self.name} has the tables of a later release ({current}); use that one")
+            raise DatabaseError(f"{self.name} has the tables of a later release ({current}); use that release")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except DBAPIError as error:
-            # Its own text holds the statement with what was to be written.
+            # str(error) would include the statement and the values that were to be written.
             lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
-            away = isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
-            kind = "cannot be used now" if away else "refused"
-            raise DatabaseError(f"the database {self.name} {kind}: {lines[0]}", unreachable=away) from error
+            unreachable = isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+            kind = "cannot be used now" if unreachable else "refused"
+            raise DatabaseError(f"the database {self.name} {kind}: {lines[0]}", unreachable=unreachable) from error
 
     def _connect(self) -> Engine:
         if self._file is None:
@@ -145,7 +149,7 @@ class Database:
 
         @event.listens_for(engine, "connect")
         def prepare(raw: object, record: object) -> None:
-            # The driver begins no transactions of its own: `begin` does, so that reads are in them, too.
+            # The driver must not open transactions of its own: the `begin` handler opens them for reads, too.
             raw.isolation_level = None  # type: ignore[attr-defined]
             cursor = raw.cursor()  # type: ignore[attr-defined]
             for pragma in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=FULL"):
@@ -161,12 +165,12 @@ class Database:
 
 
 def _make_private(file: Path) -> None:
-    """Who used what is nobody else's affair: a new file is its owner's alone."""
+    """Create the file with access for its owner only, because usage data is personal."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise DatabaseError(f"{file} cannot be made: {error.strerror}") from error
+        raise DatabaseError(f"cannot create {file}: {error.strerror}") from error
 
 
 def _config() -> Config:

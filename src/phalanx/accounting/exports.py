@@ -1,4 +1,4 @@
-"""Tables as CSV and Parquet."""
+"""Export of tables as CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-#: Cells that a spreadsheet would take for a formula, and tenants choose names.
+#: First characters of a formula in spreadsheets; tenants choose the names in these cells.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-# More digits than any sum has: PiB of bytes over centuries.
+# More digits than any sum has, such as PiB of bytes over centuries.
 _DIGITS = 38
 
 #: None is an empty cell.
@@ -20,7 +20,7 @@ Rows = Sequence[Sequence[Cell]]
 
 
 def as_csv(header: Sequence[str], rows: Rows) -> str:
-    """RFC 4180. A text that could be taken for a formula gets an apostrophe before it."""
+    """Return the rows as CSV (RFC 4180). A text that looks like a formula gets a leading apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(header)
@@ -29,14 +29,15 @@ def as_csv(header: Sequence[str], rows: Rows) -> str:
 
 
 def write_parquet(file: Path, header: Sequence[str], rows: Rows, sums: Sequence[str]) -> None:
-    """Columns in `sums` are exact integers that may not fit into 64 bits: decimals. Raises ImportError without
-    pyarrow, OSError."""
+    """Write the rows as Parquet. Columns in `sums` are exact integers beyond 64 bits, written as decimals.
+
+    Raises ImportError without pyarrow, and OSError."""
     import pyarrow
     import pyarrow.parquet
 
     columns: dict[str, Any] = {}
-    for place, name in enumerate(header):
-        cells = [row[place] for row in rows]
+    for index, name in enumerate(header):
+        cells = [row[index] for row in rows]
         if name in sums:
             exact = [Decimal(cell) if cell is not None else None for cell in cells]
             columns[name] = pyarrow.array(exact, pyarrow.decimal128(_DIGITS, 0))

@@ -1,4 +1,4 @@
-"""What the recorder takes of pods and gangs, and how far each moment of it is known."""
+"""State of pods and gangs as the recorder needs it, and the precision of each time."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from phalanx.model.text.decoding import MAX_NAME
 
 
 class Precision(enum.IntEnum):
-    """How a moment is known."""
+    """Source of a recorded time."""
 
-    REPORTED = 0  # an object says so
-    OBSERVED = 1  # seen when it happened, by our clock
-    ESTIMATED = 2  # it happened while nobody watched
+    REPORTED = 0  # a field of an object
+    OBSERVED = 1  # our clock at the watch event
+    ESTIMATED = 2  # the change happened while the recorder did not watch
 
 
 class PodOutcome(enum.StrEnum):
-    """How a pod ended; "" while it has not."""
+    """End of a pod; "" before it has ended."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     EVICTED = "Evicted"
-    DELETED = "Deleted"  # it had neither succeeded nor failed
-    UNKNOWN = "Unknown"  # nobody watched
+    DELETED = "Deleted"  # deleted before it succeeded or failed
+    UNKNOWN = "Unknown"  # ended while the recorder did not watch
 
 
 class PodFact(msgspec.Struct, frozen=True):
-    """What a pod says. `gang` is "" for a pod on its own. It is `placed` once it has a node, since `bound` (0 where
-    nothing says when). `outcome` is "" while it is there and not finished; it `ended` then, 0 where nothing says
-    when; `observed` if we saw it go. It `leaves` when its grace is over, 0 where nobody has deleted it.
+    """State of a pod. Texts are printable and short.
 
-    `evicted` is when it was told to go, with the `reason`, which is else that of its end. Text is clean: no control
-    characters, and not long.
+    `gang` is "" for a single pod. `placed` is True once it has a node, since `bound` (0 if no field has the time).
+    `outcome` is "" before its end; `ended` is the time of its end (0 if no field has it), `observed` is True if a
+    watch event showed the deletion. `leaves` is the end of its grace period, 0 if it is not being deleted.
+    `evicted` is the time of its eviction (0: none), then `reason` is the eviction's, else that of its end.
     """
 
     uid: str
@@ -64,9 +64,10 @@ class PodFact(msgspec.Struct, frozen=True):
 
 
 class GangFact(msgspec.Struct, frozen=True):
-    """What declares a gang beside its pods. `uid` and `created` are those of its object or owner. With `admission`
-    it was submitted when that was created, not when its pods came, which wait until it is `admitted`. Unless it is
-    `declared` by an object, it is there only as long as it has members."""
+    """State of a gang beside its pods. `uid` and `created` are those of its object or owner.
+
+    With `admission` its submission is the creation of that object, not of its pods, which wait until it is
+    `admitted`. Unless it is `declared` by an object, it exists only while it has members."""
 
     namespace: str
     name: str
@@ -80,12 +81,12 @@ class GangFact(msgspec.Struct, frozen=True):
 
     @property
     def run_uid(self) -> str:
-        """That of the run that it declares before it has members."""
+        """Uid of the run that the gang declares before it has members."""
         return run_uid(self.uid, self.name)
 
 
 class ReadPod(msgspec.Struct):
-    """A pod as the API has it; `finished` is when its last container ended, 0 where none says so."""
+    """A pod of the API; `finished` is the time of its last container's end, 0 if no container reports it."""
 
     pod: PodObject
     finished: int
@@ -116,7 +117,7 @@ _ENDS = msgspec.json.Decoder(_Ends)
 
 
 def read_pod(raw: bytes) -> ReadPod:
-    """Raises msgspec.DecodeError, as `decode_pod` does; ends that cannot be read are not known."""
+    """Decode a pod; unreadable end times count as unknown. Raises msgspec.DecodeError as `decode_pod` does."""
     pod = decode_pod(raw)
     if pod.status.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         return ReadPod(pod, 0)
@@ -125,22 +126,24 @@ def read_pod(raw: bytes) -> ReadPod:
     except msgspec.DecodeError:
         return ReadPod(pod, 0)
     containers = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
-    ends = (each.state.terminated for each in containers if each.state is not None)
-    return ReadPod(pod, max((parse_time(each.finished_at) for each in ends if each is not None), default=0))
+    ends = (container.state.terminated for container in containers if container.state is not None)
+    return ReadPod(pod, max((parse_time(end.finished_at) for end in ends if end is not None), default=0))
 
 
 def pod_fact(read: ReadPod, spec: Pod, queue: str) -> PodFact:
-    """`spec` is how the intake understands the pod; `queue` is that of its gang, or its own."""
+    """Return the state of a pod. `spec` is the pod as the intake understands it; `queue` its gang's or its own."""
     status = read.pod.status
-    told = _disruption(status.conditions)
-    evicted = parse_time(told.last_transition_time) if told is not None else 0
+    disruption = _disruption(status.conditions)
+    evicted = parse_time(disruption.last_transition_time) if disruption is not None else 0
     outcome = ""
     if spec.phase is PodPhase.SUCCEEDED:
-        # Whoever was told to go and saves its work first may end with success, which is not the end of its work.
-        left = told is not None and spec.terminating and (not read.finished or read.finished >= evicted)
-        outcome = PodOutcome.EVICTED if left else PodOutcome.SUCCEEDED
+        # An evicted process that saves its work and exits with 0 has not finished its work.
+        evicted_first = (
+            disruption is not None and spec.terminating and (not read.finished or read.finished >= evicted)
+        )
+        outcome = PodOutcome.EVICTED if evicted_first else PodOutcome.SUCCEEDED
     elif spec.phase is PodPhase.FAILED:
-        outcome = PodOutcome.EVICTED if told is not None else PodOutcome.FAILED
+        outcome = PodOutcome.EVICTED if disruption is not None else PodOutcome.FAILED
     return PodFact(
         uid=spec.uid,
         namespace=spec.namespace,
@@ -158,12 +161,12 @@ def pod_fact(read: ReadPod, spec: Pod, queue: str) -> PodFact:
         ended=read.finished if outcome else 0,
         leaves=spec.leaves,
         evicted=evicted,
-        reason=plain(told.reason if told is not None else status.reason if outcome else ""),
+        reason=plain(disruption.reason if disruption is not None else status.reason if outcome else ""),
     )
 
 
-def gone(fact: PodFact, ended: int) -> PodFact:
-    """A pod that is no longer there; where it had finished before, that was its end."""
+def deleted_fact(fact: PodFact, ended: int) -> PodFact:
+    """Return the state of a deleted pod; a pod that had finished before keeps its end."""
     if fact.outcome:
         return fact
     outcome = PodOutcome.EVICTED if fact.evicted or fact.reason else PodOutcome.DELETED
@@ -186,23 +189,23 @@ def gang_fact(gang: Gang) -> GangFact:
 
 
 def run_uid(gang_uid: str, gang: str) -> str:
-    """One object may declare several gangs. Their names are nothing to keep once they are erased."""
+    """Return the uid of a run: one object can declare several gangs. A hash, because names can be erased."""
     return hashlib.blake2s(f"{gang_uid}/{gang}".encode(), digest_size=16).hexdigest()
 
 
 def key_of(fact: PodFact) -> GangKey:
-    """A pod on its own is a gang by itself, whose name is no gang's."""
+    """Return the key of a pod's gang; a single pod gets a key that no gang can have."""
     return GangKey(fact.namespace, fact.gang or f"/{fact.uid}")
 
 
 def plain(text: str) -> str:
-    """What a database keeps and a terminal shows of text that anybody may have written."""
+    """Cut a foreign text to a length for the database and replace characters that a terminal cannot print."""
     text = text[:MAX_NAME]
-    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def _disruption(conditions: list[Condition]) -> Condition | None:
-    for each in conditions:
-        if (each.type, each.status) == (DISRUPTION_TARGET, "True"):
-            return each
+    for condition in conditions:
+        if (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
+            return condition
     return None

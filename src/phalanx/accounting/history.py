@@ -1,4 +1,4 @@
-"""Runs of gangs as they are asked for: the past, and what is under way."""
+"""Queries of runs: past and current ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, or_, select
 
 from phalanx.accounting.facts import Precision
 from phalanx.accounting.runs import State
-from phalanx.accounting.sums import decode_parts, held
+from phalanx.accounting.sums import decode_parts, usage_within
 from phalanx.accounting.tables import members, payers, runs
 from phalanx.model.resources import PODS
 
@@ -17,8 +17,9 @@ _AT_ONCE = 5000
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """Runs that were there at some time within [`since`, `until`), as sacct takes its window. `states` are those
-    that they ended in or are in now. Empty filters let all pass."""
+    """Filter for runs that existed at some time within [`since`, `until`), as in sacct.
+
+    `states` are final or current states. An empty filter matches every run."""
 
     since: int
     until: int
@@ -30,9 +31,10 @@ class RunFilter(msgspec.Struct, frozen=True):
 
 
 class RunEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """One run. Moments are seconds since the epoch, None what has not come; `wait` and `run` are seconds, `run`
-    those in which any of its members held a node. `used` is by resource in amount times seconds, exactly; CPU is in
-    thousandths of a core. `estimated` tells that some moment fell into a time in which nobody watched."""
+    """One run. Times are seconds since the epoch, None if not reached; `wait` and `run` are seconds.
+
+    `run` counts the seconds in which any member was bound. `used` is by resource in amount times seconds, exactly;
+    CPU is in thousandths of a core. `estimated` is True if any time is an estimate."""
 
     namespace: str
     name: str
@@ -55,22 +57,22 @@ class RunEntry(msgspec.Struct, frozen=True, rename="camel"):
     evicted: dict[str, int]
 
 
-def read_runs(connection: Connection, asked: RunFilter, now: int) -> list[RunEntry]:
-    """Oldest first."""
+def read_runs(connection: Connection, run_filter: RunFilter, now: int) -> list[RunEntry]:
+    """Return the runs that match the filter, oldest submission first."""
     table = runs.c
-    conditions = [table.submitted < asked.until, or_(table.ended.is_(None), table.ended >= asked.since)]
+    conditions = [table.submitted < run_filter.until, or_(table.ended.is_(None), table.ended >= run_filter.since)]
     for column, values in (
-        (payers.c.queue, asked.queues),
-        (payers.c.user, asked.users),
-        (table.state, [str(each) for each in asked.states]),
-        (table.namespace, [asked.namespace] if asked.namespace else []),
-        (table.name, [asked.gang] if asked.gang else []),
+        (payers.c.queue, run_filter.queues),
+        (payers.c.user, run_filter.users),
+        (table.state, [str(state) for state in run_filter.states]),
+        (table.namespace, [run_filter.namespace] if run_filter.namespace else []),
+        (table.name, [run_filter.gang] if run_filter.gang else []),
     ):
         if values:
             conditions.append(column.in_(values))
-    wanted = select(runs, payers.c.queue, payers.c.user).join(payers, payers.c.id == table.payer)
-    found = connection.execute(wanted.where(and_(*conditions)).order_by(table.submitted, table.id)).all()
-    holdings = _holdings(connection, [row.id for row in found], now)
+    statement = select(runs, payers.c.queue, payers.c.user).join(payers, payers.c.id == table.payer)
+    rows = connection.execute(statement.where(and_(*conditions)).order_by(table.submitted, table.id)).all()
+    holdings = _holdings(connection, [row.id for row in rows], now)
     none = Holding()
     return [
         RunEntry(
@@ -95,12 +97,12 @@ def read_runs(connection: Connection, asked: RunFilter, now: int) -> list[RunEnt
             used=dict(sorted(holdings.get(row.id, none).used.items())),
             evicted=dict(sorted(holdings.get(row.id, none).evicted.items())),
         )
-        for row in found
+        for row in rows
     ]
 
 
 class Holding(msgspec.Struct):
-    """What the members of a run held: `spans` are (from, until)."""
+    """Usage of the members of a run: `spans` are (from, until)."""
 
     spans: list[tuple[int, int]] = []
     used: dict[str, int] = {}
@@ -108,7 +110,7 @@ class Holding(msgspec.Struct):
     estimated: bool = False
 
     def seconds(self) -> int:
-        """In which any of them held anything."""
+        """Return the number of seconds in which any member was bound."""
         total, reached = 0, 0
         for begin, end in sorted(self.spans):
             total += max(0, end - max(begin, reached))
@@ -117,21 +119,21 @@ class Holding(msgspec.Struct):
 
 
 def _holdings(connection: Connection, numbers: Sequence[int], now: int) -> dict[int, Holding]:
-    found: dict[int, Holding] = {}
+    holdings: dict[int, Holding] = {}
     table = members.c
     columns = (table.run, table.bound, table.bound_precision, table.ended, table.end_precision, table.outcome)
     for start in range(0, len(numbers), _AT_ONCE):
-        some = numbers[start : start + _AT_ONCE]
-        wanted = select(*columns, table.parts).where(and_(table.run.in_(some), table.bound.is_not(None)))
-        for run, bound, how_bound, ended, how_ended, outcome, parts in connection.execute(wanted):
-            holding = found.setdefault(run, Holding())
+        chunk = numbers[start : start + _AT_ONCE]
+        statement = select(*columns, table.parts).where(and_(table.run.in_(chunk), table.bound.is_not(None)))
+        for run, bound, bound_precision, ended, end_precision, outcome, parts in connection.execute(statement):
+            holding = holdings.setdefault(run, Holding())
             end = max(bound, now) if ended is None else ended
             holding.spans.append((bound, end))
-            holding.estimated |= Precision.ESTIMATED in (how_bound, how_ended)
-            _add(holding.used, held(decode_parts(parts), bound, end))
+            holding.estimated |= Precision.ESTIMATED in (bound_precision, end_precision)
+            _add(holding.used, usage_within(decode_parts(parts), bound, end))
             if outcome == "Evicted":
-                _add(holding.evicted, held(decode_parts(parts), bound, end))
-    return found
+                _add(holding.evicted, usage_within(decode_parts(parts), bound, end))
+    return holdings
 
 
 def _add(sums: dict[str, int], amounts: Iterable[tuple[str, int]]) -> None:

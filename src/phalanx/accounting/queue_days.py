@@ -1,24 +1,24 @@
-"""What each queue held on each day, for charts over time."""
+"""Usage of each queue on each day, for charts over time."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, and_, func, select
 
-from phalanx.accounting.sums import DAY, decode_parts, held, joined
+from phalanx.accounting.sums import DAY, decode_parts, joined, usage_within
 from phalanx.accounting.tables import members, payers, usage
 from phalanx.model.resources import PODS
 
 Days = dict[str, dict[str, list[int]]]
-"""resource -> queue -> what was held on each day, in amount times seconds, exactly."""
+"""resource -> queue -> usage on each day, in amount times seconds, exactly."""
 
 
 def read_queue_days(connection: Connection, first: int, count: int, now: int) -> Days:
-    """`first` is the first day (days since the epoch) of `count`. What is under way counts until `now`."""
-    found: Days = {}
+    """Return the usage of `count` days from the day `first` (days since the epoch). Open pods count until `now`."""
+    days: Days = {}
 
     def add(resource: str, queue: str, day: int, amount: int) -> None:
         if resource != PODS and amount:
-            found.setdefault(resource, {}).setdefault(queue, [0] * count)[day - first] += amount
+            days.setdefault(resource, {}).setdefault(queue, [0] * count)[day - first] += amount
 
     table = usage.c
     sums = select(
@@ -29,7 +29,7 @@ def read_queue_days(connection: Connection, first: int, count: int, now: int) ->
         sums.where(within).group_by(table.day, payers.c.queue, table.resource)
     ):
         add(resource, queue, day, joined(high, low))
-    # What has not ended is in no day's sums.
+    # Pods that have not ended are in no day's sums yet.
     open_pods = select(payers.c.queue, members.c.bound, members.c.parts).join(
         payers, payers.c.id == members.c.payer
     )
@@ -39,6 +39,6 @@ def read_queue_days(connection: Connection, first: int, count: int, now: int) ->
     ):
         decoded = decode_parts(parts)
         for day in range(max(first, bound // DAY), -(-end // DAY)):
-            for resource, amount in held(decoded, day * DAY, min(end, (day + 1) * DAY)):
+            for resource, amount in usage_within(decoded, day * DAY, min(end, (day + 1) * DAY)):
                 add(resource, queue, day, amount)
-    return found
+    return days

@@ -1,4 +1,4 @@
-"""Writes what pods and gangs say into the accounts, each thing once, whatever was written before."""
+"""Recorder: writes the state of pods and gangs into the accounts, each fact once, even if repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WATCHED_UNTIL = "watched-until"
 
 
 class GangChange(msgspec.Struct):
-    """What is new about one gang: what declares it now, its pods that have changed, and those that are lost."""
+    """Change of one gang: its declaration now, its changed pods, and its lost pods."""
 
     key: GangKey
     gang: GangFact | None = None
@@ -27,23 +27,25 @@ class GangChange(msgspec.Struct):
 
 
 class OpenMember(msgspec.Struct, frozen=True):
-    """A pod that has not ended as far as is recorded."""
+    """A pod without a recorded end."""
 
     uid: str
     key: GangKey
 
 
 class Recorder:
-    """Every call is one transaction, and may be repeated: a pod is known by its uid, and of one that has ended
-    nothing changes any more. What is in the database decides, never what a process remembers, so that a crash
-    between any two statements leaves nothing behind, and a second recorder does no harm."""
+    """Writer of the accounts. Every call is one transaction and can be repeated.
+
+    A pod is identified by its uid, and an ended pod never changes. Only the database decides, not the memory of the
+    process, so a crash between any two statements is harmless, and so is a second recorder."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def adopt(self, cluster: str) -> int:
-        """Until when this cluster was watched, 0 where never. Raises DatabaseError where the accounts are those of
-        another cluster: its pods would be taken for lost."""
+        """Return the time until which this cluster was watched, 0 if never.
+
+        Raises DatabaseError if the accounts belong to another cluster: its pods would count as lost."""
         with self._database.writing() as connection:
             store = Store(connection)
             known = store.property(CLUSTER)
@@ -53,18 +55,21 @@ class Recorder:
                 store.set_property(CLUSTER, cluster)
             elif known != cluster:
                 raise DatabaseError(
-                    f"{self._database.name} holds the accounts of another cluster (its kube-system has the uid "
-                    f"{known}, here it is {cluster}): use a database for each"
+                    f"{self._database.name} has the accounts of another cluster (kube-system uid {known}, "
+                    f"this cluster has {cluster}); use one database per cluster"
                 )
             return int(store.property(WATCHED_UNTIL) or 0)
 
     def open_members(self) -> list[OpenMember]:
-        """For whoever has listed the cluster: those that are not there any more are lost."""
+        """Return the pods without a recorded end; after a list of the cluster the absent ones count as lost."""
         with self._database.writing() as connection:
-            return [OpenMember(uid, GangKey(namespace, gang)) for uid, namespace, gang in Store(connection).open()]
+            return [
+                OpenMember(uid, GangKey(namespace, gang))
+                for uid, namespace, gang in Store(connection).open_members()
+            ]
 
     def open_gangs(self) -> list[GangKey]:
-        """The gangs of runs that are not over."""
+        """Return the gangs of runs that have not ended."""
         with self._database.writing() as connection:
             return [GangKey(namespace, gang) for namespace, gang in Store(connection).open_gangs()]
 
@@ -72,14 +77,14 @@ class Recorder:
         with self._database.writing() as connection:
             Batch(Store(connection), changes, clock).write()
 
-    def watched(self, until: int) -> None:
-        """Nothing has been missed until then."""
+    def record_watched_until(self, until: int) -> None:
+        """Record that no change before `until` was missed."""
         with self._database.writing() as connection:
             store = Store(connection)
             if until > int(store.property(WATCHED_UNTIL) or 0):
                 store.set_property(WATCHED_UNTIL, str(until))
 
-    def there_are(self, uids: Iterable[str]) -> None:
-        """All pods and gangs of the cluster: what was forgotten of others need not be kept in mind."""
+    def prune_forgotten(self, uids: Iterable[str]) -> None:
+        """Drop the forgotten uids that are not among `uids`, those of all existing pods and gangs."""
         with self._database.writing() as connection:
             Store(connection).keep_forgotten(set(uids))

@@ -1,4 +1,4 @@
-"""The rows of runs and members as the recorder changes them, and what a pod's news makes of its row."""
+"""Rows of runs and members, and their update from the state of a pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.accounting.sums import decode_parts, encode_parts
 
 
 class MemberRow(msgspec.Struct):
-    """As in the table `members`."""
+    """Row of the table `members`."""
 
     uid: str
     run: int
@@ -33,7 +33,7 @@ class MemberRow(msgspec.Struct):
 
 
 class RunRow(msgspec.Struct):
-    """As in the table `runs`."""
+    """Row of the table `runs`."""
 
     id: int
     uid: str
@@ -57,7 +57,7 @@ class RunRow(msgspec.Struct):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A pod that is gone, and nobody saw it go: it was there at `since` and is not at `before`."""
+    """A pod that was deleted unobserved: it existed at `since` and does not exist at `before`."""
 
     uid: str
     since: int
@@ -65,7 +65,7 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """It is `now`; what was not `watched` may have happened at any time before."""
+    """Time of the recording. If the time before was not `watched`, a change is of unknown time, so estimated."""
 
     now: int
     watched: bool
@@ -80,8 +80,9 @@ def new_member(fact: PodFact, run: int, payer: int) -> MemberRow:
 
 
 def update(row: MemberRow, fact: PodFact, clock: Clock) -> None:
-    """What the pod says now. Moments that it does not say are ours; none is in the future, nor before an earlier
-    one. Of a pod that has ended nothing changes any more."""
+    """Update a row from the state of its pod, unless the pod has ended.
+
+    Missing times are replaced by our clock; no time is in the future or before an earlier one."""
     if row.ended is not None:
         return
     amounts, now = dict(fact.amounts), clock.now
@@ -95,9 +96,9 @@ def update(row: MemberRow, fact: PodFact, clock: Clock) -> None:
         parts = decode_parts(row.parts)
         since, _, last = parts[-1]
         if last != amounts:
-            # Resized in place; nothing says when.
-            kept = [*parts[:-1], (since, now, last)] if now > since else parts[:-1]
-            row.parts = encode_parts([*kept, (max(now, since), None, amounts)])
+            # The pod was resized in place; no field has the time of that.
+            earlier_parts = [*parts[:-1], (since, now, last)] if now > since else parts[:-1]
+            row.parts = encode_parts([*earlier_parts, (max(now, since), None, amounts)])
     row.leaves = fact.leaves or row.leaves
     row.evicted, row.reason = (fact.evicted or None), fact.reason
     if fact.outcome:
@@ -105,8 +106,8 @@ def update(row: MemberRow, fact: PodFact, clock: Clock) -> None:
         _end(row, fact.outcome, min(fact.ended or now, now), reported if fact.ended else clock.precision)
 
 
-def lose(row: MemberRow, lost: Lost) -> None:
-    """It ended at some time between; if its grace was over in between, then at that time most likely."""
+def record_loss(row: MemberRow, lost: Lost) -> None:
+    """Record the end of a lost pod, at the end of its grace period if that lies between the two known times."""
     if row.ended is not None:
         return
     row.ended_before = lost.before
@@ -121,7 +122,9 @@ def _end(row: MemberRow, outcome: str, moment: int, precision: Precision) -> Non
     row.outcome = outcome
     if outcome == PodOutcome.EVICTED and row.evicted is None:
         row.evicted = row.ended
-    row.parts = encode_parts([(since, row.ended if until is None else until, held) for since, until, held in parts])
+    row.parts = encode_parts(
+        [(since, row.ended if until is None else until, amounts) for since, until, amounts in parts]
+    )
 
 
 def columns(row: MemberRow | RunRow) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is taken out of the accounts again: what is old, and what is one user's; never what is under way."""
+"""Removal of records: old ones, and those of one user; open runs always stay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.accounting.tables import members, payers, runs, usage
 
 
 class Removed(msgspec.Struct):
-    """How many runs, pods, and sums of a day; of the user's runs so many are `under_way` and as they were."""
+    """Counts of removed runs, pods, and sums per day; `under_way` counts the user's open runs, which stay."""
 
     runs: int = 0
     pods: int = 0
@@ -24,12 +24,12 @@ class Removed(msgspec.Struct):
 
 
 def prune(connection: Connection, runs_before: int, usage_before: int, now: int) -> Removed:
-    """Removes runs that ended before a moment, and the sums of whole days before another."""
+    """Remove runs that ended before one time, and the sums of whole days before another."""
     old = runs.c.ended < runs_before
     removed = Removed()
     _forget(connection, old, now)
-    of_old = members.c.run.in_(select(runs.c.id).where(old))
-    removed.pods = connection.execute(delete(members).where(of_old)).rowcount
+    of_old_runs = members.c.run.in_(select(runs.c.id).where(old))
+    removed.pods = connection.execute(delete(members).where(of_old_runs)).rowcount
     removed.runs = connection.execute(delete(runs).where(old)).rowcount
     removed.days = connection.execute(delete(usage).where(usage.c.day < usage_before // DAY)).rowcount
     _drop_unused_payers(connection)
@@ -37,21 +37,25 @@ def prune(connection: Connection, runs_before: int, usage_before: int, now: int)
 
 
 def pseudonymise(connection: Connection, user: str, now: int) -> tuple[str, Removed]:
-    """Nobody can tell any more whose these runs were; what queues used stays as it was. Names of runs and pods
-    often tell it as well, so they go, too. Returns the pseudonym: a random one, which is nowhere else."""
+    """Replace the user of ended runs by a random pseudonym. Return it with the counts; usage of queues stays.
+
+    Names of runs and pods often identify the user, so they are replaced, too."""
     pseudonym = f"erased-{secrets.token_hex(8)}"
     store, removed = Store(connection), Removed()
     for number, namespace, queue in connection.execute(
         select(payers.c.id, payers.c.namespace, payers.c.queue).where(payers.c.user == user)
     ).all():
         new = store.payer(namespace, queue, pseudonym)
-        over, gone = _over(runs.c.payer == number), _of_over(members.c.payer == number)
-        _forget(connection, over, now)
-        hidden = update(members).where(gone).values(payer=new, name=members.c.uid)
+        ended, members_of_ended = (
+            _ended_runs(runs.c.payer == number),
+            _members_of_ended_runs(members.c.payer == number),
+        )
+        _forget(connection, ended, now)
+        hidden = update(members).where(members_of_ended).values(payer=new, name=members.c.uid)
         removed.pods += connection.execute(hidden).rowcount
-        # Pods that others are charged for keep their payers, but not the name of the run.
+        # Pods of the same run that are charged to another user keep their payers; the run loses its name.
         renamed = literal("run-") + cast(runs.c.id, Text)
-        unnamed = update(runs).where(over).values(payer=new, name=renamed, gang="")
+        unnamed = update(runs).where(ended).values(payer=new, name=renamed, gang="")
         removed.runs += connection.execute(unnamed).rowcount
         moved = update(usage).where(usage.c.payer == number).values(payer=new)
         removed.days += connection.execute(moved).rowcount
@@ -61,43 +65,46 @@ def pseudonymise(connection: Connection, user: str, now: int) -> tuple[str, Remo
 
 
 def delete_user(connection: Connection, user: str, now: int) -> Removed:
-    """Removes what a user was charged for; reports of the past show less from then on."""
+    """Remove the records that a user was charged for; reports of past periods shrink accordingly."""
     removed = Removed()
     charged = select(payers.c.id).where(payers.c.user == user)
-    over, gone = _over(runs.c.payer.in_(charged)), _of_over(members.c.payer.in_(charged))
-    _forget(connection, over, now)
-    of_runs = members.c.run.in_(select(runs.c.id).where(over))
-    removed.pods = connection.execute(delete(members).where(or_(of_runs, gone))).rowcount
-    removed.runs = connection.execute(delete(runs).where(over)).rowcount
+    ended, members_of_ended = (
+        _ended_runs(runs.c.payer.in_(charged)),
+        _members_of_ended_runs(members.c.payer.in_(charged)),
+    )
+    _forget(connection, ended, now)
+    of_runs = members.c.run.in_(select(runs.c.id).where(ended))
+    removed.pods = connection.execute(delete(members).where(or_(of_runs, members_of_ended))).rowcount
+    removed.runs = connection.execute(delete(runs).where(ended)).rowcount
     removed.days = connection.execute(delete(usage).where(usage.c.payer.in_(charged))).rowcount
     removed.under_way = _under_way(connection, user)
     _drop_unused_payers(connection)
     return removed
 
 
-def _over(which: ColumnElement[bool]) -> ColumnElement[bool]:
-    return and_(runs.c.ended.is_not(None), which)
+def _ended_runs(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    return and_(runs.c.ended.is_not(None), condition)
 
 
-def _of_over(which: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Members of runs that are over."""
-    return and_(which, members.c.run.in_(select(runs.c.id).where(runs.c.ended.is_not(None))))
+def _members_of_ended_runs(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition for members of ended runs."""
+    return and_(condition, members.c.run.in_(select(runs.c.id).where(runs.c.ended.is_not(None))))
 
 
-def _forget(connection: Connection, which: ColumnElement[bool], now: int) -> None:
-    """Neither the pods nor what declares the gangs is recorded anew, should their objects still be there."""
+def _forget(connection: Connection, condition: ColumnElement[bool], now: int) -> None:
+    """Mark pods and gangs as forgotten, so that they are not recorded again while their objects exist."""
     store = Store(connection)
-    found = connection.execute(select(runs.c.uid, runs.c.gang_uid, runs.c.gang).where(which)).all()
-    store.forget((uid for uid, _, _ in found), now)
-    store.forget((run_uid(gang_uid, gang) for _, gang_uid, gang in found if gang_uid), now)
-    of_runs = members.c.run.in_(select(runs.c.id).where(which))
+    rows = connection.execute(select(runs.c.uid, runs.c.gang_uid, runs.c.gang).where(condition)).all()
+    store.forget((uid for uid, _, _ in rows), now)
+    store.forget((run_uid(gang_uid, gang) for _, gang_uid, gang in rows if gang_uid), now)
+    of_runs = members.c.run.in_(select(runs.c.id).where(condition))
     store.forget(connection.scalars(select(members.c.uid).where(of_runs)), now)
 
 
 def _under_way(connection: Connection, user: str) -> int:
     charged = select(payers.c.id).where(payers.c.user == user)
-    wanted = and_(runs.c.ended.is_(None), runs.c.payer.in_(charged))
-    return len(connection.scalars(select(runs.c.id).where(wanted)).all())
+    open_runs = and_(runs.c.ended.is_(None), runs.c.payer.in_(charged))
+    return len(connection.scalars(select(runs.c.id).where(open_runs)).all())
 
 
 def _drop_unused_payers(connection: Connection) -> None:

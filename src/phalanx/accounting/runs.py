@@ -1,4 +1,4 @@
-"""What a run of a gang is: which pods belong to it, and how it stands. Pure rules over what is recorded."""
+"""Rules about runs of gangs: their pods and their state. Pure functions of recorded data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from phalanx.accounting.facts import PodOutcome, Precision
 from phalanx.views.gang_state import GangFacts, GangState, gang_state
 
-#: Pods of a gang without an object or owner that come so many seconds after its eviction go on with its run.
+#: Seconds after an eviction within which new pods continue the run of a gang without an object or owner.
 REQUEUED_WITHIN = 3600
-#: Pods of a gang that are told to go within so many seconds of one another are one eviction.
+#: Seconds within which evictions of pods of one gang count as one.
 ONE_EVICTION = 60
 
 _PREEMPTIONS = frozenset({"PreemptionByScheduler"})
@@ -21,8 +21,8 @@ _TIMEOUTS = frozenset({"DeadlineExceeded"})
 
 
 class State(enum.StrEnum):
-    """As sacct calls them; EVICTED is a preemption by somebody else than a scheduler (a drain, a lost node),
-    UNKNOWN what ended while nobody watched."""
+    """State of a run, named as in sacct. EVICTED is an eviction by another component than a scheduler (a drain, a
+    lost node), UNKNOWN an end while the recorder did not watch."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -39,7 +39,7 @@ class State(enum.StrEnum):
         return self not in (State.PENDING, State.RUNNING)
 
 
-#: sacct's word for a run whose gang is in a state: whoever holds a node is accounted as running.
+#: State of a run by the state of its gang: a run with a bound pod counts as running.
 RUN_STATES: Mapping[GangState, State] = MappingProxyType(
     {
         GangState.PENDING: State.PENDING,
@@ -60,9 +60,10 @@ RUN_STATES: Mapping[GangState, State] = MappingProxyType(
 
 
 class RunTotals(msgspec.Struct):
-    """The members of a run as one: `open` have not ended, of which `bound` have a node. `last_end` is when the last
-    of the others ended (0: none did), `last_evicted` whether by an eviction. The first was `created` and `started`
-    then (0: none was)."""
+    """Sums over the members of a run: `open` have not ended, of which `bound` have a node.
+
+    `last_end` is the latest end of an ended member (0: none), `last_evicted` is True if that was an eviction.
+    `created` and `started` are the earliest times of a creation and of a binding (0: none)."""
 
     members: int = 0
     open: int = 0
@@ -86,7 +87,7 @@ class RunTotals(msgspec.Struct):
 
 
 class MemberEnd(msgspec.Struct, frozen=True):
-    """How one member of a run ended. `evicted` is when it was told to go, None where nobody told it."""
+    """End of one member of a run. `evicted` is the time of its eviction, None without one."""
 
     name: str
     created: int
@@ -104,11 +105,12 @@ class RunEnd(msgspec.Struct, frozen=True):
     precision: Precision
 
 
-def goes_on(totals: RunTotals, run_uid: str, gang_uid: str, created: int) -> bool:
-    """Whether a pod that was `created` then belongs to a run of a gang of its name. `run_uid` is the uid that the
-    gang had in that run, `gang_uid` the one that it has now; either may be unknown ("").
+def belongs_to_run(totals: RunTotals, run_uid: str, gang_uid: str, created: int) -> bool:
+    """Return whether a pod created at `created` belongs to the last run of its gang.
 
-    A gang runs again when it comes back after all its pods have ended; one that was evicted goes on.
+    `run_uid` is the uid of the gang in that run, `gang_uid` its present uid; "" stands for an unknown one.
+
+    Pods created after the end of all pods begin a new run, except after an eviction, which does not end a run.
     """
     if run_uid and gang_uid and run_uid != gang_uid:
         return False
@@ -125,38 +127,39 @@ def open_state(totals: RunTotals) -> State:
 
 
 def run_end(ends: Sequence[MemberEnd], now: int, precision: Precision) -> RunEnd:
-    """How a run ended all of whose members have. Of members of one name the last counts, and evicted ones only
-    where no others are left. A run without members was called off, `now` as far as is known.
+    """Return the end of a run without open members; without any member it was cancelled `now`.
 
-    One that failed makes the run a failed one; else one that succeeded makes it complete: its others were not
-    needed any longer.
+    Of members of one name the last counts. Evicted members count only if no others remain.
+
+    A failed member makes the run failed; else a succeeded one makes it completed, because its remaining members
+    were not needed any more.
     """
     if not ends:
         return RunEnd(State.CANCELLED, "", now, precision)
     last: dict[str, MemberEnd] = {}
-    for each in sorted(ends, key=lambda each: (each.created, each.ended)):
-        last[each.name] = each
-    final = max(ends, key=lambda each: (each.ended, each.precision))
-    others = [each for each in last.values() if each.outcome != PodOutcome.EVICTED]
+    for end in sorted(ends, key=lambda end: (end.created, end.ended)):
+        last[end.name] = end
+    final = max(ends, key=lambda end: (end.ended, end.precision))
+    final_ends = [end for end in last.values() if end.outcome != PodOutcome.EVICTED]
     for outcome, state in (
         (PodOutcome.FAILED, State.FAILED),
         (PodOutcome.SUCCEEDED, State.COMPLETED),
         (PodOutcome.UNKNOWN, State.UNKNOWN),
         (PodOutcome.DELETED, State.CANCELLED),
     ):
-        some = [each for each in others if each.outcome == outcome]
-        if some:
-            reason = min(each.reason for each in some)
-            if state is State.FAILED and any(each.reason in _TIMEOUTS for each in some):
+        matching = [end for end in final_ends if end.outcome == outcome]
+        if matching:
+            reason = min(end.reason for end in matching)
+            if state is State.FAILED and any(end.reason in _TIMEOUTS for end in matching):
                 state, reason = State.TIMEOUT, "DeadlineExceeded"
             return RunEnd(state, reason, final.ended, final.precision)
-    evicted = max((each for each in last.values()), key=lambda each: (each.ended, each.reason))
+    evicted = max((end for end in last.values()), key=lambda end: (end.ended, end.reason))
     state = State.PREEMPTED if evicted.reason in _PREEMPTIONS else State.EVICTED
     return RunEnd(state, evicted.reason, final.ended, final.precision)
 
 
 def count_evictions(moments: Iterable[int]) -> int:
-    """How often a gang was evicted whose members were told to go at these moments."""
+    """Return how often a gang was evicted, from the times of its members' evictions."""
     count, last = 0, None
     for moment in sorted(moments):
         if last is None or moment - last > ONE_EVICTION:

@@ -1,4 +1,4 @@
-"""Keeps the accounts of a cluster: watch, and write down what happened, until told to stop."""
+"""Accounting service: watches a cluster and records changes until it is stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Changes that come together are written together.
+# Seconds for which changes are collected before they are written together.
 _GATHER = 0.5
 _HEARTBEAT = 10.0
 _PODS_AT_ONCE = 500
@@ -39,9 +39,10 @@ class AccountingOptions(msgspec.Struct, frozen=True):
 
 
 class AccountingService:
-    """`run` ends when `stop` is called; what is known by then is written. `ready` is set once everything that the
-    cluster has is in the accounts. Raises DatabaseError where they cannot be used from the beginning; later the
-    database is waited for."""
+    """Service that records a cluster. `run` ends when `stop` is called, after pending changes are written.
+
+    `ready` is set once the present state of the cluster is recorded. Raises DatabaseError if the database is
+    unusable at the start; later the service waits for it."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class AccountingService:
         self._failures = Failures()
         self._stopping = asyncio.Event()
         self._wake = asyncio.Event()
-        # SQLite's connections belong to one thread each, and nothing here is to be written out of order.
+        # An SQLite connection belongs to one thread, and changes must be written in order.
         self._thread = ThreadPoolExecutor(1, "accounts")
         self._watch = ClusterWatch(
             client,
@@ -70,7 +71,7 @@ class AccountingService:
         )
 
     def stop(self) -> None:
-        """Ends `run`."""
+        """Request the end of `run`."""
         self._stopping.set()
         self._wake.set()
 
@@ -80,7 +81,7 @@ class AccountingService:
             cluster = await self._cluster()
             last = await self._in_thread(lambda: self._recorder.adopt(cluster))
             known = await self._in_thread(self._recorder.open_members)
-            self._watch.adopted = frozenset(each.uid for each in known)
+            self._watch.adopted = frozenset(member.uid for member in known)
             watching = asyncio.create_task(self._watch.run())
             working = asyncio.create_task(self._work(last, known))
             stopping = asyncio.create_task(self._stopping.wait())
@@ -102,8 +103,8 @@ class AccountingService:
 
     async def _work(self, last: int, known: list[OpenMember]) -> None:
         await self._watch.synced()
-        await self._fresh()
-        if not await self._first(last, known):
+        await self._wait_until_fresh()
+        if not await self._record_gap(last, known):
             return
         self.ready.set()
         loop = asyncio.get_running_loop()
@@ -116,7 +117,7 @@ class AccountingService:
             except TimeoutError:
                 pass
             self._wake.clear()
-            if not self._watch.look():
+            if not self._watch.refresh():
                 watched = False
                 continue
             if not await self._write(watched):
@@ -124,52 +125,55 @@ class AccountingService:
             watched = True
             if loop.time() - beat >= _HEARTBEAT:
                 beat = loop.time()
-                await self._kept(lambda until=self._watch.watched_until: self._recorder.watched(until))  # type: ignore[misc]
-        if self._watch.look():
+                await self._retry(
+                    lambda until=self._watch.watched_until: self._recorder.record_watched_until(until)  # type: ignore[misc]
+                )
+        if self._watch.refresh():
             await self._write(watched)
-            await self._kept(lambda: self._recorder.watched(self._watch.watched_until))
+            await self._retry(lambda: self._recorder.record_watched_until(self._watch.watched_until))
 
-    async def _first(self, last: int, known: list[OpenMember]) -> bool:
-        """What has happened since somebody watched `last`, as far as it can be told. Of what was `known` before
-        the cluster was listed, what is not there now is lost."""
-        there = self._watch.uids()
-        for each in known:
-            if each.uid not in there:
-                self._watch.note_lost(each.uid, each.key, last)
+    async def _record_gap(self, last: int, known: list[OpenMember]) -> bool:
+        """Record the changes since `last`, the time of the last watch. Return False if the service has to end.
+
+        Pods that were `known` before the cluster was listed, and are not listed now, are lost."""
+        listed = self._watch.uids()
+        for member in known:
+            if member.uid not in listed:
+                self._watch.note_lost(member.uid, member.key, last)
         for key in await self._in_thread(self._recorder.open_gangs):
             self._watch.note_gang(key)
         if not await self._write(watched=False):
             return False
-        await self._kept(lambda: self._recorder.there_are(there))
-        return await self._kept(lambda: self._recorder.watched(self._watch.watched_until))
+        await self._retry(lambda: self._recorder.prune_forgotten(listed))
+        return await self._retry(lambda: self._recorder.record_watched_until(self._watch.watched_until))
 
-    async def _fresh(self) -> None:
-        while not self._watch.look():  # noqa: ASYNC110 - what is looked at has no event of its own
+    async def _wait_until_fresh(self) -> None:
+        while not self._watch.refresh():  # noqa: ASYNC110 - the watch has no event for this state
             await asyncio.sleep(0.05)
 
     async def _write(self, watched: bool) -> bool:
-        """Everything that waits; False where it is time to end and the database is away."""
+        """Write all pending changes. Return False if the service has to end while the database is unreachable."""
         while self._watch.waiting:
             changes = self._watch.take(_PODS_AT_ONCE)
             clock = Clock(int(self._clock()), watched)
-            if not await self._kept(lambda: self._record(changes, clock)):  # noqa: B023
-                self._watch.put_back(changes)
+            if not await self._retry(lambda: self._record(changes, clock)):  # noqa: B023
+                self._watch.requeue(changes)
                 return False
-            self._watch.done(changes)
+            self._watch.confirm(changes)
         return True
 
     def _record(self, changes: list[GangChange], clock: Clock) -> None:
-        """In the thread. A gang that cannot be recorded harms itself alone."""
+        """Record changes, in the writer thread. A gang that cannot be recorded does not affect the others."""
         try:
             self._recorder.record(changes, clock)
         except DatabaseError as error:
             if error.unreachable or len(changes) == 1:
                 raise
-            self._one_by_one(changes, clock)
+            self._record_singly(changes, clock)
         except Exception:
-            self._one_by_one(changes, clock)
+            self._record_singly(changes, clock)
 
-    def _one_by_one(self, changes: list[GangChange], clock: Clock) -> None:
+    def _record_singly(self, changes: list[GangChange], clock: Clock) -> None:
         for change in changes:
             try:
                 self._recorder.record([change], clock)
@@ -180,14 +184,14 @@ class AccountingService:
             except Exception as error:
                 self._failures.record_failure("accounts", str(change.key), error)
 
-    async def _kept(self, call: Callable[[], None]) -> bool:
-        """Calls in the thread, again and again while the database is away; False where it is time to end."""
+    async def _retry(self, call: Callable[[], None]) -> bool:
+        """Call in the writer thread, retrying while the database is unreachable. Return False if stopped."""
         backoff = Backoff(base=0.5, cap=30.0)
         while True:
             try:
                 await self._in_thread(call)
             except DatabaseError as error:
-                log.warning("%s; trying again", error)
+                log.warning("%s; retrying", error)
                 if self._stopping.is_set():
                     return False
                 try:
@@ -202,12 +206,12 @@ class AccountingService:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def _cluster(self) -> str:
-        """What tells this cluster from others: the uid of its namespace kube-system."""
+        """Return the identity of this cluster: the uid of its namespace kube-system, "" if unreadable."""
         try:
-            found = await self._client.get(NAMESPACES.path(None, _SYSTEM))
+            namespace = await self._client.get(NAMESPACES.path(None, _SYSTEM))
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
-            log.warning("the namespace %s cannot be read, so clusters are not told apart: %s", _SYSTEM, error)
+            log.warning("cannot read the namespace %s, so another cluster is not detected: %s", _SYSTEM, error)
             return ""
-        return str(found["metadata"]["uid"])
+        return str(namespace["metadata"]["uid"])

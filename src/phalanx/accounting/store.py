@@ -1,4 +1,4 @@
-"""The statements of the recorder, for SQLite and PostgreSQL alike."""
+"""SQL statements of the recorder, for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from phalanx.accounting.tables import forgotten, members, payers, properties, ru
 
 T = TypeVar("T")
 
-# So many values fit into one statement of either database.
+# Largest number of values in one statement that both databases accept.
 _AT_ONCE = 5000
 
-#: (day, payer, resource) -> used, of that evicted, of that failed.
+#: (day, payer, resource) -> usage in total, by evicted pods, by failed pods.
 Sums = Mapping[tuple[int, int, str], Sequence[int]]
 
 
 class Store:
-    """One transaction's view of the tables."""
+    """The tables within one transaction."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -35,8 +35,8 @@ class Store:
     # properties
 
     def property(self, name: str) -> str | None:
-        found = self._connection.execute(select(properties.c.value).where(properties.c.name == name)).scalar()
-        return str(found) if found is not None else None
+        value = self._connection.execute(select(properties.c.value).where(properties.c.name == name)).scalar()
+        return str(value) if value is not None else None
 
     def set_property(self, name: str, value: str) -> None:
         statement = self._insert(properties).values(name=name, value=value)
@@ -45,37 +45,37 @@ class Store:
     # reading
 
     def members(self, uids: Iterable[str]) -> dict[str, MemberRow]:
-        found: dict[str, MemberRow] = {}
-        for some in _chunks(uids):
-            for row in self._connection.execute(select(members).where(members.c.uid.in_(some))):
-                found[row.uid] = MemberRow(*row)
-        return found
+        rows: dict[str, MemberRow] = {}
+        for chunk in _chunks(uids):
+            for row in self._connection.execute(select(members).where(members.c.uid.in_(chunk))):
+                rows[row.uid] = MemberRow(*row)
+        return rows
 
     def forgotten(self, uids: Iterable[str]) -> set[str]:
-        found: set[str] = set()
-        for some in _chunks(uids):
-            found.update(self._connection.scalars(select(forgotten.c.uid).where(forgotten.c.uid.in_(some))))
-        return found
+        uids_found: set[str] = set()
+        for chunk in _chunks(uids):
+            uids_found.update(self._connection.scalars(select(forgotten.c.uid).where(forgotten.c.uid.in_(chunk))))
+        return uids_found
 
     def runs(self, ids: Iterable[int], gangs: Iterable[tuple[str, str]]) -> dict[int, RunRow]:
-        """The runs of these ids; of each of these gangs the last, and those that are not over."""
+        """Return the runs of these ids, and of each of these gangs the last run and all open ones."""
         wanted = set(ids)
         names: dict[str, set[str]] = {}
         for namespace, gang in gangs:
             names.setdefault(namespace, set()).add(gang)
-        for namespace, every in names.items():
-            # One namespace at a time: else neither database uses the index.
-            for keys in _chunks(sorted(every)):
+        for namespace, gang_names in names.items():
+            # One namespace per statement: else neither database uses the index.
+            for keys in _chunks(sorted(gang_names)):
                 of_gangs = and_(runs.c.namespace == namespace, runs.c.gang.in_(keys))
                 last = select(func.max(runs.c.id)).where(of_gangs).group_by(runs.c.gang)
                 wanted.update(self._connection.scalars(last))
                 under_way = select(runs.c.id).where(and_(of_gangs, runs.c.ended.is_(None)))
                 wanted.update(self._connection.scalars(under_way))
-        found: dict[int, RunRow] = {}
-        for some in _chunks(sorted(wanted)):
-            for row in self._connection.execute(select(runs).where(runs.c.id.in_(some))):
-                found[row.id] = RunRow(*row)
-        return found
+        rows: dict[int, RunRow] = {}
+        for chunk in _chunks(sorted(wanted)):
+            for row in self._connection.execute(select(runs).where(runs.c.id.in_(chunk))):
+                rows[row.id] = RunRow(*row)
+        return rows
 
     def totals(self, ids: Iterable[int]) -> dict[int, RunTotals]:
         is_open = members.c.ended.is_(None)
@@ -90,67 +90,67 @@ class Store:
             func.min(members.c.created),
             func.min(members.c.bound),
         ).group_by(members.c.run)
-        found: dict[int, RunTotals] = {}
-        for some in _chunks(ids):
-            for run, count, opened, bound, last, left, created, started in self._connection.execute(
-                statement.where(members.c.run.in_(some))
+        totals: dict[int, RunTotals] = {}
+        for chunk in _chunks(ids):
+            for run, count, opened, bound, last, last_eviction, created, started in self._connection.execute(
+                statement.where(members.c.run.in_(chunk))
             ):
-                found[run] = RunTotals(
+                totals[run] = RunTotals(
                     count,
                     int(opened),
                     int(bound),
                     last or 0,
-                    last is not None and last == left,
+                    last is not None and last == last_eviction,
                     created,
                     started or 0,
                 )
-        return found
+        return totals
 
     def ends(self, ids: Iterable[int]) -> dict[int, list[MemberEnd]]:
-        """run -> how its members ended, of runs all of whose members have."""
-        found: dict[int, list[MemberEnd]] = {}
+        """Return run -> ends of its members, for runs without open members."""
+        ends: dict[int, list[MemberEnd]] = {}
         table = members.c
-        wanted = (table.name, table.created, table.ended, table.end_precision, table.outcome, table.reason)
-        for some in _chunks(ids):
+        selected = (table.name, table.created, table.ended, table.end_precision, table.outcome, table.reason)
+        for chunk in _chunks(ids):
             for run, name, created, ended, precision, outcome, reason, evicted in self._connection.execute(
-                select(table.run, *wanted, table.evicted).where(table.run.in_(some))
+                select(table.run, *selected, table.evicted).where(table.run.in_(chunk))
             ):
                 end = MemberEnd(name, created, ended, Precision(precision), outcome, reason, evicted)
-                found.setdefault(run, []).append(end)
-        return found
+                ends.setdefault(run, []).append(end)
+        return ends
 
     def evictions(self, ids: Iterable[int]) -> dict[int, list[int]]:
-        """run -> when members of it that were evicted were told so."""
-        found: dict[int, list[int]] = {}
-        for some in _chunks(ids):
-            wanted = and_(members.c.run.in_(some), members.c.outcome == PodOutcome.EVICTED)
-            for run, moment in self._connection.execute(select(members.c.run, members.c.evicted).where(wanted)):
-                found.setdefault(run, []).append(moment)
-        return found
+        """Return run -> times of its members' evictions."""
+        moments: dict[int, list[int]] = {}
+        for chunk in _chunks(ids):
+            condition = and_(members.c.run.in_(chunk), members.c.outcome == PodOutcome.EVICTED)
+            for run, moment in self._connection.execute(select(members.c.run, members.c.evicted).where(condition)):
+                moments.setdefault(run, []).append(moment)
+        return moments
 
     def first_payers(self, ids: Iterable[int]) -> dict[int, int]:
-        """run -> the payer of the member that got its node first."""
-        found: dict[int, int] = {}
-        for some in _chunks(ids):
-            wanted = and_(members.c.run.in_(some), members.c.bound.is_not(None))
+        """Return run -> payer of the member that was bound first."""
+        first: dict[int, int] = {}
+        for chunk in _chunks(ids):
+            condition = and_(members.c.run.in_(chunk), members.c.bound.is_not(None))
             order = (members.c.run, members.c.bound, members.c.created, members.c.uid)
             for run, payer in self._connection.execute(
-                select(members.c.run, members.c.payer).where(wanted).order_by(*order)
+                select(members.c.run, members.c.payer).where(condition).order_by(*order)
             ):
-                found.setdefault(run, payer)
-        return found
+                first.setdefault(run, payer)
+        return first
 
-    def open(self) -> Iterator[tuple[str, str, str]]:
-        """(uid, namespace, gang) of pods that have not ended; a pod on its own is a gang as `key_of` names it."""
+    def open_members(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (uid, namespace, gang) of pods without an end; a single pod's gang is named as in `key_of`."""
         joined = members.join(runs, members.c.run == runs.c.id)
-        wanted = select(members.c.uid, runs.c.namespace, runs.c.gang).select_from(joined)
-        for uid, namespace, gang in self._connection.execute(wanted.where(members.c.ended.is_(None))):
+        statement = select(members.c.uid, runs.c.namespace, runs.c.gang).select_from(joined)
+        for uid, namespace, gang in self._connection.execute(statement.where(members.c.ended.is_(None))):
             yield uid, namespace, gang or f"/{uid}"
 
     def open_gangs(self) -> list[tuple[str, str]]:
-        wanted = and_(runs.c.ended.is_(None), runs.c.gang != "")
-        found = self._connection.execute(select(runs.c.namespace, runs.c.gang).where(wanted).distinct())
-        return [(namespace, gang) for namespace, gang in found]
+        condition = and_(runs.c.ended.is_(None), runs.c.gang != "")
+        rows = self._connection.execute(select(runs.c.namespace, runs.c.gang).where(condition).distinct())
+        return [(namespace, gang) for namespace, gang in rows]
 
     def next_run(self) -> int:
         return int(self._connection.scalar(select(func.max(runs.c.id))) or 0) + 1
@@ -158,15 +158,15 @@ class Store:
     # writing
 
     def payer(self, namespace: str, queue: str, user: str) -> int:
-        """The id of this combination, which is made where it is new."""
-        asked = and_(payers.c.namespace == namespace, payers.c.queue == queue, payers.c.user == user)
-        found = self._connection.scalar(select(payers.c.id).where(asked))
-        if found is None:
-            # Writers come one at a time, so a number that is free now is.
-            found = int(self._connection.scalar(select(func.max(payers.c.id))) or 0) + 1
-            content = {"id": found, "namespace": namespace, "queue": queue, "user": user}
+        """Return the id of this combination; add it if it is new."""
+        condition = and_(payers.c.namespace == namespace, payers.c.queue == queue, payers.c.user == user)
+        number = self._connection.scalar(select(payers.c.id).where(condition))
+        if number is None:
+            # Writers run one at a time, so no other writer takes this number.
+            number = int(self._connection.scalar(select(func.max(payers.c.id))) or 0) + 1
+            content = {"id": number, "namespace": namespace, "queue": queue, "user": user}
             self._connection.execute(payers.insert(), [content])
-        return int(found)
+        return int(number)
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:
         if rows:
@@ -183,7 +183,7 @@ class Store:
         self._change(members, "uid", rows)
 
     def add_usage(self, sums: Sums) -> None:
-        """Adds to what is there."""
+        """Add these sums to the stored ones."""
         rows = []
         for (day, payer, resource), (used, evicted, failed) in sorted(sums.items()):
             row: dict[str, Any] = {"day": day, "payer": payer, "resource": resource}
@@ -193,7 +193,9 @@ class Store:
         if rows:
             statement = self._insert(usage)
             added = {
-                each.name: each + statement.excluded[each.name] for each in usage.columns if not each.primary_key
+                column.name: column + statement.excluded[column.name]
+                for column in usage.columns
+                if not column.primary_key
             }
             keys = ["day", "payer", "resource"]
             self._connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=added), rows)
@@ -204,23 +206,25 @@ class Store:
             self._connection.execute(self._insert(forgotten).on_conflict_do_nothing(), rows)
 
     def keep_forgotten(self, uids: Collection[str]) -> None:
-        """Drops those that are not among these."""
-        for some in _chunks([uid for uid in self._connection.scalars(select(forgotten.c.uid)) if uid not in uids]):
-            self._connection.execute(delete(forgotten).where(forgotten.c.uid.in_(some)))
+        """Delete the forgotten uids that are not among `uids`."""
+        for chunk in _chunks([uid for uid in self._connection.scalars(select(forgotten.c.uid)) if uid not in uids]):
+            self._connection.execute(delete(forgotten).where(forgotten.c.uid.in_(chunk)))
 
     def _change(self, table: Any, key: str, rows: Sequence[MemberRow | RunRow]) -> None:
         if not rows:
             return
-        values: dict[str, Any] = {each.name: bindparam(each.name) for each in table.columns if each.name != key}
+        values: dict[str, Any] = {
+            column.name: bindparam(column.name) for column in table.columns if column.name != key
+        }
         statement = update(table).where(table.c[key] == bindparam("changed_key")).values(values)
-        named = []
+        parameters = []
         for row in rows:
             content = columns(row)
-            named.append({**content, "changed_key": content.pop(key)})
-        self._connection.execute(statement, named)
+            parameters.append({**content, "changed_key": content.pop(key)})
+        self._connection.execute(statement, parameters)
 
 
 def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
     iterator = iter(values)
-    while some := list(islice(iterator, _AT_ONCE)):
-        yield some
+    while chunk := list(islice(iterator, _AT_ONCE)):
+        yield chunk

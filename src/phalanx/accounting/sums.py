@@ -1,5 +1,5 @@
-"""Amounts times seconds as exact integers: too large for 63 bits (a day of a large cluster's bytes is), so each is
-kept as two, which databases can add by themselves."""
+"""Amounts times seconds as exact integers. They exceed 63 bits (a day of a large cluster's bytes does), so each is
+stored as two numbers, which databases can add separately."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _MASK = (1 << _BITS) - 1
 
 _PARTS = msgspec.json.Decoder(list[tuple[int, int | None, dict[str, int]]])
 
-#: (from, until, amounts); `until` is None while it lasts.
+#: (from, until, amounts); `until` is None while the part lasts.
 Part = tuple[int, int | None, Mapping[str, int]]
 
 
 def split(number: int) -> tuple[int, int]:
-    """(high, low) of a number that is not negative."""
+    """Return (high, low) of a number >= 0."""
     return number >> _BITS, number & _MASK
 
 
 def joined(high: int, low: int) -> int:
-    """The number, also of sums of highs and of lows."""
+    """Return the number of a pair; the pair can consist of sums."""
     return (int(high) << _BITS) + int(low)
 
 
@@ -36,8 +36,8 @@ def decode_parts(text: str) -> list[tuple[int, int | None, dict[str, int]]]:
     return _PARTS.decode(text)
 
 
-def held(parts: Iterable[Part], begin: int, end: int) -> Iterator[tuple[str, int]]:
-    """(resource, amount times seconds) within [begin, end); what lasts has no end of its own."""
+def usage_within(parts: Iterable[Part], begin: int, end: int) -> Iterator[tuple[str, int]]:
+    """Yield (resource, amount times seconds) within [begin, end); an open part lasts until `end`."""
     for since, until, amounts in parts:
         seconds = min(end, end if until is None else until) - max(begin, since)
         if seconds > 0:
@@ -45,8 +45,8 @@ def held(parts: Iterable[Part], begin: int, end: int) -> Iterator[tuple[str, int
                 yield resource, amount * seconds
 
 
-def held_by_day(parts: Iterable[Part]) -> dict[tuple[int, str], int]:
-    """(day since the epoch, resource) -> amount times seconds, of parts that have ended."""
+def usage_by_day(parts: Iterable[Part]) -> dict[tuple[int, str], int]:
+    """Return (day since the epoch, resource) -> amount times seconds, for parts that have ended."""
     sums: dict[tuple[int, str], int] = {}
     for since, until, amounts in parts:
         assert until is not None

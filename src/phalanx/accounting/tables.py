@@ -1,7 +1,7 @@
-"""The tables of the accounts. How they came to be is in `migrations/`; a test compares the two.
+"""The tables of the accounts. Their history is in `migrations/`; a test compares the two.
 
-All moments are seconds since the epoch, UTC; 0 is never a moment, NULL is one that is not known or has not come.
-A `precision` says how a moment is known (`phalanx.accounting.facts.Precision`).
+All times are seconds since the epoch, UTC; 0 is not a time, NULL is an unknown or future one.
+A `precision` is the source of a time (`phalanx.accounting.facts.Precision`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData,
 
 metadata = MetaData()
 
-#: What holds for the whole database: the cluster that it belongs to, and until when that was watched.
+#: Properties of the whole database: its cluster, and the time until which that was watched.
 properties = Table(
     "properties",
     metadata,
@@ -18,7 +18,7 @@ properties = Table(
     Column("value", Text, nullable=False),
 )
 
-#: Who is charged: every combination that has been seen, once.
+#: Charged combinations of namespace, queue and user, each once.
 payers = Table(
     "payers",
     metadata,
@@ -30,9 +30,9 @@ payers = Table(
     Index("payers_by_user", "user"),
 )
 
-#: One line a run of a gang. `uid` is that of the object that declared it before it had members, else that of the
-#: first member; `gang_uid` that of the gang's object or owner, "" where it has none. `wait` is from `submitted` to
-#: `started`, in seconds. A pod on its own is a gang of one, with `gang` "".
+#: One row per run of a gang. `uid` is that of the object that declared it before it had members, else that of the
+#: first member; `gang_uid` is that of the gang's object or owner, "" if it has none. `wait` is from `submitted` to
+#: `started`, in seconds. A single pod is a gang of one, with `gang` "".
 runs = Table(
     "runs",
     metadata,
@@ -57,14 +57,14 @@ runs = Table(
     Column("evictions", Integer, nullable=False),
     Index("runs_by_uid", "uid", unique=True),
     Index("runs_by_gang", "namespace", "gang", "id"),
-    # Reports count without sorting, payer by payer.
+    # Reports count payer by payer, without sorting.
     Index("runs_by_start", "payer", "started", "wait"),
     Index("runs_by_state", "payer", "state", "ended"),
     Index("runs_by_end", "ended"),
 )
 
-#: One line a pod. It held `parts`, a JSON list of [from, until, {resource: amount}] in which only the last `until`
-#: may be null; amounts are in the units of `phalanx.model.resources`. `payer` is settled when it gets its node.
+#: One row per pod. `parts` is its usage, a JSON list of [from, until, {resource: amount}] in which only the last
+#: `until` can be null; amounts are in the units of `phalanx.model.resources`. `payer` is fixed at the binding.
 members = Table(
     "members",
     metadata,
@@ -79,7 +79,7 @@ members = Table(
     Column("bound_precision", SmallInteger, nullable=False),
     Column("ended", BigInteger),
     Column("end_precision", SmallInteger, nullable=False),
-    #: Not after this it has ended, where `ended` is only the last moment at which it was known to be there.
+    #: Latest possible end, if `ended` is only the last time at which the pod was known to exist.
     Column("ended_before", BigInteger),
     Column("leaves", BigInteger),
     Column("outcome", Text, nullable=False),
@@ -90,7 +90,7 @@ members = Table(
     Index("members_by_end", "ended", "bound"),
 )
 
-#: What pods that have ended held on a day (days since the epoch), in amount times seconds: exact integers beyond 63
+#: Usage of ended pods per day (days since the epoch), in amount times seconds: exact integers beyond 63
 #: bits, each in two columns, `high` * 2**32 + `low` (see `phalanx.accounting.sums`).
 usage = Table(
     "usage",
@@ -106,8 +106,8 @@ usage = Table(
     Column("failed_low", BigInteger, nullable=False),
 )
 
-#: Uids of pods and gangs whose records were removed while their objects may still be there: they are not recorded
-#: anew. The recorder drops those whose objects are gone.
+#: Uids of pods and gangs whose records were removed while their objects can still exist: they are not recorded
+#: again. The recorder deletes a uid once its object is deleted.
 forgotten = Table(
     "forgotten",
     metadata,

@@ -1,4 +1,4 @@
-"""Watches the pods and gangs of a cluster, and gathers what the recorder has not been told yet."""
+"""Watch of the pods and gangs of a cluster, with the changes that the recorder has not written yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from phalanx.accounting.facts import GangFact, PodFact, ReadPod, gang_fact, gone, key_of, plain, pod_fact, read_pod
+from phalanx.accounting.facts import (
+    GangFact,
+    PodFact,
+    ReadPod,
+    deleted_fact,
+    gang_fact,
+    key_of,
+    plain,
+    pod_fact,
+    read_pod,
+)
 from phalanx.accounting.recorder import GangChange
 from phalanx.accounting.records import Lost
 from phalanx.cluster.state import ClusterState
@@ -31,10 +41,11 @@ from phalanx.model.pod import Pod
 
 
 class ClusterWatch:
-    """`changed` is called after each change. Pods count that are for one of `scheduler_names`, and those that are
-    `adopted`: recorded, and not known to have ended. `clock` gives seconds since the epoch.
+    """Watch of a cluster; `changed` is called after each change. `clock` returns seconds since the epoch.
 
-    Gangs are keyed by names that are clean (`plain`).
+    It covers pods for one of `scheduler_names` and `adopted` pods: recorded ones without a known end.
+
+    Gangs are keyed by clean names (`plain`).
     """
 
     def __init__(
@@ -49,14 +60,14 @@ class ClusterWatch:
         discovery_period: float = 30.0,
     ) -> None:
         self.adopted: frozenset[str] = frozenset()
-        #: Until when nothing was missed: seconds since the epoch, 0 before the first list.
+        #: Time until which no change was missed: seconds since the epoch, 0 before the first list.
         self.watched_until = 0
         self._schedulers = frozenset(scheduler_names)
         self._changed = changed
         self._clock = clock
         self._failures = failures
         self._state = ClusterState(scheduler_names)
-        # Where pods may run is none of our business; what claims for devices they hold is.
+        # Accounting needs no placement rules, only claims, because of the devices that they hold.
         intake = self._intake = Intake(
             scheduler_names, options, Signer(unchecked=True), dialects=installed_dialects()
         )
@@ -78,42 +89,42 @@ class ClusterWatch:
         self._lost: dict[GangKey, list[Lost]] = {}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
             self._kinds.start(tasks)
-            # Pods come last: each is then seen with its gang.
+            # Pods are listed last, so that each is seen together with its gang.
             await self._kinds.synced()
             tasks.create_task(self._reflector.run())
 
     async def synced(self) -> None:
-        """Returns when everything has been seen once."""
+        """Wait until all objects have been listed once."""
         await self._namespaces.synced.wait()
         await self._kinds.synced()
         await self._reflector.synced.wait()
         await self._feed.publish_gangs()
 
-    def look(self) -> bool:
-        """Whether all pods are known as they are. In the midst of a list those that are gone are not."""
-        self._settle()
+    def refresh(self) -> bool:
+        """Update `watched_until`. Return whether all pods are known; during a list the deleted ones are not."""
+        self._drop_scheduler_backlog()
         fresh = self._reflector.synced.is_set() and self._reflector.state is ReflectorState.WATCHING
         if fresh:
             self.watched_until = int(self._clock())
         return fresh
 
     def uids(self) -> set[str]:
-        """Of all pods, whoever's they are, and of what declares gangs."""
+        """Return the uids of all pods, of every scheduler, and of the runs of all declared gangs."""
         gangs = (self._gang(key) for key in self._state.gangs)
         return {*self._state.pods, *(gang.run_uid for gang in gangs if gang is not None)}
 
     def declared(self, key: GangKey) -> bool:
-        """Whether there is a gang of that name, or a pod of it."""
+        """Return whether a gang of that name is declared or has a pod."""
         return self._gang(key) is not None or bool(self._members.get(key))
 
-    # what the recorder has not been told
+    # changes that are not recorded yet
 
     def note_lost(self, uid: str, key: GangKey, since: int) -> None:
-        """A pod is gone that was there at `since`."""
+        """Record that a pod was deleted unobserved; it existed at `since`."""
         self._lost.setdefault(key, []).append(Lost(uid, since, int(self._clock())))
         self._dirty.setdefault(key, set())
 
@@ -121,37 +132,37 @@ class ClusterWatch:
         self._dirty.setdefault(key, set())
 
     def take(self, pods: int) -> list[GangChange]:
-        """Whole gangs, until that makes so many pods."""
-        taken: list[GangChange] = []
+        """Remove and return the changes of whole gangs, until they have at least `pods` pods."""
+        changes: list[GangChange] = []
         count = 0
         while self._dirty and count < pods:
             key, uids = next(iter(self._dirty.items()))
             del self._dirty[key]
             gang = self._gang(key)
             facts = [self._pods[uid] for uid in sorted(uids) if uid in self._pods]
-            taken.append(GangChange(key, gang, facts, self._lost.pop(key, [])))
+            changes.append(GangChange(key, gang, facts, self._lost.pop(key, [])))
             count += len(facts) + 1
-        return taken
+        return changes
 
-    def put_back(self, changes: Iterable[GangChange]) -> None:
-        """They could not be recorded."""
+    def requeue(self, changes: Iterable[GangChange]) -> None:
+        """Queue changes again that could not be recorded."""
         for change in changes:
-            self._dirty.setdefault(change.key, set()).update(each.uid for each in change.pods)
+            self._dirty.setdefault(change.key, set()).update(pod.uid for pod in change.pods)
             if change.lost:
                 self._lost.setdefault(change.key, []).extend(change.lost)
 
-    def done(self, changes: Iterable[GangChange]) -> None:
-        """They are recorded; what is gone need not be known any longer."""
+    def confirm(self, changes: Iterable[GangChange]) -> None:
+        """Mark changes as recorded, and drop their deleted pods."""
         for change in changes:
             pending = self._dirty.get(change.key, ())
-            for uid in [each.uid for each in change.pods if each.uid in self._gone and each.uid not in pending]:
+            for uid in [pod.uid for pod in change.pods if pod.uid in self._gone and pod.uid not in pending]:
                 self._drop(uid)
 
     @property
     def waiting(self) -> bool:
         return bool(self._dirty)
 
-    # what comes
+    # watch events
 
     def _pod(self, change: Change[ReadPod]) -> None:
         intake = self._intake
@@ -193,7 +204,7 @@ class ClusterWatch:
         self._pods[uid] = fact
         key = key_of(fact)
         if last is not None and key_of(last) != key:
-            # It says that it is in another gang now; what is recorded stays.
+            # The pod has changed its gang; the row that is recorded already stays with the old one.
             self._leave(key_of(last), uid)
         self._members.setdefault(key, set()).add(uid)
         self._mark(key, uid)
@@ -208,10 +219,10 @@ class ClusterWatch:
         key = key_of(fact)
         self._gone.add(uid)
         if seen or fact.outcome:
-            self._pods[uid] = gone(fact, int(self._clock()))
+            self._pods[uid] = deleted_fact(fact, int(self._clock()))
             self._mark(key, uid)
         else:
-            # Found missing by a new list. What it was when it was last seen is recorded first.
+            # A new list found the deletion. The last known state of the pod is recorded first.
             self._mark(key, uid)
             self.note_lost(uid, key, self.watched_until)
 
@@ -230,7 +241,7 @@ class ClusterWatch:
             del self._members[key]
 
     def _touched(self, key: GangKey) -> None:
-        """A gang's declaration may be another; its members that have no node yet are in its queue."""
+        """Mark a gang as changed. Its unplaced members follow it into its present queue."""
         clean = GangKey(key.namespace, plain(key.name))
         gang = self._gang(clean)
         if gang is None and clean not in self._members and clean not in self._queues:
@@ -247,8 +258,8 @@ class ClusterWatch:
                     dirty.add(uid)
         self._changed()
 
-    def _settle(self) -> None:
-        """What only a scheduler's cycle would take note of must not pile up."""
+    def _drop_scheduler_backlog(self) -> None:
+        """Drop the backlog that only a scheduler's cycle consumes, so that it does not grow."""
         self._intake.drain_warnings()
         state = self._state
         state.pop_changed()
@@ -257,7 +268,7 @@ class ClusterWatch:
         state.gangs.composites.gangs(GangKey("", ""))
 
     def _gang(self, key: GangKey) -> GangFact | None:
-        """Not those of other schedulers."""
+        """Return the declaration of a gang, None for a gang of another scheduler."""
         record = self._state.gangs.get(key)
         if record is None or record.spec is None:
             return None

@@ -1,1 +1,1 @@
-"""Admission: the rules for objects that users write, and the webhook that tells them (docs/rules/)."""
+"""Admission: the rules for objects that users write, and the webhook that applies them (docs/rules/)."""

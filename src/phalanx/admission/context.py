@@ -1,4 +1,4 @@
-"""What a rule may look up. Whoever asks for a judgement brings it; the rules read nothing by themselves."""
+"""Lookup data for the rules, passed in by the caller; the rules read nothing by themselves."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class QueueCatalog:
         return [self._queues[name] for name in sorted(self._queues)]
 
     def children(self, name: str) -> list[Json]:
-        """Those whose parent it is, by name. Queues that name no parent are children of `root`, but for itself."""
-        found = self._children.get(name, {})
-        return [found[child] for child in sorted(found)]
+        """Return the child queues by name. A queue without a parent is a child of `root`, except `root` itself."""
+        children = self._children.get(name, {})
+        return [children[child] for child in sorted(children)]
 
     def put(self, queue: Json) -> None:
         self.remove(name_of(queue))
@@ -51,8 +51,8 @@ def parent_of(queue: Json) -> str:
 
 
 class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of some namespaces, or with some annotations, and what is filled in for them: an entry of resourceGroups
-    in the configuration of Volcano's webhook."""
+    """Selection of pods by namespace or annotation, with their defaults: an entry of resourceGroups in the
+    configuration of Volcano's webhook."""
 
     name: str = ""
     namespaces: frozenset[str] = frozenset()
@@ -64,8 +64,9 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """`queues` is None where they are not known: then nothing is said about them. `unfinished_groups` counts those
-    of a queue, where that is known. `namespace` is the Namespace of the object."""
+    """Data for the rules. `queues` is None if unknown: then the rules about queues are skipped.
+
+    `unfinished_groups` counts the groups of a queue, if known. `namespace` is the Namespace of the object."""
 
     queues: QueueCatalog | None = None
     unfinished_groups: Mapping[str, int] = {}

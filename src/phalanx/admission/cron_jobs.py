@@ -1,4 +1,4 @@
-"""CronJob (batch.volcano.sh): its schedule, its name, and the job that it makes."""
+"""Rules for CronJob (batch.volcano.sh): its schedule, its name, and its job template."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from phalanx.admission.fields import Json, PatchBuilder, mapping, name_of, text
 from phalanx.admission.names import qualified_name_faults
 from phalanx.jobs.cron_schedule import find_zone, is_cron_schedule
 
-# A job is called after its CronJob and the minute of its run.
+# The name of a job is that of its CronJob plus the minute of the run.
 MOST_CHARACTERS = 52
 _ZONE_PART = re.compile(r"[A-Za-z._0-9+-]{1,14}", re.ASCII)
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Nothing: its jobs are defaulted when they are made."""
+    """Return no defaults: the jobs get them at their creation."""
     return PatchBuilder(document)
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Why a CronJob cannot be created, or (with `old`) changed so.
+    """Return the reasons to deny the creation of a CronJob, or (with `old`) its change.
 
-    Its job is checked too, which upstream leaves to the first run: all that does not depend on a queue's state.
+    Its job is validated too, except for rules about a queue's state; upstream leaves that to the first run.
     """
     if old is not None and jobs.same(document.get("spec"), old.get("spec")):
         return []
@@ -38,7 +38,7 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
 
 
 def own_refusals(document: Json) -> list[str]:
-    """Those for what is the CronJob's alone, one by one."""
+    """Return the refusals for the CronJob's own fields, without those of its job."""
     return [*_schedule(mapping(document.get("spec"))), *_name(name_of(document))]
 
 

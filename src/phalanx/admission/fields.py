@@ -1,4 +1,4 @@
-"""Fields of JSON that others wrote, and the JSON patch that fills in what is absent."""
+"""Access to fields of foreign JSON, and the JSON patch that adds defaults."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Path = tuple[str | int, ...]
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """The value where it is a JSON object, else an empty one."""
+    """Return the value if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def sequence(value: object) -> list[Any]:
-    """The value where it is a JSON array, else an empty one."""
+    """Return the value if it is a JSON array, else an empty one."""
     return value if isinstance(value, list | tuple) else []  # type: ignore[return-value]
 
 
 def text(value: object) -> str:
-    """The value where it is a string, else the empty one."""
+    """Return the value if it is a string, else the empty string."""
     return value if isinstance(value, str) else ""
 
 
@@ -34,9 +34,9 @@ def annotations_of(document: Json) -> dict[str, Any]:
 
 
 class PatchBuilder:
-    """Fills in what is absent in a copy of an object. `patch` is the JSON patch (RFC 6902) that does the same.
+    """Copy of an object with defaults added. `patch` is the JSON patch (RFC 6902) from the object to the copy.
 
-    Nothing but what is asked for is touched, so fields that we do not know stay, and a second run patches nothing.
+    Other fields do not change, even unknown ones, and a second run produces no patch.
     """
 
     def __init__(self, document: Json) -> None:
@@ -44,17 +44,17 @@ class PatchBuilder:
         self.patch: list[dict[str, Any]] = []
 
     def add(self, path: Path, value: Any) -> None:
-        """Sets a field; objects on the way to it are made. Where something else is in the way it stays, for whoever
-        judges the object to name it."""
-        place: Any = self.document
+        """Set a field, and create the objects above it. If a value of another type is in the path, change nothing:
+        the validation reports that value."""
+        parent: Any = self.document
         for depth, key in enumerate(path[:-1], start=1):
-            if isinstance(place, dict) and place.get(str(key)) is None:
-                self._put(place, path[:depth], {})
-            if not isinstance(place, dict | list):
+            if isinstance(parent, dict) and parent.get(str(key)) is None:
+                self._put(parent, path[:depth], {})
+            if not isinstance(parent, dict | list):
                 return
-            place = place[key]  # type: ignore[index]
-        if isinstance(place, dict | list):
-            self._put(place, path, value)
+            parent = parent[key]  # type: ignore[index]
+        if isinstance(parent, dict | list):
+            self._put(parent, path, value)
 
     def _put(self, place: Any, path: Path, value: Any) -> None:
         if path[-1] == "-":

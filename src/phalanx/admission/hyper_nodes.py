@@ -1,4 +1,4 @@
-"""HyperNode (topology.volcano.sh): members that can be read."""
+"""Rules for HyperNode (topology.volcano.sh): valid member selectors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PATH = "spec.members"
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Nothing."""
+    """Return no defaults."""
     return PatchBuilder(document)
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Why a HyperNode cannot be created, or (with `old`) changed so."""
+    """Return the reasons to deny the creation of a HyperNode, or (with `old`) its change."""
     spec = mapping(document.get("spec"))
     if old is not None and spec == old.get("spec"):
         return []
@@ -37,8 +37,8 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
 def _selector(selector: Json, path: str) -> Iterator[str]:
     stated = [name for name in _SELECTORS if selector.get(name) is not None]
     if len(stated) != 1:
-        found = " and ".join(stated) or "none"
-        yield f"{path}: Invalid value: exactly one of {', '.join(_SELECTORS)} must be set, found {found}"
+        names = " and ".join(stated) or "none"
+        yield f"{path}: Invalid value: exactly one of {', '.join(_SELECTORS)} must be set, found {names}"
         return
     if stated[0] == "exactMatch":
         name = text(mapping(selector["exactMatch"]).get("name"))
@@ -55,5 +55,5 @@ def _selector(selector: Json, path: str) -> Iterator[str]:
         try:
             Pattern(pattern)
         except PatternError as error:
-            why = f"member regexMatch pattern is invalid: {error}"
-            yield f'{path}.regexMatch.pattern: Invalid value: "{pattern}": {why}'
+            reason = f"member regexMatch pattern is invalid: {error}"
+            yield f'{path}.regexMatch.pattern: Invalid value: "{pattern}": {reason}'

@@ -1,4 +1,4 @@
-"""JobFlow (flow.volcano.sh): jobs that wait for each other must be able to begin."""
+"""Rules for JobFlow (flow.volcano.sh): the dependencies of its jobs must have no cycle."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ _NO_DAG = "jobflow Flow is not DAG"
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """Nothing: the definition of the kind says what is filled in."""
+    """Return no defaults: the CRD of the kind has them."""
     return PatchBuilder(document)
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Why a flow cannot be created, or (with `old`) changed so. Of steps of one name the last counts."""
+    """Return the reasons to deny the creation of a flow, or (with `old`) its change.
+
+    Of several steps with one name the last one counts.
+    """
     spec = mapping(document.get("spec"))
     if old is not None and spec == old.get("spec"):
         return []

@@ -1,8 +1,8 @@
-"""Job (batch.volcano.sh): what is filled in, and what is refused (docs/rules/jobs.md, B8).
+"""Rules for Job (batch.volcano.sh): defaults and refusals (docs/rules/jobs.md, B8).
 
-The words are upstream's fragments; joined with spaces they are the denial that people grep for
-(docs/webhook.md). Checks of signs and patterns that the definition of the kind makes as well are
-made here too, for whoever has no API server between.
+The texts are upstream's fragments; joined with spaces they are the denial that users search for
+(docs/webhook.md). Checks of signs and patterns that the CRD has as well are
+repeated here for callers that validate without an API server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AMOUNTS = frozenset({"requests", "limits", "capacity", "sizeLimit", "divisor"})
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """What upstream fills in when a job is created."""
+    """Return upstream's defaults of a new job."""
     built = PatchBuilder(document)
     spec = mapping(document.get("spec"))
     if not spec.get("queue"):
@@ -55,7 +55,7 @@ def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
 
 
 def _default_task(built: PatchBuilder, index: int, task: Json) -> int:
-    """The task's minimum."""
+    """Add the defaults of a task. Return its minimum of pods."""
     path = ("spec", "tasks", index)
     if not task.get("name"):
         built.add((*path, "name"), f"default{index}")
@@ -67,16 +67,16 @@ def _default_task(built: PatchBuilder, index: int, task: Json) -> int:
     try:
         minimum = msgspec.convert(task, TaskSpec).minimum
     except msgspec.ValidationError:
-        return 0  # `validate` says what is wrong with it
+        return 0  # `validate` reports the invalid task
     if task.get("minAvailable") is None:
         built.add((*path, "minAvailable"), minimum)
     return minimum
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Why a job cannot be created, or (with `old`) changed so.
+    """Return the reasons to deny the creation of a job, or (with `old`) its change.
 
-    An update that leaves the spec alone is never refused, so what was admitted under other rules can be finished.
+    An update with an unchanged spec is always allowed, so that jobs admitted under earlier rules can finish.
     """
     if old is not None and same(document.get("spec"), old.get("spec")):
         return []
@@ -135,9 +135,9 @@ def _negative(job: Job) -> Iterator[str]:
     for index, task in enumerate(spec.tasks):
         fields.append((f"tasks[{index}].replicas", task.replicas, 0))
         fields.append((f"tasks[{index}].minAvailable", task.min_available, 0))
-    for field, value, least in fields:
-        if value is not None and value < least:
-            yield f"spec.{field}: Invalid value: {value}: should be greater than or equal to {least};"
+    for field, value, minimum in fields:
+        if value is not None and value < minimum:
+            yield f"spec.{field}: Invalid value: {value}: should be greater than or equal to {minimum};"
 
 
 def _task(job: Job, task: TaskSpec, index: int) -> Iterator[str]:
@@ -179,19 +179,19 @@ def _partitions(task: TaskSpec, job: str) -> Iterator[str]:
     policy = task.partition_policy
     if policy is None:
         return
-    where = f"in task: {task.name}, job: {job};"
+    place = f"in task: {task.name}, job: {job};"
     if policy.total_partitions <= 0:
-        yield f"'TotalPartitions' must be greater than 0 {where}"
+        yield f"'TotalPartitions' must be greater than 0 {place}"
     elif policy.partition_size <= 0:
-        yield f"'PartitionSize' must be greater than 0 {where}"
+        yield f"'PartitionSize' must be greater than 0 {place}"
     elif task.replicas != policy.total_partitions * policy.partition_size:
-        yield f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
+        yield f"'Replicas' are not equal to TotalPartitions*PartitionSize {place}"
     elif (
         task.min_available is not None
         and policy.min_partitions > 0
         and task.min_available != policy.min_partitions * policy.partition_size
     ):
-        yield f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
+        yield f"'MinAvailable' is not equal to MinPartitions*PartitionSize {place}"
     yield from _topology(policy.network_topology)
 
 
@@ -223,7 +223,7 @@ def _volumes(volumes: Sequence[VolumeSpec]) -> list[str]:
 
 
 def _refusals_of_update(job: Job, document: Json, old: Json) -> list[str]:
-    """The first thing that is wrong with a change, as upstream."""
+    """Return the first reason to deny an update, as upstream does."""
     spec = job.spec
     for task in spec.named_tasks():
         if task.replicas < 0:
@@ -253,13 +253,13 @@ def _refusals_of_update(job: Job, document: Json, old: Json) -> list[str]:
 
 
 def _fixed(spec: Json) -> dict[str, Any]:
-    """What may not change. The controller names claims that it makes."""
-    kept = {key: value for key, value in spec.items() if key not in ("minAvailable", "priorityClassName")}
-    kept["tasks"] = [
+    """Return the immutable part of a spec, without the claim names that the controller adds."""
+    fixed = {key: value for key, value in spec.items() if key not in ("minAvailable", "priorityClassName")}
+    fixed["tasks"] = [
         {key: value for key, value in mapping(task).items() if key not in ("replicas", "minAvailable")}
         for task in sequence(spec.get("tasks"))
     ]
-    kept["volumes"] = [
+    fixed["volumes"] = [
         {
             key: value
             for key, value in mapping(volume).items()
@@ -267,18 +267,20 @@ def _fixed(spec: Json) -> dict[str, Any]:
         }
         for volume in sequence(spec.get("volumes"))
     ]
-    return kept
+    return fixed
 
 
 def same(left: object, right: object, key: str = "") -> bool:
-    """Whether two values mean the same: null, empty and absent are one, as clients write them (an empty selector
-    selects everything and is none of these), and so are 1 and 1000m of a resource."""
+    """Return whether two values are equivalent. Null, empty and absent are equal, as clients write them, except for
+    a selector, where empty means everything; 1 and 1000m of a resource are equal, too."""
     if left is None or right is None:
         if left is right:
             return True
         return not key.endswith("Selector") and _is_empty(left) and _is_empty(right)
     if isinstance(left, dict) and isinstance(right, dict):
-        return all(same(left.get(each), right.get(each), key if key in _AMOUNTS else each) for each in left | right)
+        return all(
+            same(left.get(field), right.get(field), key if key in _AMOUNTS else field) for field in left | right
+        )
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same, left, right))
     if key in _AMOUNTS:
@@ -290,7 +292,7 @@ def same(left: object, right: object, key: str = "") -> bool:
 
 
 def _is_empty(value: object) -> bool:
-    """Whether nothing is said in it."""
+    """Return whether a value has no content, at any depth."""
     if isinstance(value, dict):
         return all(_is_empty(item) for item in value.values())
     return value is None or value == "" or value == []

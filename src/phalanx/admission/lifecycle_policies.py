@@ -1,4 +1,4 @@
-"""Policies of a job or a task: which events, exit codes and actions may stand together."""
+"""Rules for the policies of a job or a task: valid events, exit codes, actions and their combinations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHOICES = f"valid events are [{' '.join(_EVENTS)}], valid actions are [{' '.joi
 
 
 def refusals_of_policies(policies: Sequence[LifecyclePolicy], path: str) -> list[str]:
-    """At most one for what is wrong with a policy, with the words that it may use (internal events are none)."""
+    """Return at most one refusal: the first fault and the allowed words (internal events are not allowed)."""
     faults: list[str] = []
     events: set[str] = set()
     codes: set[int] = set()

@@ -1,4 +1,4 @@
-"""What Kubernetes accepts as a name, in its words."""
+"""Validation of Kubernetes names, with the API server's messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_SUBDOMAIN = (
 
 
 def qualified_name_faults(name: str) -> list[str]:
-    """What keeps a text from being the value of a label, or a pod's hostname, which are as long."""
+    """Return why a text is invalid as a label value, or as a pod's hostname with the same length limit."""
     faults = []
     if not name:
         faults.append("name part must be non-empty")
@@ -39,7 +39,7 @@ def qualified_name_faults(name: str) -> list[str]:
 
 
 def label_faults(name: str) -> list[str]:
-    """What keeps a text from being a DNS label: the name of a task or a container."""
+    """Return why a text is invalid as a DNS label: the name of a task or a container."""
     faults = []
     if len(name) > _LABEL_LENGTH:
         faults.append(f"must be no more than {_LABEL_LENGTH} bytes")
@@ -49,7 +49,7 @@ def label_faults(name: str) -> list[str]:
 
 
 def subdomain_faults(name: str) -> list[str]:
-    """What keeps a text from being the name of most objects."""
+    """Return why a text is invalid as a DNS subdomain: the name of most objects."""
     faults = []
     if len(name) > _SUBDOMAIN_LENGTH:
         faults.append(f"must be no more than {_SUBDOMAIN_LENGTH} bytes")

@@ -1,7 +1,7 @@
-"""Cheap checks of a pod template before pods are made from it, in the API server's words.
+"""Cheap checks of a pod template before pods are created from it, with the API server's messages.
 
-Checked: containers and their names, images, ports, resources; volumes and their mounts; the restart policy. Not
-checked, and left to the API server when it is asked for the pods: labels and annotations, probes and other
+Checked: containers and their names, images, ports, resources; volumes and their mounts; the restart policy. Left to
+the API server at the creation of the pods: labels and annotations, probes and other
 handlers, security contexts, environment, the sources of volumes, affinity, spread constraints and tolerations.
 """
 
@@ -16,13 +16,13 @@ from phalanx.model.text.decoding import quoted
 from phalanx.model.text.quantity import Quantity, QuantityError, read_quantity
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
-# Resources that may be asked for more than once, so that a request may be below its limit.
+# Resources that can be overcommitted, so that a request can be below its limit.
 _OVERCOMMITTED = ("cpu", "memory", "ephemeral-storage")
 _PORTS = range(1, 65536)
 
 
 def faults_of_template(template: Json) -> list[str]:
-    """`path: what is wrong` each, the path beginning with `template`."""
+    """Return the faults, each as `path: fault` with a path that begins with `template`."""
     spec = mapping(template.get("spec"))
     path = "template.spec"
     faults: list[str] = []
@@ -34,13 +34,13 @@ def faults_of_template(template: Json) -> list[str]:
     host_ports: set[tuple[str, str, int]] = set()
     for field in ("containers", "initContainers"):
         for index, item in enumerate(sequence(spec.get(field))):
-            here = f"{path}.{field}[{index}]"
-            faults += _container(mapping(item), here, seen, volumes)
+            item_path = f"{path}.{field}[{index}]"
+            faults += _container(mapping(item), item_path, seen, volumes)
             if field == "containers":
-                faults += _ports(mapping(item), here, host_ports)
+                faults += _ports(mapping(item), item_path, host_ports)
     policy = spec.get("restartPolicy")
     if policy is not None and policy not in _RESTART_POLICIES:
-        allowed = ", ".join(f'"{each}"' for each in _RESTART_POLICIES)
+        allowed = ", ".join(f'"{policy_name}"' for policy_name in _RESTART_POLICIES)
         faults.append(f"{path}.restartPolicy: Unsupported value: {_quote(policy)}: supported values: {allowed}")
     return [*faults, *_pod_resources(spec, f"{path}.resources")]
 
@@ -52,17 +52,17 @@ def _container(container: Json, path: str, seen: set[str], volumes: set[str]) ->
     yield from _amounts(mapping(container.get("resources")), f"{path}.resources")
     mounted: set[str] = set()
     for index, item in enumerate(sequence(container.get("volumeMounts"))):
-        mount, here = mapping(item), f"{path}.volumeMounts[{index}]"
-        name, where = text(mount.get("name")), text(mount.get("mountPath"))
+        mount, mount_path = mapping(item), f"{path}.volumeMounts[{index}]"
+        name, target = text(mount.get("name")), text(mount.get("mountPath"))
         if not name:
-            yield f"{here}.name: Required value"
+            yield f"{mount_path}.name: Required value"
         elif name not in volumes:
-            yield f'{here}.name: Not found: "{name}"'
-        if not where:
-            yield f"{here}.mountPath: Required value"
-        elif where in mounted:
-            yield f'{here}.mountPath: Invalid value: "{where}": must be unique'
-        mounted.add(where)
+            yield f'{mount_path}.name: Not found: "{name}"'
+        if not target:
+            yield f"{mount_path}.mountPath: Required value"
+        elif target in mounted:
+            yield f'{mount_path}.mountPath: Invalid value: "{target}": must be unique'
+        mounted.add(target)
 
 
 def _name(name: str, path: str, seen: set[str]) -> Iterator[str]:
@@ -86,25 +86,25 @@ def _names(items: object, path: str, faults: list[str]) -> set[str]:
 def _ports(container: Json, path: str, host_ports: set[tuple[str, str, int]]) -> Iterator[str]:
     names: set[str] = set()
     for index, item in enumerate(sequence(container.get("ports"))):
-        port, here = mapping(item), f"{path}.ports[{index}]"
+        port, place = mapping(item), f"{path}.ports[{index}]"
         name = text(port.get("name"))
         if name and name in names:
-            yield f'{here}.name: Duplicate value: "{name}"'
+            yield f'{place}.name: Duplicate value: "{name}"'
         names.add(name)
         number, host = port.get("containerPort"), port.get("hostPort")
         if number is None:
-            yield f"{here}.containerPort: Required value"
+            yield f"{place}.containerPort: Required value"
         elif not _is_port(number):
-            yield f"{here}.containerPort: Invalid value: {quoted(number)}: must be between 1 and 65535, inclusive"
+            yield f"{place}.containerPort: Invalid value: {quoted(number)}: must be between 1 and 65535, inclusive"
         if not host:
             continue
         if not _is_port(host):
-            yield f"{here}.hostPort: Invalid value: {quoted(host)}: must be between 1 and 65535, inclusive"
+            yield f"{place}.hostPort: Invalid value: {quoted(host)}: must be between 1 and 65535, inclusive"
             continue
-        taken = (text(port.get("hostIP")), text(port.get("protocol")) or "TCP", host)
-        if taken in host_ports:
-            yield f'{here}.hostPort: Duplicate value: "{"/".join(map(str, taken))}"'
-        host_ports.add(taken)
+        host_port = (text(port.get("hostIP")), text(port.get("protocol")) or "TCP", host)
+        if host_port in host_ports:
+            yield f'{place}.hostPort: Duplicate value: "{"/".join(map(str, host_port))}"'
+        host_ports.add(host_port)
 
 
 def _is_port(value: object) -> bool:
@@ -112,7 +112,7 @@ def _is_port(value: object) -> bool:
 
 
 def _amounts(resources: Json, path: str) -> Iterator[str]:
-    """Quantities that cannot be read, are negative, or are requested beyond their limit."""
+    """Yield a fault for each quantity that is unreadable, negative, or requested above its limit."""
     read: dict[str, dict[str, Quantity]] = {}
     for field in ("limits", "requests"):
         read[field] = {}
@@ -140,7 +140,7 @@ def _beyond(path: str, amount: Quantity, bound: str) -> str:
 
 
 def _pod_resources(spec: Json, path: str) -> Iterator[str]:
-    """What a whole pod asks for (1.32) is at least what its containers ask for together."""
+    """Yield a fault if the request of the whole pod (1.32) is below the sum of its containers' requests."""
     resources = mapping(spec.get("resources"))
     faults = list(_amounts(resources, path))
     yield from faults
@@ -152,17 +152,17 @@ def _pod_resources(spec: Json, path: str) -> Iterator[str]:
             for item in sequence(spec.get("containers"))
             if (amount := container_request(mapping(item), name)) is not None
         )
-        whole = read_quantity(value)
-        if whole.nano < containers:
-            together = Quantity(containers, whole.style)
+        total = read_quantity(value)
+        if total.nano < containers:
+            aggregate = Quantity(containers, total.style)
             yield (
-                f'{path}.requests[{name}]: Invalid value: "{whole}": must be greater than or equal to aggregate '
-                f"container requests of {together}"
+                f'{path}.requests[{name}]: Invalid value: "{total}": must be greater than or equal to aggregate '
+                f"container requests of {aggregate}"
             )
 
 
 def container_request(container: Json, name: str) -> Quantity | None:
-    """What a container asks for: its limit where it says no more. None where that is nothing, or cannot be read."""
+    """Return a container's request, by default its limit; None if it has neither or it is unreadable."""
     resources = mapping(container.get("resources"))
     value: Any = mapping(resources.get("requests")).get(name, mapping(resources.get("limits")).get(name))
     try:

@@ -1,4 +1,4 @@
-"""Pods: what resource groups fill in, and annotations of disruption budgets."""
+"""Rules for pods: defaults of resource groups, and annotations of disruption budgets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from phalanx.model.text.yaml_text import decode_yaml
 
 _BUDGETS = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
 _RESOURCE_GROUP = "volcano.sh/resource-group"
-#: The scheduler lifts this gate once the queue has room for the pod; the annotation of this name asks for it.
+#: Gate that the scheduler removes once the queue has capacity for the pod; the annotation of this name requests it.
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
 
 class ResourceGroupError(ValueError):
-    """A configuration of resource groups that cannot be used; the text names what is wrong."""
+    """An invalid configuration of resource groups; the text names the fault."""
 
 
 def read_resource_groups(content: bytes) -> tuple[ResourceGroup, ...]:
-    """The `resourceGroups` of a file as Volcano's webhook reads it (YAML). Raises ResourceGroupError."""
+    """Decode the `resourceGroups` of a file of Volcano's webhook (YAML). Raises ResourceGroupError."""
     try:
         document = decode_yaml(content)
     except yaml.YAMLError as error:
@@ -37,8 +37,8 @@ def read_resource_groups(content: bytes) -> tuple[ResourceGroup, ...]:
 def _resource_group(entry: object, path: str) -> ResourceGroup:
     if not isinstance(entry, dict):
         raise ResourceGroupError(f"{path} must be an object with resourceGroup, object, labels, …")
-    name, of = text(entry.get("resourceGroup")), mapping(entry.get("object"))
-    key, values = of.get("key") or "", sequence(of.get("value"))
+    name, selector = text(entry.get("resourceGroup")), mapping(entry.get("object"))
+    key, values = selector.get("key") or "", sequence(selector.get("value"))
     if key not in ("", "annotation", "namespace"):
         raise ResourceGroupError(f"{path}.object.key is {quoted(key)}; write namespace or annotation")
     notes: dict[str, str] = {}
@@ -50,7 +50,7 @@ def _resource_group(entry: object, path: str) -> ResourceGroup:
                 read = None
             if not isinstance(read, dict):
                 raise ResourceGroupError(f"{path}.object.value has {quoted(value)}; write 'KEY: VALUE'")
-            notes.update((str(each), str(wanted)) for each, wanted in read.items())
+            notes.update((str(annotation), str(expected)) for annotation, expected in read.items())
         if not key and name:
             notes.setdefault(_RESOURCE_GROUP, name)
     affinity = entry.get("affinity") or None
@@ -74,7 +74,7 @@ def _resource_group(entry: object, path: str) -> ResourceGroup:
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """What the first resource group that a pod belongs to says, and the gate that its annotation asks for."""
+    """Return the defaults of the first resource group that a pod belongs to, and the gate of its annotation."""
     built = PatchBuilder(document)
     notes, spec = annotations_of(document), mapping(document.get("spec"))
     gates = sequence(spec.get("schedulingGates"))
@@ -103,7 +103,7 @@ def _fill(built: PatchBuilder, spec: Json, group: ResourceGroup) -> None:
     if group.affinity is not None and not spec.get("affinity"):
         built.add(("spec", "affinity"), group.affinity)
     present = sequence(spec.get("tolerations"))
-    added: list[Any] = [each for each in group.tolerations if each not in present]
+    added: list[Any] = [toleration for toleration in group.tolerations if toleration not in present]
     if added:
         built.add(("spec", "tolerations"), [*present, *added])
     if group.scheduler_name and spec.get("schedulerName") != group.scheduler_name:
@@ -111,7 +111,7 @@ def _fill(built: PatchBuilder, spec: Json, group: ResourceGroup) -> None:
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Why a pod of ours cannot be created. Pods of other schedulers, and those that are there, are left alone."""
+    """Return the reasons to deny the creation of a pod of ours; other schedulers' and existing pods are allowed."""
     if old is not None or mapping(document.get("spec")).get("schedulerName") not in context.scheduler_names:
         return []
     notes = annotations_of(document)
@@ -125,13 +125,13 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
 
 
 def _budget_fault(key: str, value: object) -> str:
-    given = text(value)
-    number = parse_whole(given)
+    stated = text(value)
+    number = parse_whole(stated)
     if number is not None:
-        return "" if number > 0 else f'invalid value <"{given}"> for {key}, it must be a positive integer'
-    share = parse_whole(given.removesuffix("%")) if given.endswith("%") else None
+        return "" if number > 0 else f'invalid value <"{stated}"> for {key}, it must be a positive integer'
+    share = parse_whole(stated.removesuffix("%")) if stated.endswith("%") else None
     if share is None:
-        return f"invalid value <{quoted(given)}> for {key}, it must be a positive integer or a percentage"
+        return f"invalid value <{quoted(stated)}> for {key}, it must be a positive integer or a percentage"
     if 0 < share < 100:
         return ""
-    return f'invalid value <"{given}"> for {key}, it must be a valid percentage which between 1% ~ 99%'
+    return f'invalid value <"{stated}"> for {key}, it must be a valid percentage which between 1% ~ 99%'

@@ -1,8 +1,8 @@
-"""Who may submit to which queue.
+"""Right to use a queue.
 
-A queue may be used by whoever has the verb `use` on it, and by all of a namespace whose annotation names it (a
-tenant cannot write annotations of a Namespace). Every kind that names a queue is asked, also those from which a
-controller, which may use every queue, makes the jobs. The same rule is told in CEL by cli/policies/queues.yaml.
+A queue can be used by users with the verb `use` on it, and by everyone in a namespace whose annotation names it (a
+tenant cannot annotate a Namespace). Every kind that names a queue is checked, including the templates of
+controllers, which have the right to use every queue. cli/policies/queues.yaml has the same rule in CEL.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ QUEUES_ANNOTATION = "phalanx.dev/queues"
 Path = tuple[str, ...]
 
 _OWN: Path = ("metadata", "labels")
-#: Kinds (plural.group) that wait suspended in the queue of a label, and kinds that make such: where labels stand,
-#: `*` for each of a list. The PodGroups of such jobs are made by a controller.
+#: Kinds (plural.group) that wait suspended in the queue of a label, and kinds that create them: paths of
+#: the labels, `*` for each item of a list. A controller creates the PodGroups of such jobs.
 LABELLED: Mapping[str, tuple[Path, ...]] = MappingProxyType(
     {f"{kind.served.plural}.{kind.served.group}": (_OWN,) for kind in SUSPENDABLE}
     | {
@@ -34,63 +34,65 @@ LABELLED: Mapping[str, tuple[Path, ...]] = MappingProxyType(
 
 
 def queues_named(resource: str, document: Json) -> set[str]:
-    """The queues that an object of a resource (plural.group) names, its templates included; `default` and none are
-    everybody's."""
+    """Return the queues that an object of a resource (plural.group) names, also in its templates, without
+    `default`, which every user can use."""
     spec = mapping(document.get("spec"))
     if resource in LABELLED:
-        found = {text(labels.get(QUEUE_LABEL)) for path in LABELLED[resource] for labels in _at(document, path)}
+        queues = {
+            text(labels.get(QUEUE_LABEL)) for path in LABELLED[resource] for labels in _values_at(document, path)
+        }
     elif resource == "pods":
-        found = set(_of_pod(document))
+        queues = set(_queues_of_pod(document))
     elif resource == "cronjobs.batch.volcano.sh":
-        found = set(_of_job(mapping(mapping(spec.get("jobTemplate")).get("spec"))))
+        queues = set(_queues_of_job(mapping(mapping(spec.get("jobTemplate")).get("spec"))))
     elif resource == "jobflows.flow.volcano.sh":
-        found = {
+        queues = {
             queue
             for step in sequence(spec.get("flows"))
-            for queue in _of_job(mapping(mapping(mapping(step).get("patch")).get("jobSpec")))
+            for queue in _queues_of_job(mapping(mapping(mapping(step).get("patch")).get("jobSpec")))
         }
     else:
-        found = set(_of_job(spec))
-    return found - {"", DEFAULT}
+        queues = set(_queues_of_job(spec))
+    return queues - {"", DEFAULT}
 
 
-def _of_pod(pod: Json) -> Iterator[str]:
+def _queues_of_pod(pod: Json) -> Iterator[str]:
     yield text(annotations_of(pod).get(QUEUE_ANNOTATION))
     yield text(mapping(mapping(pod.get("metadata")).get("labels")).get(QUEUE_ANNOTATION))
 
 
-def _of_job(spec: Json) -> Iterator[str]:
-    """Of a Job, a JobTemplate or a PodGroup."""
+def _queues_of_job(spec: Json) -> Iterator[str]:
+    """Yield the queues of the spec of a Job, a JobTemplate or a PodGroup."""
     yield text(spec.get("queue"))
     for task in sequence(spec.get("tasks")):
-        yield from _of_pod(mapping(mapping(task).get("template")))
+        yield from _queues_of_pod(mapping(mapping(task).get("template")))
 
 
-def _at(value: Any, path: Path) -> Iterator[dict[str, Any]]:
+def _values_at(value: Any, path: Path) -> Iterator[dict[str, Any]]:
     if not path:
         yield mapping(value)
     elif path[0] == "*":
-        for each in sequence(value):
-            yield from _at(each, path[1:])
+        for item in sequence(value):
+            yield from _values_at(item, path[1:])
     else:
-        yield from _at(mapping(value).get(path[0]), path[1:])
+        yield from _values_at(mapping(value).get(path[0]), path[1:])
 
 
 def queues_listed(namespace: Json) -> set[str]:
-    """The queues that a Namespace may use, whoever asks."""
+    """Return the queues that every user can use in a Namespace."""
     notes = annotations_of(namespace)
     listed = {name.strip() for name in text(notes.get(QUEUES_ANNOTATION)).split(",")}
     return (listed | {text(notes.get(QUEUE_ANNOTATION))}) - {""}
 
 
 def queues_to_ask_for(resource: str, document: Json, old: Json | None, namespace: Json) -> list[str]:
-    """The queues for which a requester needs the verb `use`: those that are new and not the namespace's."""
+    """Return the queues for which a requester needs the verb `use`: new ones that the namespace does not list."""
     before = queues_named(resource, old) if old is not None else set()
     return sorted(queues_named(resource, document) - before - queues_listed(namespace))
 
 
 def refusal_of_use(queue: str, namespace: str) -> str:
-    """In the words of the policy."""
+    """Return the refusal, in the words of the CEL policy."""
     return (
         f"queue {queue} may not be used here; have an administrator name it in the annotation {QUEUES_ANNOTATION} "
         f"of namespace {namespace}, or give you the verb use on queues.scheduling.volcano.sh/{queue}"

@@ -1,4 +1,4 @@
-"""Whether a queue takes what is submitted to it."""
+"""Rules for the state of a queue that gets a job or PodGroup."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ OPEN = "Open"
 
 
 def missing_queue(name: str) -> str:
-    """As the API server says it."""
+    """Return the API server's message for a missing queue."""
     return f'queue.scheduling.volcano.sh "{name}" not found'
 
 
 def refusals_of_queue(queues: QueueCatalog, name: str, kind: str) -> list[str]:
-    """Why a `job` or a `PodGroup` cannot be submitted to a queue. One without a state is open: nobody closed it."""
+    """Return why a `job` or a `PodGroup` cannot be submitted to a queue. A queue without a state is open."""
     queue = queues.get(name)
     if queue is None:
         return [f"unable to find {'job queue' if kind == 'job' else 'queue'}: {missing_queue(name)};"]

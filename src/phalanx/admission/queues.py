@@ -1,4 +1,4 @@
-"""Queue (scheduling.volcano.sh): what is filled in, and what is refused, of one queue and of the tree."""
+"""Rules for Queue (scheduling.volcano.sh): defaults and refusals, for one queue and for the tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Amounts = dict[str, Quantity]
 
 
 def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
-    """What upstream fills in when a queue is created."""
+    """Return upstream's defaults of a new queue."""
     built = PatchBuilder(document)
     notes, spec = annotations_of(document), mapping(document.get("spec"))
     path, weights = text(notes.get(HIERARCHY)), text(notes.get(HIERARCHY_WEIGHTS))
@@ -34,24 +34,24 @@ def defaults(document: Json, context: AdmissionContext) -> PatchBuilder:
 
 
 def validate(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """Why a queue cannot be created, or (with `old`) changed so. What an update does not touch is not looked at."""
+    """Return the reasons to deny a queue's creation, or (with `old`) its change. Unchanged parts pass."""
     before = old or {}
     spec, spec_before = mapping(document.get("spec")), mapping(before.get("spec"))
     state = mapping(document.get("status")).get("state")
-    of_itself: list[str] = []
+    own_refusals: list[str] = []
     if spec != spec_before:
-        of_itself += _amounts(spec)
+        own_refusals += _amounts(spec)
         weight = spec.get("weight")
         if isinstance(weight, int) and not isinstance(weight, bool) and weight < 1:
-            of_itself.append(f"spec.weight: Invalid value: {weight}: should be greater than or equal to 1")
+            own_refusals.append(f"spec.weight: Invalid value: {weight}: should be greater than or equal to 1")
     if state and state not in STATES and state != mapping(before.get("status")).get("state"):
-        of_itself.append(
+        own_refusals.append(
             f"{_BODY}.spec.state: Invalid value: {_quote(state)}: queue state must be in [{' '.join(STATES)}]"
         )
     if annotations_of(document) != annotations_of(before):
-        of_itself += _hierarchy(document, context.queues or QueueCatalog())
-    if of_itself:
-        return [f"[{', '.join(of_itself)}]" if len(of_itself) > 1 else of_itself[0]]
+        own_refusals += _hierarchy(document, context.queues or QueueCatalog())
+    if own_refusals:
+        return [f"[{', '.join(own_refusals)}]" if len(own_refusals) > 1 else own_refusals[0]]
     if context.queues is None or spec == spec_before:
         return []
     moved = old is None or parent_of(document) != parent_of(before)
@@ -70,7 +70,7 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
 
 
 def validate_deletion(name: str, context: AdmissionContext) -> list[str]:
-    """Why a queue cannot be deleted."""
+    """Return the reasons to deny the deletion of a queue."""
     if name in (DEFAULT, ROOT):
         return [f"`{name}` queue can not be deleted"]
     if context.queues is not None:
@@ -80,8 +80,8 @@ def validate_deletion(name: str, context: AdmissionContext) -> list[str]:
             return [f"queue {name} can not be deleted because it has {len(children)} child queues: {named}"]
     groups = context.unfinished_groups.get(name, 0)
     if groups:
-        why = f"it has {groups} unfinished PodGroups; close it and wait for them"
-        return [f"queue {name} cannot be deleted because {why}"]
+        reason = f"it has {groups} unfinished PodGroups; close it and wait for them"
+        return [f"queue {name} cannot be deleted because {reason}"]
     return []
 
 
@@ -89,7 +89,7 @@ def validate_deletion(name: str, context: AdmissionContext) -> list[str]:
 
 
 def _amounts(spec: Json) -> Iterator[str]:
-    """guarantee <= deserved <= capability, each readable and none negative."""
+    """Yield faults of the amounts: each must be readable and >= 0, and guarantee <= deserved <= capability."""
     read: dict[str, Amounts] = {}
     for field, path in (
         ("capability", "capability"),
@@ -107,22 +107,22 @@ def _amounts(spec: Json) -> Iterator[str]:
             if amount.nano < 0:
                 yield (f'{_BODY}.spec.{path}.{name}: Invalid value: "{amount}": must be greater than or equal to 0')
     deserved, capability = read["deserved"], read["capability"]
-    for name, floor in read["guarantee"].items():
+    for name, guarantee in read["guarantee"].items():
         amount_deserved = deserved.get(name)
-        where = f"{_BODY}.spec.deserved.{name}"
+        path = f"{_BODY}.spec.deserved.{name}"
         if amount_deserved is None:
-            yield f'{where}: Invalid value: "<nil>": deserved[{name}] must be >= guarantee[{name}]={floor}'
-        elif amount_deserved < floor:
+            yield f'{path}: Invalid value: "<nil>": deserved[{name}] must be >= guarantee[{name}]={guarantee}'
+        elif amount_deserved < guarantee:
             yield (
-                f'{where}: Invalid value: "{amount_deserved}": deserved[{name}]={amount_deserved} '
-                f"must be >= guarantee[{name}]={floor}"
+                f'{path}: Invalid value: "{amount_deserved}": deserved[{name}]={amount_deserved} '
+                f"must be >= guarantee[{name}]={guarantee}"
             )
     for name, amount in deserved.items():
-        ceiling = capability.get(name)
-        if ceiling is not None and amount > ceiling:
+        limit = capability.get(name)
+        if limit is not None and amount > limit:
             yield (
                 f'{_BODY}.spec.deserved.{name}: Invalid value: "{amount}": deserved[{name}]={amount} '
-                f"must be <= capability[{name}]={ceiling}"
+                f"must be <= capability[{name}]={limit}"
             )
 
 
@@ -131,26 +131,26 @@ def _hierarchy(queue: Json, queues: QueueCatalog) -> Iterator[str]:
     weights = text(annotations_of(queue).get(HIERARCHY_WEIGHTS))
     if not path and not weights:
         return
-    where = f"{_BODY}.metadata.annotations: Invalid value: "
+    place = f"{_BODY}.metadata.annotations: Invalid value: "
     if path.count("/") != weights.count("/"):
-        yield f'{where}"{path}": {HIERARCHY} must have the same length with {HIERARCHY_WEIGHTS}'
+        yield f'{place}"{path}": {HIERARCHY} must have the same length with {HIERARCHY_WEIGHTS}'
         return
     for word in weights.split("/"):
         weight = parse_float(word)
         if weight is None:
             yield (
-                f'{where}"{weights}": {word} in the {weights} is invalid number: '
+                f'{place}"{weights}": {word} in the {weights} is invalid number: '
                 f'strconv.ParseFloat: parsing "{word}": invalid syntax'
             )
             return
         if weight <= 0:
-            yield f'{where}"{weights}": {word} in the {weights} must be larger than 0'
+            yield f'{place}"{weights}": {word} in the {weights} must be larger than 0'
             return
-    for other in queues.all():
-        theirs = text(annotations_of(other).get(HIERARCHY))
-        if name_of(other) != name_of(queue) and theirs.startswith(f"{path}/"):
-            whose = f"{theirs} of queue {name_of(other)}"
-            yield f'{where}"{path}": {path} is not allowed to be in the sub path of {whose}'
+    for other_queue in queues.all():
+        other_path = text(annotations_of(other_queue).get(HIERARCHY))
+        if name_of(other_queue) != name_of(queue) and other_path.startswith(f"{path}/"):
+            owner = f"{other_path} of queue {name_of(other_queue)}"
+            yield f'{place}"{path}": {path} is not allowed to be in the sub path of {owner}'
             return
 
 
@@ -158,7 +158,7 @@ def _hierarchy(queue: Json, queues: QueueCatalog) -> Iterator[str]:
 
 
 def _place(queue: Json, context: AdmissionContext) -> str:
-    """Why it cannot hang where it wants to."""
+    """Return why a queue cannot have its parent, "" if it can."""
     name, parent = name_of(queue), parent_of(queue)
     queues = context.queues
     assert queues is not None
@@ -166,18 +166,18 @@ def _place(queue: Json, context: AdmissionContext) -> str:
         return ""
     if parent == name:
         return f"queue {name} cannot use itself as parent"
-    depth, above, passed = 1, parent, {name}
+    depth, above, visited = 1, parent, {name}
     while above != ROOT:
         depth += 1
-        if above in passed:
+        if above in visited:
             return f"queue {name} cannot have {parent} as parent: {above} is below itself"
         if depth > context.max_queue_depth:
             return f"queue {name} exceeds the maximum allowed depth of {context.max_queue_depth}"
-        found = queues.get(above)
-        if found is None:
+        parent_queue = queues.get(above)
+        if parent_queue is None:
             return f"failed to get parent queue {above} of queue {name}: {missing_queue(above)}"
-        passed.add(above)
-        above = parent_of(found)
+        visited.add(above)
+        above = parent_of(parent_queue)
     if queues.children(parent):
         return ""
     allocated = mapping(mapping((queues.get(parent) or {}).get("status")).get("allocated")).get("pods")
@@ -204,62 +204,62 @@ def _tree(queue: Json, queues: QueueCatalog) -> Iterator[str]:
     if not children:
         return
     for resource, amount in _read(spec, "capability").items():
-        below = _most_below(children, resource, queues)
-        if amount < below:
-            most = f"its descendants' max capability={below}"
-            yield f"queue {name} capability[{resource}]={amount} is smaller than {most}"
+        largest_below = _largest_capability_below(children, resource, queues)
+        if amount < largest_below:
+            reason = f"its descendants' max capability={largest_below}"
+            yield f"queue {name} capability[{resource}]={amount} is smaller than {reason}"
     yield from _sums(f"queue {name}", queue, children)
 
 
-def _sums(who: str, parent: Json, children: Iterable[Json]) -> Iterator[str]:
-    """What children have for sure, or deserve, together is at most what the parent has."""
-    family = list(children)
+def _sums(subject: str, parent: Json, children: Iterable[Json]) -> Iterator[str]:
+    """Yield a refusal if the sum of the children's guarantee or deserved amounts exceeds the parent's."""
+    siblings = list(children)
     for field in ("guarantee", "deserved"):
         limit = _read(mapping(parent.get("spec")), field)
         total: dict[str, Quantity] = {}
-        for child in family:
+        for child in siblings:
             for resource, amount in _read(mapping(child.get("spec")), field).items():
                 total[resource] = Quantity(total.get(resource, Quantity(0)).nano + amount.nano, amount.style)
         if any(amount.nano > limit.get(resource, Quantity(0)).nano for resource, amount in total.items()):
             yield (
-                f"{who} validation failed: sum of children's {field} ({_shown(total)}) exceeds "
+                f"{subject} validation failed: sum of children's {field} ({_shown(total)}) exceeds "
                 f"parent's {field} limit ({_shown(limit)})"
             )
 
 
 def _capability_above(queue: Json, resource: str, queues: QueueCatalog) -> Quantity | None:
-    """The capability of the nearest ancestor that has one."""
-    above, passed = parent_of(queue), {name_of(queue)}
-    while above != ROOT and above not in passed:
-        passed.add(above)
-        found = queues.get(above)
-        if found is None:
+    """Return the capability of the nearest ancestor that has one."""
+    above, visited = parent_of(queue), {name_of(queue)}
+    while above != ROOT and above not in visited:
+        visited.add(above)
+        ancestor = queues.get(above)
+        if ancestor is None:
             return None
-        amount = _read(mapping(found.get("spec")), "capability").get(resource)
+        amount = _read(mapping(ancestor.get("spec")), "capability").get(resource)
         if amount is not None and amount.nano > 0:
             return amount
-        above = parent_of(found)
+        above = parent_of(ancestor)
     return None
 
 
-def _most_below(children: Iterable[Json], resource: str, queues: QueueCatalog) -> Quantity:
-    """The largest capability in their subtrees, not looking below one that has it."""
-    most, passed, rest = Quantity(0), set[str](), list(children)
-    while rest:
-        queue = rest.pop()
-        if name_of(queue) in passed:
+def _largest_capability_below(children: Iterable[Json], resource: str, queues: QueueCatalog) -> Quantity:
+    """Return the largest capability in the children's subtrees; a queue with a capability hides those below it."""
+    largest, visited, remaining = Quantity(0), set[str](), list(children)
+    while remaining:
+        queue = remaining.pop()
+        if name_of(queue) in visited:
             continue
-        passed.add(name_of(queue))
+        visited.add(name_of(queue))
         own = _read(mapping(queue.get("spec")), "capability").get(resource)
         if own is not None and own.nano > 0:
-            most = max(most, own)
+            largest = max(largest, own)
         else:
-            rest += queues.children(name_of(queue))
-    return most
+            remaining += queues.children(name_of(queue))
+    return largest
 
 
 def _read(spec: Json, field: str) -> Amounts:
-    """What can be read of a queue's amounts."""
+    """Return the readable amounts of a queue."""
     read: Amounts = {}
     for name, value in sorted(_stated(spec, field).items()):
         try:
@@ -270,12 +270,12 @@ def _read(spec: Json, field: str) -> Amounts:
 
 
 def _stated(spec: Json, field: str) -> dict[str, Any]:
-    found = mapping(spec.get(field))
-    return mapping(found.get("resource")) if field == "guarantee" else found
+    stated = mapping(spec.get(field))
+    return mapping(stated.get("resource")) if field == "guarantee" else stated
 
 
 def _shown(amounts: Amounts) -> str:
-    """As upstream prints resources: thousandths of CPUs and bytes first, then the others."""
+    """Format amounts as upstream prints resources: thousandths of CPUs and bytes first, then other resources."""
     zero = Quantity(0)
     shown = [
         f"cpu {amounts.get('cpu', zero).nano / 10**6:.2f}",

@@ -1,6 +1,6 @@
-"""Pods must not take quota that is held for a group (`phalanx.jobs.reservations`). Fails open.
+"""Rule for pods: they must not use quota that is reserved for a group (`phalanx.jobs.reservations`). Fails open.
 
-For namespaces with the label `phalanx.dev/quota-reservation: enabled` only; a webhook of its own selects them.
+Only for namespaces with the label `phalanx.dev/quota-reservation: enabled`, which a separate webhook selects.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from phalanx.model.pod_quota import mapping
 
 log = logging.getLogger(__name__)
 
-# Pods that are admitted at the same time meet at the ledger.
+# Concurrent admissions of pods conflict at the ledger.
 _TRIES = 8
 
 
 class QuotaReservationCheck:
-    """Judges the creation of pods. What is admitted is written into the ledger before it is answered, so that two
-    replicas do not give the last room to two pods. `home` is the namespace of the ledgers."""
+    """Check of the creation of pods. An admitted pod is written into the ledger before the response, so that two
+    replicas cannot admit two pods for the same quota. `home` is the namespace of the ledgers."""
 
     def __init__(
         self, client: KubeClient, home: str, declarations: GangDeclarations, now: Callable[[], float]
@@ -49,18 +49,18 @@ class QuotaReservationCheck:
         self._now = now
 
     async def refusal(self, namespace: str, request: str, pod: dict[str, Any]) -> str:
-        """Why a pod must not be created, "" where it may be, or where nobody can tell. `request` is the uid of the
+        """Return why a pod must not be created, "" if it can be, or if the check fails. `request` is the uid of the
         admission review."""
         try:
-            return await self._judge(namespace, request, pod)
+            return await self._check(namespace, request, pod)
         except (ApiError, ConnectionLost, msgspec.DecodeError) as error:
-            log.warning("reserved quota of namespace %s was not looked at: %s", namespace, error)
+            log.warning("admitting a pod without a check of reserved quota in namespace %s: %s", namespace, error)
             return ""
 
-    async def _judge(self, namespace: str, request: str, pod: dict[str, Any]) -> str:
+    async def _check(self, namespace: str, request: str, pod: dict[str, Any]) -> str:
         path = CONFIG_MAPS.path(self._home, LEDGER_PREFIX + namespace)
         spec, gang = mapping(pod.get("spec")), self._gang(pod)
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 stored = await self._client.get(path)
             except ApiError as error:
@@ -70,15 +70,19 @@ class QuotaReservationCheck:
             ledger, now = read_ledger(stored), int(self._now())
             if not holds_something(ledger):
                 return ""
-            refusal, taken = refusal_of_pod(ledger, await self._quotas(namespace), spec, gang, now)
-            if refusal or is_covered(ledger, gang, taken):
+            refusal, usage = refusal_of_pod(ledger, await self._quotas(namespace), spec, gang, now)
+            if refusal or is_covered(ledger, gang, usage):
                 return refusal
-            kept = {uid: each for uid, each in ledger.in_flight.items() if now < each.at + IN_FLIGHT_SECONDS}
-            changed: ReservationLedger = replace(ledger, in_flight={**kept, request: taken})
+            current = {
+                uid: admission
+                for uid, admission in ledger.in_flight.items()
+                if now < admission.at + IN_FLIGHT_SECONDS
+            }
+            changed: ReservationLedger = replace(ledger, in_flight={**current, request: usage})
             try:
                 await self._client.replace(path, with_ledger(stored, changed))
             except ApiError as error:
-                if error.status != 409 or not left:
+                if error.status != 409 or not tries_left:
                     raise
             else:
                 return ""
@@ -90,6 +94,6 @@ class QuotaReservationCheck:
         return declared.name if declared is not None else ""
 
     async def _quotas(self, namespace: str) -> list[NamespaceQuota]:
-        found = await self._client.list_all(RESOURCE_QUOTAS.path(namespace))
-        quotas = (read_quota(msgspec.json.encode(item)) for item in found.get("items") or ())
+        listed = await self._client.list_all(RESOURCE_QUOTAS.path(namespace))
+        quotas = (read_quota(msgspec.json.encode(item)) for item in listed.get("items") or ())
         return [quota for quota in quotas if quota is not None]

@@ -1,1 +1,1 @@
-"""The cluster as arrays: node tables, pods, gangs, and transactions over them. Sans-IO and deterministic."""
+"""The cluster as arrays: node tables, pods, gangs, and transactions over them. Without I/O, and deterministic."""

@@ -1,4 +1,4 @@
-"""Accounts as they were at one moment, for those who look at them while the cluster changes."""
+"""Copies of accounts as of one moment, for readers beside a changing cluster."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from phalanx.model.account import AccountKey, Tree
 
 
 class AccountCopies:
-    """The declared accounts of some trees, and the sums of these, as of the last `refresh`.
+    """Copies of the declared accounts of some trees, with their sums, as of the last `refresh`.
 
-    `demand_version` is that of the ledger: as long as it is the same, so is everybody's share. The copies are
-    brought up to date rather than made anew: parents and children refer to each other, and 10,000 of them each time
-    would be much for the garbage collector.
+    `demand_version` is the ledger's: while it is equal, all shares are equal. The copies are updated in place,
+    since parents and children refer to each other, and new copies of 10,000 accounts would burden the garbage
+    collector.
     """
 
     def __init__(self, ledger: Ledger, trees: Collection[Tree]) -> None:
@@ -30,7 +30,7 @@ class AccountCopies:
         return self._charged
 
     def refresh(self) -> None:
-        """Everything is as it is now. Only for whoever changes the cluster, and while nobody reads the copies."""
+        """Update all copies; only for the thread that changes the cluster, while no thread reads the copies."""
         ledger = self._ledger
         ledger.refresh_sums()
         if self._rebuilds != ledger.rebuilds:

@@ -1,4 +1,4 @@
-"""Which accounts a pod is charged to: the trees, and the charge paths through them."""
+"""Charge paths: the accounts that a pod is charged to, in all trees."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SHUT = (AccountState.CLOSED, AccountState.CLOSING)
 
 
 class Paths:
-    """The declared accounts as trees, and the indexes that lead a charge path to its leaves.
+    """Declared accounts as trees, with indexes from a charge path to its leaves.
 
-    A broken account (its parent is missing, its parents form a circle, it or an ancestor cannot be read) is charged
-    for what is there and takes nothing new; the rest of the tree does not notice.
+    A broken account (missing parent, cycle of parents, or an unreadable object at it or at an ancestor) is charged
+    for its existing pods and admits no further ones; the rest of the tree is unaffected.
     """
 
     def __init__(self) -> None:
@@ -42,18 +42,18 @@ class Paths:
         self._quota_of: dict[str, list[AccountKey]] = {}
         self._quota_named: dict[str, AccountKey] = {}
         self._leaf_of: dict[str, AccountKey] = {}
-        # How many charge paths come through the accounts that nobody declares and that go with their last charge
-        # path.
-        self._visitors: dict[AccountKey, int] = {}
+        # Number of charge paths through each account without a declaration, which exists only while it has charge
+        # paths.
+        self._path_counts: dict[AccountKey, int] = {}
         self.keeps_order = False
         self.guarantees = False
-        # Whether any pod has a user: then those without one are a user as well, or they would go first.
+        # Whether any pod has a user: then pods without one share an account too, or they would be preferred.
         self.users = False
         self.budgeted = False
         self._link()
 
     def declare(self, account: Account) -> bool:
-        """Takes the newest declaration; True if it differs from the last."""
+        """Store the newest declaration. Return whether it differs from the last."""
         if self._specs.get(account.key) == account:
             return False
         self._specs[account.key] = account
@@ -69,7 +69,8 @@ class Paths:
         return True
 
     def grant(self, namespace: str, quotas: tuple[str, ...]) -> bool:
-        """Lets pods of a namespace name these quotas."""
+        """Set the quotas that pods of a namespace can name beside its own. Return whether they differ from the
+        last."""
         if self._granted.get(namespace, ()) == quotas:
             return False
         self._granted[namespace] = quotas
@@ -78,10 +79,11 @@ class Paths:
         return True
 
     def rebuild(self, charge_paths: Iterable[ChargePath], offered: Mapping[str, int]) -> None:
-        """Builds all trees from the declarations and attaches all charge paths; every account's sums are empty
+        """Build all trees from the declarations and attach all charge paths; the sums of all accounts are empty
         then.
 
-        `offered` is what the cluster has: guarantees are kept, the oldest first, as far as they fit into it.
+        `offered` are the resources of the cluster: guarantees are granted, the oldest first, as far as they fit
+        into it.
         """
         self._link()
         self._guarantee(offered)
@@ -92,7 +94,7 @@ class Paths:
 
     def _link(self) -> None:
         self.accounts.clear()
-        self._visitors.clear()
+        self._path_counts.clear()
         specs = sorted(self._specs.values(), key=lambda spec: spec.key)
         self.accounts.update((spec.key, AccountRecord(spec.key, spec)) for spec in specs)
         for key in (ROOT, AccountKey(Tree.QUEUE, DEFAULT_QUEUE)):
@@ -100,11 +102,11 @@ class Paths:
         if any(spec.key.tree is Tree.ELASTIC_QUOTA for spec in specs):
             self.accounts[ALL_ELASTIC_QUOTAS] = AccountRecord(ALL_ELASTIC_QUOTAS)
         for record in list(self.accounts.values()):
-            self._hang(record)
+            self._attach_to_parent(record)
         for record in self.accounts.values():
-            _mend_circle(record)
+            _cut_cycle(record)
         for record in self.accounts.values():
-            record.fault = next((fault for each in record.lineage() if (fault := _own_fault(each))), None)
+            record.fault = next((fault for ancestor in record.lineage() if (fault := _own_fault(ancestor))), None)
         for record in self.accounts.values():
             if record.parent is not None:
                 record.parent.children[record.key] = record
@@ -113,40 +115,45 @@ class Paths:
         self.budgeted = any(spec.budget is not None for spec in specs)
 
     def _guarantee(self, offered: Mapping[str, int]) -> None:
-        """A guarantee that the cluster, or the capability of a queue above, cannot keep beside those of older
-        queues must not stop everybody else."""
+        """Grant the guarantees. A guarantee beyond the cluster, or beyond the capability of an ancestor, beside
+        those of older queues must not block all other queues."""
         root = self.accounts[ROOT]
-        named = [record for record in self.accounts.values() if record.spec is not None and record.spec.guarantee]
-        self.guarantees = bool(named)
-        for record in sorted(named, key=lambda record: (record.spec.created if record.spec else 0, record.key)):
+        guaranteed = [
+            record for record in self.accounts.values() if record.spec is not None and record.spec.guarantee
+        ]
+        self.guarantees = bool(guaranteed)
+        for record in sorted(
+            guaranteed, key=lambda record: (record.spec.created if record.spec else 0, record.key)
+        ):
             if record.spec is None or record.fault is not None or record.parent is None:
                 continue
-            wanted = dict(record.spec.guarantee)
-            record.set_guarantee(wanted)
-            above = record.lineage()[1:]
-            kept = {
+            stated = dict(record.spec.guarantee)
+            record.set_guarantee(stated)
+            ancestors = record.lineage()[1:]
+            granted = {
                 name: amount
-                for name, amount in wanted.items()
-                if _fits(root, name, offered) and all(_allows(each, name) for each in above)
+                for name, amount in stated.items()
+                if _fits(root, name, offered) and all(_allows(ancestor, name) for ancestor in ancestors)
             }
-            if kept != wanted:
-                record.set_guarantee(kept)
+            if granted != stated:
+                record.set_guarantee(granted)
 
-    def _hang(self, record: AccountRecord) -> None:
-        """Finds the parent; one that is missing is a fault, and the account hangs below the root instead."""
+    def _attach_to_parent(self, record: AccountRecord) -> None:
+        """Attach an account to its parent; one with a missing parent is broken, and attached to the root
+        instead."""
         key, spec = record.key, record.spec
         if key in (ROOT, ALL_ELASTIC_QUOTAS):
             return
-        wanted = spec.parent if spec is not None else None
+        parent = spec.parent if spec is not None else None
         if key.tree is Tree.QUEUE:
-            wanted = wanted or ROOT
+            parent = parent or ROOT
         elif key.tree is Tree.ELASTIC_QUOTA:
-            wanted = ALL_ELASTIC_QUOTAS
-        if wanted is None:
+            parent = ALL_ELASTIC_QUOTAS
+        if parent is None:
             return
-        record.parent = self.accounts.get(wanted)
+        record.parent = self.accounts.get(parent)
         if record.parent is None:
-            record.fault = parent_not_found(record.label, wanted)
+            record.fault = parent_not_found(record.label, parent)
             record.parent = self.accounts[ROOT] if key.tree is Tree.QUEUE else None
 
     def _index(self, specs: list[Account]) -> None:
@@ -163,7 +170,7 @@ class Paths:
                 for namespace in spec.namespaces:
                     self._leaf_of.setdefault(namespace, key)
         for spec in specs:
-            # A quota with the name of its namespace is that namespace's, unless an administrator's claims it.
+            # A quota named like its namespace belongs to that namespace, unless an administrator's quota claims it.
             own = spec.source.namespace if spec.source is not None else ""
             if spec.key.tree is Tree.KOORDINATOR and own and own == spec.key.name:
                 self._quota_of.setdefault(own, []).append(spec.key)
@@ -171,7 +178,7 @@ class Paths:
     # charge paths
 
     def attach(self, charge_path: ChargePath) -> None:
-        """Finds the accounts of a charge path, and what forbids to charge it anything new."""
+        """Set the accounts of a charge path, and the fault that blocks new charges."""
         key = charge_path.key
         charge_path.queue = charge_path.namespace = charge_path.user = charge_path.fault = None
         path: list[AccountRecord] = []
@@ -187,12 +194,12 @@ class Paths:
         charge_path.path = tuple(path)
 
     def detach(self, charge_path: ChargePath) -> None:
-        """Forgets the accounts that existed for this charge path only."""
+        """Remove the accounts that existed only for this charge path."""
         for account in charge_path.path:
-            if account.key in self._visitors:
-                self._visitors[account.key] -= 1
-                if not self._visitors[account.key]:
-                    del self._visitors[account.key]
+            if account.key in self._path_counts:
+                self._path_counts[account.key] -= 1
+                if not self._path_counts[account.key]:
+                    del self._path_counts[account.key]
                     del self.accounts[account.key]
 
     def _through_queue(self, charge_path: ChargePath) -> list[AccountRecord]:
@@ -201,7 +208,7 @@ class Paths:
         if queue is None:
             remedy = "create the queue, or name one that exists"
             charge_path.fault = Problem("QueueNotFound", f"queue {legible(key.queue)} does not exist", remedy)
-            return [self.accounts[ROOT]]  # what runs in a queue that was deleted is still in use
+            return [self.accounts[ROOT]]  # pods in a deleted queue still use resources
         charge_path.queue = queue
         if queue.children or queue.key == ROOT or (queue.spec is not None and queue.spec.parental):
             charge_path.fault = Problem(
@@ -210,11 +217,11 @@ class Paths:
                 "name one of its child queues",
             )
         path = self._leaf(charge_path, queue)
-        charge_path.namespace = self._visit(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
+        charge_path.namespace = self._add_undeclared(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
         charge_path.namespace.weight = self._weights.get(key.namespace, 1)
         path.append(charge_path.namespace)
         if key.user or self.users:
-            charge_path.user = self._visit(AccountKey(Tree.USER, key.user, key.queue), queue)
+            charge_path.user = self._add_undeclared(AccountKey(Tree.USER, key.user, key.queue), queue)
             path.append(charge_path.user)
         return path
 
@@ -226,33 +233,33 @@ class Paths:
         named = self._quota_named.get(key.quota) if key.quota else None
         if named is not None and not self._may_charge(key.namespace, named, own is not None):
             named = None
-        found = named or own or self._quota_named.get(KOORDINATOR_DEFAULT)
-        if found is None:
+        quota_key = named or own or self._quota_named.get(KOORDINATOR_DEFAULT)
+        if quota_key is None:
             return []
-        quota = self.accounts[found]
+        quota = self.accounts[quota_key]
         path = self._leaf(charge_path, quota)
         if key.firm:
-            path.append(self._visit(AccountKey(Tree.FIRM, found.name, found.forest), quota))
+            path.append(self._add_undeclared(AccountKey(Tree.FIRM, quota_key.name, quota_key.forest), quota))
         return path
 
     def _may_charge(self, namespace: str, quota: AccountKey, confined: bool) -> bool:
-        """Whether pods of a namespace may name a quota. One that claims namespaces, or is below such a one, is for
-        those; who has a quota (`confined`) does not get out of it by naming another, or one without limits, unless
-        an administrator has granted it to the namespace."""
+        """Return whether pods of a namespace can name a quota. A quota that claims namespaces, or has such an
+        ancestor, is for these only. A namespace with a quota of its own (`confined`) cannot choose another one,
+        or one without limits, unless an administrator has granted it."""
         if quota.name in self._granted.get(namespace, ()):
             return True
         if quota.name in (*KOORDINATOR_BESIDE, KOORDINATOR_ROOT):
             return namespace in ADMINISTRATIVE_NAMESPACES or (quota.name == KOORDINATOR_DEFAULT and not confined)
         lineage = self.accounts[quota].lineage()
-        claims = [claim for each in lineage if each.spec is not None for claim in _claims(each.spec)]
+        claims = [claim for ancestor in lineage if ancestor.spec is not None for claim in _claims(ancestor.spec)]
         return namespace in claims or not (claims or confined)
 
-    def _visit(self, key: AccountKey, parent: AccountRecord) -> AccountRecord:
+    def _add_undeclared(self, key: AccountKey, parent: AccountRecord) -> AccountRecord:
         record = self.accounts.get(key)
         if record is None:
             record = self.accounts[key] = AccountRecord(key)
             record.parent = parent
-        self._visitors[key] = self._visitors.get(key, 0) + 1
+        self._path_counts[key] = self._path_counts.get(key, 0) + 1
         return record
 
     def _leaf(self, charge_path: ChargePath, leaf: AccountRecord) -> list[AccountRecord]:
@@ -261,12 +268,12 @@ class Paths:
 
 
 def parent_not_found(label: str, parent: AccountKey) -> Problem:
-    """What is said of an account whose parent is missing."""
+    """Return the problem of an account with a missing parent."""
     return Problem("ParentNotFound", f"{label} names the parent {parent.name}: not found")
 
 
 def _claims(quota: Account) -> tuple[str, ...]:
-    """The namespaces that a quota is for: those that it names, and its own if it has its name."""
+    """Return the namespaces that a quota is for: the claimed ones, and its own one if they share a name."""
     own = quota.source.namespace if quota.source is not None else ""
     return (*quota.namespaces, own) if own and own == quota.key.name else quota.namespaces
 
@@ -276,13 +283,13 @@ def _fits(root: AccountRecord, resource: str, offered: Mapping[str, int]) -> boo
 
 
 def _allows(queue: AccountRecord, resource: str) -> bool:
-    """Whether a queue may hold all that is kept for those below it."""
+    """Return whether a queue's capability allows all amounts reserved for its children."""
     limits = dict(queue.spec.capability) if queue.spec is not None else {}
     return resource not in limits or queue.reserved_for_children.get(resource, 0) <= limits[resource]
 
 
 def _own_fault(record: AccountRecord) -> Problem | None:
-    """What an account's own declaration or place forbids, for itself and everything below."""
+    """Return the fault in the account's own declaration or place, which affects all accounts below it."""
     spec = record.spec
     if record.fault is not None or spec is None:
         return record.fault
@@ -294,16 +301,16 @@ def _own_fault(record: AccountRecord) -> Problem | None:
     return None
 
 
-def _mend_circle(record: AccountRecord) -> None:
-    """Cuts a circle of parents at its members: each of them is broken and becomes a root of its own."""
+def _cut_cycle(record: AccountRecord) -> None:
+    """Cut a cycle of parents: each account in it is broken and becomes a root."""
     seen: list[AccountRecord] = [record]
     while (parent := seen[-1].parent) is not None:
         if parent is record:
-            names = " -> ".join(each.key.name for each in (*seen, record))
-            for each in seen:
-                each.fault = Problem("ParentCycle", f"the parents of {each.label} form a circle: {names}")
-            for each in seen:
-                each.parent = None
+            names = " -> ".join(account.key.name for account in (*seen, record))
+            for account in seen:
+                account.fault = Problem("ParentCycle", f"the parents of {account.label} form a circle: {names}")
+            for account in seen:
+                account.parent = None
             return
         if parent in seen:
             return

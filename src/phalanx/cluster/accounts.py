@@ -1,4 +1,4 @@
-"""Accounts and charge paths as the cluster keeps them: small mutable records with exact sums."""
+"""Accounts and charge paths: small mutable records with exact sums."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import Problem
 
 Amounts = dict[str, int]
-"""resource -> amount; zeros are left out."""
+"""Amounts by resource, without zeros."""
 
 
 class ChargeState(enum.IntEnum):
-    """As what a pod counts towards its accounts; a pod without one does not count."""
+    """State in which a pod is charged to its accounts; a pod without one is not charged."""
 
-    PENDING = 0  # ours to place
-    ALLOCATED = 1  # on a node or on the way to one, does not run yet
+    PENDING = 0  # pending, for our schedulers
+    ALLOCATED = 1  # assumed or bound, not running yet
     RUNNING = 2
-    RELEASING = 3  # terminating; it holds what it holds until it is gone
-    NOMINATED = 4  # ours to place, and what it asks for is kept for it until evicted pods have left
+    RELEASING = 3  # terminating; charged until it is gone
+    NOMINATED = 4  # pending, with its requests reserved until its victims have terminated
 
 
 _STATES = tuple(ChargeState)
 
 
 class ResourceSums:
-    """What pods ask for (`pending`) and hold. `used` contains `running`, which contains `releasing`; it contains
-    `nominated` too: what nobody has yet but nobody else may take."""
+    """Requests of pending pods (`pending`) and charges. `used` contains `running`, which contains `releasing`.
+    It also contains `nominated`: amounts reserved for nominated pods."""
 
     __slots__ = ("nominated", "pending", "releasing", "running", "used")
 
@@ -43,7 +43,7 @@ class ResourceSums:
 
     @property
     def allocated(self) -> Amounts:
-        """What pods really hold: what is used, less what is only nominated."""
+        """Amounts that pods have: the used ones without the nominated ones."""
         if not self.nominated:
             return self.used
         amounts = dict(self.used)
@@ -52,7 +52,7 @@ class ResourceSums:
 
     @property
     def unallocated(self) -> Amounts:
-        """What pods ask for and do not have yet: what is pending, and what is nominated."""
+        """Amounts that pods request but do not have: the pending and the nominated ones."""
         if not self.nominated:
             return self.pending
         amounts = dict(self.pending)
@@ -73,12 +73,12 @@ class ResourceSums:
         if state is ChargeState.RELEASING:
             add_amounts(self.releasing, amounts, sign)
 
-    def merge(self, other: ResourceSums, asked: bool) -> None:
+    def merge(self, other: ResourceSums, with_pending: bool) -> None:
         add_amounts(self.used, other.used, 1)
         add_amounts(self.running, other.running, 1)
         add_amounts(self.releasing, other.releasing, 1)
         add_amounts(self.nominated, other.nominated, 1)
-        if asked:
+        if with_pending:
             add_amounts(self.pending, other.pending, 1)
 
     def as_tuple(self) -> tuple[Amounts, Amounts, Amounts, Amounts, Amounts]:
@@ -88,11 +88,11 @@ class ResourceSums:
 class AccountRecord(ResourceSums):
     """One account with its place in its tree and its sums.
 
-    `spec` is None for accounts that nobody declares: the queues `default` and `root`, the sum over all elastic
-    quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` says why
-    nothing new may be charged here or below. `guarantee` is what is kept for the account while it does not use it,
-    `reserved_for_children` what is kept so for all children together, `guaranteed_resources` the resources for
-    which there is any such thing here or below. `capability` is the declared ceiling, as a mapping.
+    `spec` is None for accounts without a declaration: the queues `default` and `root`, the sum over all elastic
+    quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` is the reason
+    why neither this account nor its descendants admit new pods. `guarantee` is reserved for the account while
+    unused, `reserved_for_children` is the sum reserved for all children. `guaranteed_resources` are the resources
+    with a guarantee here or below. `capability` is the declared limit, as a mapping.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class AccountRecord(ResourceSums):
         return f"AccountRecord({self.key}, used={self.used}, asked={self.pending})"
 
     def copy_alone(self) -> AccountRecord:
-        """The account as it is now, with the same parent and the same children."""
+        """Return a copy of the account with the same parent and the same children."""
         copy = AccountRecord(self.key, self.spec)
         copy.weight, copy.fault, copy.parent, copy.children = self.weight, self.fault, self.parent, self.children
         copy.guarantee, copy.guaranteed_resources = self.guarantee.copy(), self.guaranteed_resources.copy()
@@ -133,7 +133,7 @@ class AccountRecord(ResourceSums):
         return copy
 
     def update(self, other: AccountRecord) -> None:
-        """Takes over what changes without a change of the trees. Mostly nothing has."""
+        """Copy the values that change without a change of the trees; mostly none has changed."""
         if self.used != other.used:
             self.used = other.used.copy()
         if self.pending != other.pending:
@@ -149,26 +149,26 @@ class AccountRecord(ResourceSums):
 
     @property
     def label(self) -> str:
-        """What the account is called in sentences."""
+        """Name of the account in messages."""
         if self.spec is not None and self.spec.label:
             return self.spec.label
         key = self.key
         if key.tree in (Tree.NAMESPACE, Tree.USER):
             return f"{key.tree} {key.name or '(none)'} in queue {key.forest}"
         if key.tree is Tree.FIRM and self.parent is not None:
-            return f"{self.parent.label} for pods that may not be preempted"
+            return f"{self.parent.label} for non-preemptible pods"
         if key.tree is Tree.ELASTIC_QUOTA and not key.name:
             return "all ElasticQuotas together"
         return str(key)
 
     def idle_guarantee(self, resource: str) -> int:
-        """What is kept for the account and everything below it: what it is guaranteed and does not use, or what is
-        kept for its children if that is more."""
+        """Return the reserved amount for the account and its descendants: its unused guarantee, or the amount
+        reserved for its children if that is larger."""
         unused = self.guarantee.get(resource, 0) - self.used.get(resource, 0)
         return max(0, unused, self.reserved_for_children.get(resource, 0))
 
     def set_guarantee(self, amounts: Mapping[str, int]) -> None:
-        """From now on so much is kept for the account."""
+        """Set the account's guarantee and update the reserved amounts of its ancestors."""
         for account in self.lineage():
             account.guaranteed_resources |= amounts.keys()
         before = self._idle_guarantees()
@@ -183,16 +183,16 @@ class AccountRecord(ResourceSums):
         super().add(state, amounts, sign)
         self._update_parent(before)
 
-    def merge(self, other: ResourceSums, asked: bool) -> None:
+    def merge(self, other: ResourceSums, with_pending: bool) -> None:
         before = self._idle_guarantees()
-        super().merge(other, asked)
+        super().merge(other, with_pending)
         self._update_parent(before)
 
     def _idle_guarantees(self) -> Amounts:
         return {name: self.idle_guarantee(name) for name in self.guaranteed_resources}
 
     def _update_parent(self, before: Mapping[str, int]) -> None:
-        """Carries the change of what is kept for this account up the tree."""
+        """Propagate the change of this account's reserved amounts to its ancestors."""
         parent = self.parent
         change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
         if parent is not None and any(change.values()):
@@ -201,15 +201,15 @@ class AccountRecord(ResourceSums):
             parent._update_parent(of_parent)
 
     def lineage(self) -> tuple[AccountRecord, ...]:
-        """The account and its ancestors, the root last."""
-        found = [self]
-        while (parent := found[-1].parent) is not None:
-            found.append(parent)
-        return tuple(found)
+        """Return the account and its ancestors, the root last."""
+        accounts = [self]
+        while (parent := accounts[-1].parent) is not None:
+            accounts.append(parent)
+        return tuple(accounts)
 
 
 class ChargeKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """What decides where a pod is charged. `queue` is "" for pods of other schedulers."""
+    """Properties that determine a pod's charge path. `queue` is "" for pods of other schedulers."""
 
     namespace: str
     queue: str
@@ -221,9 +221,9 @@ class ChargeKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 class ChargePath(ResourceSums):
     """All pods that are charged to the same accounts: `path`, in the order queue tree, namespace, user, quotas.
 
-    Every path runs from the leaf to the root. `queue` is the leaf queue (None if there is none), `namespace` and
-    `user` are the accounts within it. `fault` says why nothing new may be charged. `pods` counts the pods that
-    belong here, whatever their state.
+    Each part of the path runs from the leaf to the root. `queue` is the leaf queue (None if there is none),
+    `namespace` and `user` are the accounts within it. `fault` is the reason why no new pods can be charged. `pods`
+    is the number of pods of this path in any state.
     """
 
     __slots__ = ("fault", "key", "moves", "namespace", "path", "pods", "queue", "user")
@@ -237,58 +237,58 @@ class ChargePath(ResourceSums):
         self.user: AccountRecord | None = None
         self.fault: Problem | None = None
         self.pods = 0
-        # Per footprint how many more pods count in each state since the last flush.
+        # Change of the number of pods in each state since the last flush, per footprint.
         self.moves: dict[Footprint, list[int]] = {}
 
     def __repr__(self) -> str:
         return f"ChargePath({self.key})"
 
     def move(self, footprint: Footprint, state: ChargeState, count: int) -> None:
-        """Notes that so many more pods count in a state; `flush` carries it up the path."""
+        """Record a change of the number of pods in a state; `flush` applies it to the path."""
         counts = self.moves.get(footprint)
         if counts is None:
             counts = self.moves[footprint] = [0] * len(_STATES)
         counts[state] += count
 
     def charge(self, footprint: Footprint, count: int) -> None:
-        """Lets the accounts hold so many more pods at once, while a plan is being tried."""
+        """Charge `count` further pods to the accounts at once, for a tentative placement."""
         for account in self.path:
             account.add(ChargeState.ALLOCATED, footprint.amounts, count)
 
     def charge_sum(self, amounts: Mapping[str, int], sign: int) -> None:
-        """The same for what many pods hold in sum."""
+        """Charge the summed amounts of many pods to the accounts at once."""
         for account in self.path:
             account.add(ChargeState.ALLOCATED, amounts, sign)
 
     def move_nominated(self, footprint: Footprint, count: int) -> None:
-        """Counts what so many pods are nominated for as asked for only (or the other way round, if negative), while
-        it is being tried where they go: in sum they want what they wanted before."""
+        """Convert the charge of `count` nominated pods to pending (or back, if negative) during a tentative
+        placement: the sum of used and pending amounts is unchanged."""
         for account in self.path:
             account.add(ChargeState.ALLOCATED, footprint.amounts, -count)
             if self.fault is None:
                 account.add(ChargeState.PENDING, footprint.amounts, count)
 
     def commit_charge(self, footprint: Footprint, count: int) -> None:
-        """What was charged at once stays: the pods that are counted next are those."""
+        """Confirm a tentative charge: the next pods to be recorded are these pods."""
         self.add(ChargeState.ALLOCATED, footprint.amounts, count)
         self.move(footprint, ChargeState.ALLOCATED, -count)
 
     def flush(self) -> None:
-        """Carries what was noted up the path."""
-        asks = self.fault is None
+        """Apply the recorded changes to the path."""
+        counts_pending = self.fault is None
         for footprint, counts in self.moves.items():
             for state, count in zip(_STATES, counts, strict=True):
                 if not count:
                     continue
                 self.add(state, footprint.amounts, count)
-                if asks or state is not ChargeState.PENDING:
+                if counts_pending or state is not ChargeState.PENDING:
                     for account in self.path:
                         account.add(state, footprint.amounts, count)
         self.moves.clear()
 
 
 def add_amounts(sums: Amounts, amounts: Mapping[str, int], factor: int) -> None:
-    """`sums += amounts x factor`; what comes to nothing is left out."""
+    """Add `amounts` times `factor` to `sums`, and remove zeros."""
     for name, amount in amounts.items():
         value = sums.get(name, 0) + amount * factor
         if value:

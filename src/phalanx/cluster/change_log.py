@@ -1,4 +1,4 @@
-"""A log of changed rows that many readers follow, each with a cursor of its own."""
+"""Log of changed rows for several readers, each with its own cursor."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _KEEP = 1 << 16
 
 
 class ChangeLog:
-    """Row numbers in the order of their changes; a reader that lags too far behind is told to start over."""
+    """Row numbers in the order of their changes; a reader that lags too far behind has to start over."""
 
     def __init__(self) -> None:
-        # (No list: numpy takes in the rows that some reader has missed forty times as fast.)
+        # An array instead of a list: numpy reads it forty times as fast.
         self._rows = array("q")
         self._base = 0
 
     @property
     def end(self) -> int:
-        """The cursor of a reader that has seen everything."""
+        """Cursor of a reader that has seen all changes."""
         return self._base + len(self._rows)
 
     def note(self, row: int) -> None:
@@ -32,9 +32,10 @@ class ChangeLog:
             self._forget()
 
     def since(self, cursor: int, limit: int) -> array[int] | None:
-        """The rows noted after `cursor`, repeats included; None if they are forgotten or more than `limit`.
+        """Return the rows recorded after `cursor`, with repetitions; None if they are discarded or more than
+        `limit`.
 
-        None means: look at all rows.
+        None means that the reader has to process all rows.
         """
         if cursor < self._base or self.end - cursor > limit:
             return None

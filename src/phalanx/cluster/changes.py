@@ -1,4 +1,4 @@
-"""What has changed in the cluster, for those who look at it again: versions, and the gangs and pods concerned."""
+"""Changes of the cluster since the last reading: versions, and the affected gangs and pods."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from phalanx.model.gang import GangKey
 
 
 class Changes:
-    """`version` counts the changes after which what was said may no longer be true, `freed` those after which what
-    did not fit may fit, `bound` the pods that have arrived where we placed them.
+    """`version` counts changes that can outdate a verdict, `freed` those that can make room, and `bound` the pods
+    whose binding the API has confirmed.
 
-    `gangs` and (standalone) `pods` that changed are collected until somebody takes them.
+    Changed `gangs` and standalone `pods` are collected until `pop`.
     """
 
     __slots__ = ("bound", "freed", "gangs", "pods", "version")
@@ -22,11 +22,11 @@ class Changes:
         self.pods: dict[str, None] = {}
 
     def may_fit(self) -> None:
-        """Something that was refused may be possible now."""
+        """Record that a unit that did not fit can fit now."""
         self.version += 1
         self.freed += 1
 
     def pop(self) -> tuple[dict[GangKey, None], dict[str, None]]:
-        """The gangs and standalone pods that changed since the last call, oldest change first."""
+        """Return the gangs and standalone pods that changed since the last call, oldest change first."""
         changed, self.gangs, self.pods = (self.gangs, self.pods), {}, {}
         return changed

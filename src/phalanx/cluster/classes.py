@@ -1,4 +1,4 @@
-"""Pod classes and what their pods take from a node, interned: one record for thousands of identical pods."""
+"""Pod classes and footprints, interned: one record for thousands of identical pods."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NOTHING = np.iinfo(np.int64).min
 
 
 class Footprint:
-    """What one pod takes: `usage` int64[R] with its pod slot, `scored` int64[2] (CPU, memory for the scores).
+    """Amounts of one pod: `usage` int64[R] with its pod slot, `scored` int64[2] (CPU, memory for the scores).
 
-    `amounts` says the same as `usage` by name, zeros left out, and what else accounts are charged.
+    `amounts` are those of `usage` by name, without zeros, and further amounts that accounts are charged.
     """
 
     __slots__ = ("__weakref__", "amounts", "scored", "usage")
@@ -35,11 +35,11 @@ class Footprint:
 class ClassRecord:
     """A pod class (`spec`) with its place in the arrays.
 
-    `columns` are the resources that it asks for (the pod slot included) and `amounts` how much of each: only these
-    are compared with what is idle, as kube-scheduler's NodeResourcesFit does. `min_idle` int64[R, 1] says the same
-    for all resources at once: what must be idle for one copy to fit, NOTHING where it does not matter. `allocators`
-    are the node allocators that its pods take from, `affinity` tells who minds where they are. Where a `dynamic`
-    class may go depends on which pods are where.
+    `columns` are the requested resources (the pod slot included) and `amounts` their amounts: only these are
+    compared with idle amounts, as in kube-scheduler's NodeResourcesFit. `min_idle` int64[R, 1] has the same for all
+    resources at once: the idle amounts that one copy needs, NOTHING for resources that it does not request.
+    `allocators` are the node allocators of its pods, `affinity` is their profile. The feasible nodes of a `dynamic`
+    class depend on the places of other pods.
     """
 
     __slots__ = (
@@ -71,29 +71,29 @@ class ClassRecord:
         self.footprint = footprint
         self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
         self.amounts: IntArray = footprint.usage[self.columns]
-        self.min_idle: IntArray = _least(footprint.usage)
+        self.min_idle: IntArray = _min_idle(footprint.usage)
 
     @property
     def dynamic(self) -> bool:
         return bool(self.allocators) or self.affinity.restricts
 
     def affinity_state(self, index: AffinityIndex) -> AffinityState:
-        """What other pods mean for the class, current."""
-        found = self._affinity_state
-        if found is None or found.shape != index.shape:
-            found = self._affinity_state = AffinityState(index, self.affinity, self.spec)
-        for counter in found.counters():
+        """Return the current affinity state, which follows from the places of other pods."""
+        state = self._affinity_state
+        if state is None or state.shape != index.shape:
+            state = self._affinity_state = AffinityState(index, self.affinity, self.spec)
+        for counter in state.counters():
             counter.region.update()
-        return found
+        return state
 
     def __repr__(self) -> str:
         return f"ClassRecord({self.number}, {dict(self.spec.requests)})"
 
 
 class ClassTable:
-    """Interns classes and footprints over one resource space, for as long as anyone uses them.
+    """Interns classes and footprints over one resource space, while they are referenced.
 
-    Numbers are never given twice.
+    Numbers are never reused.
     """
 
     def __init__(self, space: ResourceSpace, allocators: Iterable[NodeAllocator] = ()) -> None:
@@ -109,30 +109,30 @@ class ClassTable:
         return len(self._classes)
 
     def record(self, pod_class: PodClass, profile: AffinityProfile = NO_AFFINITY) -> ClassRecord:
-        """The class of pods that are equal in all of this."""
-        found = self._classes.get((pod_class, profile))
-        if found is None:
+        """Return the record of a class with an affinity profile."""
+        record = self._classes.get((pod_class, profile))
+        if record is None:
             footprint = self.footprint(pod_class.requests, pod_class)
             allocators = tuple(allocator for allocator in self._allocators if allocator.concerns(pod_class))
-            record = ClassRecord(self._next, pod_class, footprint, allocators, profile)
-            found = self._classes[pod_class, profile] = record
+            created = ClassRecord(self._next, pod_class, footprint, allocators, profile)
+            record = self._classes[pod_class, profile] = created
             self._next += 1
-        return found
+        return record
 
     def footprint(self, usage: Requests, pod_class: PodClass) -> Footprint:
-        """What a pod of `pod_class` that takes `usage` (more than it asked for after a resize) costs a node."""
+        """Return the footprint of a pod that uses `usage` (more than its requests after a resize)."""
         key = (usage, pod_class.scored_cpu, pod_class.scored_memory, pod_class.beside)
-        found = self._footprints.get(key)
-        if found is None:
+        footprint = self._footprints.get(key)
+        if footprint is None:
             vector = self._space.vector(usage, pods=1)
             scored = np.array([pod_class.scored_cpu, pod_class.scored_memory], dtype=np.int64)
             charged = pod_class.charged(usage)
-            found = self._footprints[key] = Footprint(vector, scored, charged)
+            footprint = self._footprints[key] = Footprint(vector, scored, charged)
             self.widen()
-        return found
+        return footprint
 
     def widen(self) -> None:
-        """Pads every vector to the width of the space."""
+        """Extend all vectors to the width of the space."""
         width = len(self._space)
         if width == self._width:
             return
@@ -141,9 +141,9 @@ class ClassTable:
             if missing:
                 footprint.usage = np.concatenate([footprint.usage, np.zeros(missing, dtype=np.int64)])
         for record in self._classes.values():
-            record.min_idle = _least(record.footprint.usage)
+            record.min_idle = _min_idle(record.footprint.usage)
         self._width = width
 
 
-def _least(usage: IntArray) -> IntArray:
+def _min_idle(usage: IntArray) -> IntArray:
     return np.where(usage > 0, usage, NOTHING)[:, None]

@@ -1,4 +1,4 @@
-"""What is neither a pod, a node nor a group, and says what may be done with them."""
+"""Objects beside pods, nodes and groups that affect scheduling."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from phalanx.model.events import (
 
 
 class ClusterObjects:
-    """ResourceQuotas and PodDisruptionBudgets by namespace and name, the domains of the network, windows of
-    maintenance, advance reservations by name, and groups of groups."""
+    """ResourceQuotas and PodDisruptionBudgets by namespace and name, network domains, maintenance windows,
+    advance reservations by name, and composites."""
 
     def __init__(self, nodes: NodeTable, composites: Composites) -> None:
         self.composites = composites
@@ -37,13 +37,13 @@ class ClusterObjects:
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self.topology = nodes.topology
         self.advance: dict[str, AdvanceReservation] = {}
-        # Grows with every change of an advance reservation.
+        # Incremented with every change of an advance reservation.
         self.advance_version = 0
         self._load = nodes.load
         self._maintenance = nodes.maintenance
 
     def learn(self, event: ClusterEvent) -> bool:
-        """Takes in one fact; whether it is news, after which what was refused may be possible."""
+        """Apply an event. Return whether it changes anything, so that a rejected unit can fit now."""
         match event:
             case ResourceQuotaUpdated(quota):
                 return renew(self.resource_quotas, quota)

@@ -1,4 +1,4 @@
-"""Which groups of groups there are, what is below them, and what is wrong with their trees."""
+"""Composites: groups of groups, their trees, and the faults of these."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from phalanx.model.composite import Composite
 from phalanx.model.gang import GangKey, Problem
 
 MAX_DEPTH = 4
-"""Levels of a tree, the groups of pods at its leaves included."""
+"""Maximum depth of a tree, with the pod groups at its leaves."""
 
 INVALID = "InvalidComposite"
 NOT_FOUND = "CompositePodGroupNotFound"
 
 
 class Composites:
-    """Trees by the names of parents; a parent need not exist (yet). Composites and gangs have names of their own.
+    """Trees by the names of parents; a parent need not exist (yet). Composites and gangs have separate names.
 
-    `changed` is to be called whenever a gang may have come, gone or moved. A key stands for a composite; a tree is
-    named by its root: the topmost key that is reached by going up, declared or not, the first by name of a cycle.
+    `changed` must be called after a gang may have been added, removed or moved. A key refers to a composite. A tree
+    is named by its root: the topmost reachable parent, declared or not, or the first by name of a cycle.
     """
 
     def __init__(self, gangs: Mapping[GangKey, GangRecord]) -> None:
@@ -28,21 +28,21 @@ class Composites:
         self._composites_below: dict[GangKey, set[GangKey]] = {}
         self._gangs_below: dict[GangKey, set[GangKey]] = {}
         self._parent_of: dict[GangKey, GangKey] = {}
-        # By root, until a tree changes.
+        # Gangs by root, until a tree changes.
         self._gangs_of_tree: dict[GangKey, tuple[GangKey, ...]] = {}
-        # Grows with every change of a composite.
+        # Incremented with every change of a composite.
         self.version = 0
         self._dirty: dict[GangKey, None] = {}
         self._touched: dict[GangKey, None] = {}
 
     def put(self, composite: Composite) -> bool:
-        """Whether that is news."""
+        """Store a composite. Return whether it differs from the last."""
         last = self.specs.get(composite.key)
         if last == composite:
             return False
         self.version += 1
         self._gangs_of_tree.clear()
-        self._unhang(last)
+        self._detach(last)
         self.specs[composite.key] = composite
         if composite.parent is not None:
             self._composites_below.setdefault(composite.parent, set()).add(composite.key)
@@ -53,7 +53,7 @@ class Composites:
         last = self.specs.pop(key, None)
         self.version += 1
         self._gangs_of_tree.clear()
-        self._unhang(last)
+        self._detach(last)
         if last is not None:
             self._touched[key] = None
         return last is not None
@@ -62,98 +62,98 @@ class Composites:
         self._dirty[gang] = None
 
     def moved(self, known: Container[GangKey]) -> list[GangKey]:
-        """The gangs of trees of which a composite has changed since the last call, but for those known."""
+        """Return the gangs of trees with a changed composite since the last call, except the known ones."""
         touched, self._touched = self._touched, {}
         roots = {self.root_of(key): None for key in touched}
         return [gang.key for root in roots for gang in self.gangs(root) if gang.key not in known]
 
-    # up
+    # Ancestors
 
     def above(self, gang: GangRecord) -> list[Composite]:
-        """The composites that a gang is a part of, the nearest first, as far as they are declared."""
+        """Return the declared composites above a gang, the nearest first."""
         key = gang.spec.composite if gang.spec is not None else None
         return self._upwards(key) if key is not None else []
 
     def root(self, gang: GangRecord) -> GangKey | None:
-        """The root of the tree that a gang is in; None of a gang on its own."""
+        """Return the root of the gang's tree; None for a gang outside composites."""
         key = gang.spec.composite if gang.spec is not None else None
         return self.root_of(key) if key is not None else None
 
     def root_of(self, key: GangKey) -> GangKey:
-        way = [key]
-        while (spec := self.specs.get(way[-1])) is not None and spec.parent is not None:
-            if spec.parent in way:
-                return min(way[way.index(spec.parent) :])
-            way.append(spec.parent)
-        return way[-1]
+        path = [key]
+        while (spec := self.specs.get(path[-1])) is not None and spec.parent is not None:
+            if spec.parent in path:
+                return min(path[path.index(spec.parent) :])
+            path.append(spec.parent)
+        return path[-1]
 
     def priority(self, gang: GangRecord) -> int | None:
-        """What the topmost composite that states a priority says for everything below."""
-        stated = [each.priority for each in self.above(gang) if each.priority is not None]
+        """Return the priority of the topmost composite with one, which applies to everything below it."""
+        stated = [composite.priority for composite in self.above(gang) if composite.priority is not None]
         return stated[-1] if stated else None
 
     def preempts(self, gang: GangRecord) -> bool:
-        """Whether the composites above let others go for the gang."""
-        return all(each.preempts for each in self.above(gang))
+        """Return whether all composites above the gang permit it to preempt."""
+        return all(composite.preempts for composite in self.above(gang))
 
     def tied(self, gang: GangRecord) -> list[GangRecord]:
-        """The gangs that may only be disrupted together with this one, itself included, by key; empty where no
-        composite above says so."""
-        units = [each.key for each in self.above(gang) if each.unit]
+        """Return the gangs that can only be disrupted together with this one, itself included, by key; empty if
+        no composite above requires it."""
+        units = [composite.key for composite in self.above(gang) if composite.unit]
         return self.gangs(units[-1]) if units else []
 
     def _upwards(self, key: GangKey) -> list[Composite]:
-        found: dict[GangKey, Composite] = {}
-        at: GangKey | None = key
-        while at is not None and at not in found and (spec := self.specs.get(at)) is not None:
-            found[at] = spec
-            at = spec.parent
-        return list(found.values())
+        composites: dict[GangKey, Composite] = {}
+        current: GangKey | None = key
+        while current is not None and current not in composites and (spec := self.specs.get(current)) is not None:
+            composites[current] = spec
+            current = spec.parent
+        return list(composites.values())
 
-    # down
+    # Descendants
 
     def children(self, key: GangKey) -> tuple[list[Composite], list[GangRecord]]:
-        """What names the composite as its parent, the oldest first."""
+        """Return the child composites and child gangs, the oldest first."""
         self._update_dirty()
-        composites = [self.specs[each] for each in self._composites_below.get(key, ())]
-        gangs = [self._gangs[each] for each in self._gangs_below.get(key, ())]
-        composites.sort(key=lambda each: (each.created, each.key))
+        composites = [self.specs[child] for child in self._composites_below.get(key, ())]
+        gangs = [self._gangs[child] for child in self._gangs_below.get(key, ())]
+        composites.sort(key=lambda composite: (composite.created, composite.key))
         gangs.sort(key=_age)
         return composites, gangs
 
     def tree(self, root: GangKey) -> list[GangKey]:
-        """The keys of the composites of a tree, parents first."""
-        found = {root: None}
-        ask = [root]
-        while ask:
-            for below in sorted(self._composites_below.get(ask.pop(0), ())):
-                if below not in found:
-                    found[below] = None
-                    ask.append(below)
-        return list(found)
+        """Return the keys of the composites of a tree, parents first."""
+        composites = {root: None}
+        queue = [root]
+        while queue:
+            for child in sorted(self._composites_below.get(queue.pop(0), ())):
+                if child not in composites:
+                    composites[child] = None
+                    queue.append(child)
+        return list(composites)
 
     def gangs(self, root: GangKey) -> list[GangRecord]:
-        """All gangs below, by key."""
+        """Return all gangs below a composite, by key."""
         self._update_dirty()
         keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
         return [self._gangs[key] for key in sorted(keys)]
 
     def gangs_of_tree(self, gang: GangKey) -> tuple[GangKey, ...]:
-        """All gangs of the tree that a gang is in, sorted; empty for one on its own."""
+        """Return the sorted gangs of a gang's tree; empty for a gang outside composites."""
         record = self._gangs.get(gang)
         root = self.root(record) if record is not None else None
         if root is None:
             return ()
         self._update_dirty()
-        found = self._gangs_of_tree.get(root)
-        if found is None:
-            found = self._gangs_of_tree[root] = tuple([each.key for each in self.gangs(root)])
-        return found
+        gangs = self._gangs_of_tree.get(root)
+        if gangs is None:
+            gangs = self._gangs_of_tree[root] = tuple([member.key for member in self.gangs(root)])
+        return gangs
 
-    # what is wrong
+    # Faults
 
     def fault(self, root: GangKey) -> Problem | None:
-        """What keeps everything in the tree from being placed, in words for whoever waits."""
+        """Return the problem that blocks all gangs of the tree; None if there is none."""
         return next(self._faults(root), None)
 
     def _faults(self, root: GangKey) -> Iterator[Problem]:
@@ -166,10 +166,10 @@ class Composites:
         for spec in specs:
             if spec.problem is not None:
                 yield spec.problem
-        top = self.specs[root]
-        if top.parent is not None:
-            cycle = " -> ".join(str(spec.key) for spec in (*self._upwards(root), top))
-            yield Problem.of(INVALID, f"{name} is above itself ({cycle})", "take one of the parents away")
+        root_spec = self.specs[root]
+        if root_spec.parent is not None:
+            cycle = " -> ".join(str(spec.key) for spec in (*self._upwards(root), root_spec))
+            yield Problem.of(INVALID, f"{name} is its own ancestor ({cycle})", "remove one of the parents")
         gangs = self.gangs(root)
         for gang in gangs:
             depth = 1 + len(self.above(gang))
@@ -180,12 +180,12 @@ class Composites:
         workloads.discard("")
         if len(workloads) > 1:
             named = ", ".join(sorted(workloads))
-            wrong = f"what is in the tree of {name} comes from several Workloads ({named})"
+            wrong = f"the tree of {name} has groups of several Workloads ({named})"
             yield Problem.of(INVALID, wrong, "make one tree from one Workload")
 
-    # the index
+    # Index
 
-    def _unhang(self, spec: Composite | None) -> None:
+    def _detach(self, spec: Composite | None) -> None:
         if spec is not None and spec.parent is not None:
             _discard(self._composites_below, spec.parent, spec.key)
 

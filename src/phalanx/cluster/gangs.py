@@ -1,4 +1,4 @@
-"""The gangs of a cluster: declared by an object, by their members, or by both."""
+"""Gangs of a cluster: declared by an object, by their members, or by both."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from phalanx.cluster.pods.victim_index import VictimIndex
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.gang import Gang, GangKey
 
-# So many gangs may be gone before whoever asks what has changed has to look at all that are there.
+# Number of removed gangs among the touched ones above which they are discarded, and a reader has to process all
+# gangs.
 _MOST_GONE = 10_000
 
 
 class GangTable(dict[GangKey, GangRecord]):
-    """Gangs by key, while they are declared or have members; read as a mapping, changed by the methods here.
+    """Gangs by key, while they are declared or have members; a mapping that only these methods modify.
 
-    `composites` are the groups of groups, `inqueue` sums what admitted groups have announced and do not use yet.
+    `composites` are the groups of groups. `inqueue` sums the announced but unused amounts of admitted groups.
     """
 
     def __init__(self, ledger: Ledger, changes: Changes, victims: VictimIndex) -> None:
@@ -28,11 +29,11 @@ class GangTable(dict[GangKey, GangRecord]):
         self._ledger = ledger
         self._changes = changes
         self._victims = victims
-        # Collected from the first time that somebody asks; None: any gang may have changed.
+        # Collected from the first call of `take_touched` on; None: any gang can have changed.
         self._touched: set[GangKey] | None = None
 
     def declare(self, gang: Gang) -> None:
-        """An object says that the gang is this."""
+        """Store the newest declaration of a gang."""
         record = self._record(gang.key)
         old, record.spec = record.spec, gang
         if old == gang:
@@ -48,10 +49,10 @@ class GangTable(dict[GangKey, GangRecord]):
         if gang.admission:
             self._changes.version += 1
         if (old is not None and old.admission) or record.active:
-            self._changes.may_fit()  # what was announced may be free for others, or its members may have to go
+            self._changes.may_fit()  # announced amounts can be free, or its members can have become evictable
 
     def withdraw(self, key: GangKey) -> None:
-        """The object that declared the gang is gone."""
+        """Remove the declaration of a gang."""
         record = self.get(key)
         if record is None or record.spec is None:
             return
@@ -64,13 +65,14 @@ class GangTable(dict[GangKey, GangRecord]):
         self._discard_if_empty(record)
 
     def admit(self, key: GangKey) -> None:
-        """Counts a group as admitted from now on, until its own phase says so."""
+        """Count a group as admitted, until its own phase shows it."""
         self[key].admitted = True
-        self._changes.version += 1  # what others who wait to be admitted were told is no longer true
+        self._changes.version += 1  # verdicts about other groups that wait for admission are outdated
         self.mark_changed(key)
 
     def admission_failed(self, key: GangKey) -> None:
-        """The admission could not be written for good: the group waits again, and what it announced is free."""
+        """Revert an admission that could not be written: the group waits again, and its announced amounts are
+        free."""
         record = self.get(key)
         if record is not None and record.admitted:
             record.admitted = False
@@ -94,13 +96,13 @@ class GangTable(dict[GangKey, GangRecord]):
             self._touched.add(key)
 
     def take_touched(self) -> set[GangKey] | None:
-        """The gangs that have changed since the last call, those that are gone included; None where any may have.
-        One part of the process may ask."""
+        """Return the gangs that changed since the last call, removed ones included; None if any gang can have
+        changed. Only one reader can use it."""
         touched, self._touched = self._touched, set()
         return touched
 
     def _recharge(self, record: GangRecord) -> None:
-        """The gang may stand in another queue now."""
+        """Charge the members to another queue after a change of the gang's queue."""
         for member in (*record.members.values(), *record.placeholders.values()):
             self._ledger.enter(member)
             if member.row != NO_NODE:
@@ -116,4 +118,4 @@ class GangTable(dict[GangKey, GangRecord]):
         if record.spec is None and not record.members and not record.placeholders:
             self.pop(record.key, None)
             if self._touched is not None and len(self._touched) > len(self) + _MOST_GONE:
-                self._touched = None  # nobody asks any more
+                self._touched = None  # there is no reader any more

@@ -1,4 +1,4 @@
-"""What admitted groups have announced and do not use yet: the ledger that admission is decided on."""
+"""Announced but unused amounts of admitted groups, the basis of admission."""
 
 from __future__ import annotations
 
@@ -10,76 +10,78 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.resources import PODS
 
-#: After so many seconds without a pod of an admitted group what it has announced is free again.
+#: Seconds without a pod after which the announced amounts of an admitted group are free again.
 LAPSE = 300
 
 
 class InqueueResources:
-    """Sums, over the admitted groups, of what they announced in minResources and is yet to come, kept in O(change).
+    """Sums, over the admitted groups, of the outstanding part of their minResources, updated in O(change).
 
-    A group counts while it was admitted (by its phase, or by us a moment ago) and names minResources. Against the
-    nodes, members draw on it by being placed; against a namespace's quotas, by being created. Members that have
-    finished count as both: the group does not start them again.
+    A group counts while it is admitted (by its phase, or by a recent decision of ours) and states minResources.
+    Against the nodes, placed members reduce its outstanding amounts; against a namespace's quotas, created members
+    do. Finished members reduce both: the group does not start them again.
 
-    A group without any member for LAPSE seconds does not count until there is one again: nobody makes its pods (its
-    job is suspended, say), and others would wait for nothing.
+    A group without any member for LAPSE seconds does not count until it has one again: its pods are not being
+    created (its job is suspended, for example), and other groups would wait in vain.
 
-    For queues the same is kept net of what is elastic: what any group's members hold beyond its minResources.
+    For queues, the sums are net of elastic amounts: the amounts of any group's members beyond its minResources.
     """
 
     def __init__(self, gangs: Mapping[GangKey, GangRecord]) -> None:
         self._gangs = gangs
         self._shares: dict[GangKey, _Share] = {}
-        # Gangs about which, or about whose members, something is different now.
+        # Gangs that have changed themselves or in their members.
         self.stale: set[GangKey] = set()
-        # Admitted groups without members, and since when if that has been noted; of those `lapsed` nothing counts.
+        # Admitted groups without members, with the time since when, if recorded; the amounts of `lapsed` ones do
+        # not count.
         self._memberless: dict[GangKey, float | None] = {}
         self.lapsed: set[GangKey] = set()
         self._total: dict[str, int] = {}
         self._uncreated: dict[str, dict[str, int]] = {}
-        # queue -> (when it last changed, amounts); those that changed last stand last.
+        # (version of the last change, amounts) by queue; the latest change is last.
         self._queues: dict[str, tuple[int, dict[str, int]]] = {}
         self._version = 0
 
     def total(self) -> Mapping[str, int]:
-        """resource -> amount that admitted groups ask for and that is not placed yet."""
+        """Return the requested amounts of admitted groups that are not placed yet, by resource."""
         self._update_stale()
         return self._total
 
     def uncreated(self, namespace: str) -> Mapping[str, int]:
-        """resource (pods included) -> amount for which the namespace's admitted groups have created no pods yet."""
+        """Return the amounts, pods included, for which the namespace's admitted groups have created no pods yet."""
         self._update_stale()
         return self._uncreated.get(namespace, {})
 
     @property
     def next_lapse(self) -> float | None:
-        """When the next promise lapses, in seconds since the epoch; 0 where somebody has to note the time first."""
+        """When the next announcement lapses, in seconds since the epoch; 0 if the time must be recorded first."""
         self._update_stale()
         moments = (since + LAPSE if since is not None else 0.0 for since in self._memberless.values())
         return min(moments, default=None)
 
     def lapse(self, now: float) -> bool:
-        """Lets promises lapse whose time has come; whether any has."""
+        """Let due announcements lapse. Return whether any did."""
         self._update_stale()
-        over = set[GangKey]()
+        lapsed = set[GangKey]()
         for key, since in self._memberless.items():
             if since is None:
                 self._memberless[key] = now
             elif since + LAPSE <= now:
-                over.add(key)
-        self.lapsed |= over
-        self.stale |= over
-        return bool(over)
+                lapsed.add(key)
+        self.lapsed |= lapsed
+        self.stale |= lapsed
+        return bool(lapsed)
 
     def claimed_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
-        """(the version now, queue -> resource -> inqueue less elastic, of the queues where it changed since).
+        """Return the present version, and the inqueue amounts less elastic ones of queues with a change since
+        `version`.
 
-        Amounts may be negative. Version 0 is before everything.
+        Amounts can be negative. Version 0 is before all changes.
         """
         self._update_stale()
         changed: dict[str, dict[str, int]] = {}
-        for queue, (when, amounts) in reversed(self._queues.items()):
-            if when <= version:
+        for queue, (changed_at, amounts) in reversed(self._queues.items()):
+            if changed_at <= version:
                 break
             changed[queue] = dict(amounts)
         return self._version, changed
@@ -89,7 +91,7 @@ class InqueueResources:
             former, record = self._shares.pop(key, None), self._gangs.get(key)
             if former is None and key not in self.lapsed and (record is None or not _announces(record)):
                 continue  # most gangs
-            self._take(key, former, -1)
+            self._add_share(key, former, -1)
             share = _share(record) if record is not None else None
             if record is None or record.members or share is None or not share.unplaced:
                 self._memberless.pop(key, None)
@@ -101,10 +103,10 @@ class InqueueResources:
                 self._memberless.setdefault(key, None)
             if share is not None:
                 self._shares[key] = share
-                self._take(key, share, 1)
+                self._add_share(key, share, 1)
         self.stale.clear()
 
-    def _take(self, key: GangKey, share: _Share | None, sign: int) -> None:
+    def _add_share(self, key: GangKey, share: _Share | None, sign: int) -> None:
         if share is None:
             return
         add_amounts(self._total, share.unplaced, sign)
@@ -119,7 +121,7 @@ class InqueueResources:
 
 
 class _Share(NamedTuple):
-    """What of a group's minResources is not placed, what is not created, and what it holds beyond."""
+    """A group's outstanding minResources (not placed, not created), and its amounts beyond these."""
 
     queue: str
     unplaced: dict[str, int]
@@ -146,20 +148,22 @@ def _share(record: GangRecord) -> _Share | None:
             if member.pod.node or member.assumed_node:
                 placed[name] = placed.get(name, 0) + amount
     announced = {PODS: spec.min_member, **dict(spec.min_resources)}
-    # What the limits of those are that were created nobody tells: each has its part.
-    left = max(0, spec.min_member - created[PODS])
-    announced |= {name: -(-amount * left // spec.min_member) for name, amount in spec.min_limits}
+    # The limits of created members are unknown: each counts with an equal part.
+    missing_pods = max(0, spec.min_member - created[PODS])
+    announced |= {name: -(-amount * missing_pods // spec.min_member) for name, amount in spec.min_limits}
     return _Share(
         spec.queue,
         {name: max(0, amount - placed.get(name, 0)) for name, amount in spec.min_resources},
-        {name: left for name, amount in announced.items() if (left := amount - created.get(name, 0)) > 0},
+        {name: missing for name, amount in announced.items() if (missing := amount - created.get(name, 0)) > 0},
         elastic,
     )
 
 
-def _elastic(record: GangRecord, least: Mapping[str, int]) -> dict[str, int]:
-    held: dict[str, int] = {}
+def _elastic(record: GangRecord, min_resources: Mapping[str, int]) -> dict[str, int]:
+    allocated: dict[str, int] = {}
     for footprint, count in record.allocated.items():
         for name, amount in footprint.amounts.items():
-            held[name] = held.get(name, 0) + amount * count
-    return {name: more for name, amount in held.items() if (more := amount - least.get(name, 0)) > 0}
+            allocated[name] = allocated.get(name, 0) + amount * count
+    return {
+        name: surplus for name, amount in allocated.items() if (surplus := amount - min_resources.get(name, 0)) > 0
+    }

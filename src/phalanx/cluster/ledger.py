@@ -1,4 +1,4 @@
-"""The ledger: who is charged for what, kept in O(change) and recomputable from the pods."""
+"""The ledger: charges of pods to accounts, updated in O(change) and recomputable from the pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHARGE_STATES: dict[MemberState, ChargeState] = {
     MemberState.RUNNING: ChargeState.RUNNING,
 }
 _WAITING = (ChargeState.PENDING, ChargeState.NOMINATED)
-# By the state's number: an enum as a key is hashed slowly.
+# By the state's number, since hashing an enum is slow.
 _ON_NODES = (*CAN_LEAVE, MemberState.TERMINATING)
 _CHARGE_STATE_OF = tuple(_CHARGE_STATES.get(state) for state in MemberState)
 
@@ -28,22 +28,22 @@ _CHARGE_STATE_OF = tuple(_CHARGE_STATES.get(state) for state in MemberState)
 class Ledger:
     """A forest of accounts; a pod is charged to every account on its paths.
 
-    Changes are noted per charge path and carried up the paths when somebody reads (`refresh_sums`), so a thousand
-    pods of one charge path cost one addition per account. `rebuilds` counts how often the declared accounts were
-    made anew, `shape_version` changes of accounts, weights and the cluster's size, `demand_version` those and
-    changes of what is asked for or held in sum: all that may change anybody's share. `relief` counts the changes
-    after which something that was refused for its accounts' sake may be allowed.
+    Changes are recorded per charge path and applied to the paths when sums are read (`refresh_sums`), so a thousand
+    pods of one charge path cost one addition per account. `rebuilds` counts rebuilds of the declared accounts.
+    `shape_version` counts changes of accounts, weights and cluster size, `demand_version` these and changes of the
+    requested or used sums: everything that can change a share. `relief` counts the changes after which a unit that
+    its accounts blocked can be admitted.
     """
 
     def __init__(self, schedulers: frozenset[str], offered: Callable[[], Mapping[str, int]]) -> None:
-        """`offered` tells what all nodes offer now."""
+        """`offered` returns the present allocatable resources of all nodes."""
         self._schedulers = schedulers
         self._offered = offered
         self._paths = Paths()
         self._charge_paths: dict[ChargeKey, ChargePath] = {}
         self._dirty: dict[ChargeKey, ChargePath] = {}
         self._stale = False
-        # Collected from the first time that somebody asks; None: any account may have changed.
+        # Collected from the first call of `take_moved` on; None: any account can have changed.
         self._moved: dict[AccountKey, AccountRecord] | None = None
         self.rebuilds = 0
         self.shape_version = 0
@@ -56,7 +56,7 @@ class Ledger:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether any queue keeps its order (`fifo`)."""
+        """Whether any queue preserves its order (`fifo`)."""
         self.refresh()
         return self._paths.keeps_order
 
@@ -71,11 +71,11 @@ class Ledger:
         return self._charge_paths.values()
 
     def charged_queues(self) -> set[AccountKey]:
-        """The queues that pods are charged to directly; mostly those without children."""
+        """Return the queues that pods are charged to directly; mostly those without children."""
         paths = self._charge_paths.values()
         return {path.queue.key for path in paths if path.queue is not None}
 
-    # what the world says
+    # Events
 
     def learn(self, event: AccountUpdated | AccountRemoved | NamespaceWeighed | NamespaceQuotasGranted) -> None:
         match event:
@@ -91,8 +91,8 @@ class Ledger:
             self._changed()
 
     def resized(self) -> None:
-        """The cluster offers more or less than before."""
-        # Guarantees may fit that did not, or the other way round.
+        """Record a change of the cluster's resources."""
+        # The cluster's size affects which guarantees fit.
         self._stale = self._stale or self._paths.guarantees
         self.shape_version += 1
         self.demand_version += 1
@@ -101,7 +101,7 @@ class Ledger:
     # pods
 
     def enter(self, record: PodRecord) -> None:
-        """A pod is new, or what decides where it is charged may have changed."""
+        """Add a pod, or move it to another charge path after a relevant change."""
         key = self._key(record)
         charge_path = record.charge_path
         if charge_path is None or charge_path.key != key:
@@ -111,7 +111,7 @@ class Ledger:
         self.book(record)
 
     def book(self, record: PodRecord) -> None:
-        """Counts a pod as its state says."""
+        """Charge a pod according to its state."""
         charge_path = record.charge_path
         assert charge_path is not None
         charge_state = self._charge_state(record)
@@ -131,7 +131,7 @@ class Ledger:
         self._dirty[charge_path.key] = charge_path
 
     def _place(self, record: PodRecord, charge_path: ChargePath) -> None:
-        """The common case, in short: what was asked for is held."""
+        """Charge a pending pod as allocated: the common case, with a short path."""
         charge_path.move(record.footprint, ChargeState.PENDING, -1)
         charge_path.move(record.footprint, ChargeState.ALLOCATED, 1)
         record.charge_state = ChargeState.ALLOCATED
@@ -140,11 +140,16 @@ class Ledger:
         self._dirty[charge_path.key] = charge_path
 
     def place_all(self, records: Iterable[PodRecord], gang: GangRecord | None) -> None:
-        """`book` for members of one gang, or for pods of none, that have just been placed."""
-        placed, asked = Counter[tuple[ChargePath, Footprint]](), ChargeState.PENDING
+        """Charge members of one gang, or pods without a gang, that have just been placed; a fast `book` for
+        many."""
+        placed, pending = Counter[tuple[ChargePath, Footprint]](), ChargeState.PENDING
         for record in records:
             footprint, charge_path = record.footprint, record.charge_path
-            if charge_path is None or footprint is not record.charged_footprint or record.charge_state is not asked:
+            if (
+                charge_path is None
+                or footprint is not record.charged_footprint
+                or record.charge_state is not pending
+            ):
                 self.book(record)
                 continue
             record.charge_state = ChargeState.ALLOCATED
@@ -157,7 +162,7 @@ class Ledger:
             self._dirty[charge_path.key] = charge_path
 
     def leave(self, record: PodRecord) -> None:
-        """A pod is gone; must be called before it leaves its gang."""
+        """Remove a pod; must be called before the pod is removed from its gang."""
         charge_path = record.charge_path
         if charge_path is None:
             return
@@ -167,7 +172,7 @@ class Ledger:
         self._dirty[charge_path.key] = charge_path
 
     def _unbook(self, record: PodRecord, successor: ChargeState | None) -> None:
-        """Takes a pod off; what it asks for or holds in sum stays the same if it only moves on to a node."""
+        """Remove a pod's charge; the demand is unchanged if the pod only moves from pending to allocated."""
         charge_state, footprint, charge_path = record.charge_state, record.charged_footprint, record.charge_path
         same = charge_state is not None and successor is not None and footprint is record.footprint
         if not same:
@@ -185,19 +190,19 @@ class Ledger:
         self._dirty[charge_path.key] = charge_path
 
     def charge_path(self, key: ChargeKey) -> ChargePath:
-        found = self._charge_paths.get(key)
-        if found is None:
-            found = self._charge_paths[key] = ChargePath(key)
+        path = self._charge_paths.get(key)
+        if path is None:
+            path = self._charge_paths[key] = ChargePath(key)
             if key.user and not self._paths.users:
                 self._paths.users = True
                 self._changed()
-            self._paths.attach(found)
-            # Without pods it goes again when the books are next settled.
-            self._dirty[key] = found
-        return found
+            self._paths.attach(path)
+            # Without pods, it is removed with the next refresh of the sums.
+            self._dirty[key] = path
+        return path
 
     def charge_path_of_group(self, namespace: str, queue: str) -> ChargePath:
-        """The charge path of the pods of a group that has none yet."""
+        """Return the charge path of a group without pods."""
         return self.charge_path(ChargeKey(namespace, queue))
 
     def _key(self, record: PodRecord) -> ChargeKey:
@@ -211,7 +216,7 @@ class Ledger:
 
     def _charge_state(self, record: PodRecord) -> ChargeState | None:
         if record.row == NO_NODE and record.state in _ON_NODES:
-            return None  # on a node that is not there: it takes nothing, and nothing away from others
+            return None  # on an unknown node: it uses no resources of this cluster
         if record.state is MemberState.TERMINATING:
             return ChargeState.RELEASING if record.pod.node else None
         if record.state is MemberState.PENDING:
@@ -220,15 +225,15 @@ class Ledger:
             return ChargeState.PENDING if not record.pod.problem else None
         return _CHARGE_STATE_OF[record.state]
 
-    # sums
+    # Sums
 
     def refresh(self) -> None:
-        """Brings every path and fault up to date, but not the sums."""
+        """Update all paths and faults, but not the sums."""
         if self._stale:
             self._rebuild()
 
     def refresh_sums(self) -> None:
-        """Brings every sum up to date."""
+        """Update all sums."""
         self.refresh()
         if not self._dirty:
             return
@@ -242,14 +247,14 @@ class Ledger:
         self._dirty.clear()
 
     def take_moved(self) -> dict[AccountKey, AccountRecord] | None:
-        """The accounts whose sums have changed since the last call, those that are gone included; None where any
-        may have."""
+        """Return the accounts with changed sums since the last call, removed ones included; None if any can have
+        changed."""
         self.refresh_sums()
         moved, self._moved = self._moved, {}
         return moved
 
     def forget_moved(self) -> None:
-        """Nobody is going to ask which accounts have changed; whoever does gets to know that any may have."""
+        """Stop collecting moved accounts until the next call of `take_moved`, which returns None."""
         self._moved = None
 
     def _changed(self) -> None:
@@ -257,19 +262,19 @@ class Ledger:
         self.resized()
 
     def _rebuild(self) -> None:
-        """Finds every path again and adds everything up: accounts change rarely."""
+        """Rebuild all paths and sums: accounts change rarely."""
         for charge_path in self._charge_paths.values():
             charge_path.flush()
         self._paths.rebuild(self._charge_paths.values(), self._offered())
         for charge_path in self._charge_paths.values():
             for account in charge_path.path:
-                account.merge(charge_path, asked=charge_path.fault is None)
+                account.merge(charge_path, with_pending=charge_path.fault is None)
         self._stale = False
         self.rebuilds += 1
         self._moved = None
 
     def discrepancies(self, pods: Iterable[PodRecord]) -> Iterator[str]:
-        """Counts everything again from the pods; a sentence for every account whose sums differ."""
+        """Yield a message for each account with sums that differ from a recount of all pods."""
         self.refresh_sums()
         expected: dict[AccountKey, ResourceSums] = {key: ResourceSums() for key in self.accounts}
         for record in pods:
@@ -282,14 +287,14 @@ class Ledger:
                 for account in charge_path.path:
                     expected[account.key].add(charge_state, record.footprint.amounts)
         for account in self.accounts.values():
-            kept = ResourceSums()
+            needed = ResourceSums()
             for child in account.children.values():
-                kept.add(
+                needed.add(
                     ChargeState.PENDING, {name: child.idle_guarantee(name) for name in child.guaranteed_resources}
                 )
-            if kept.pending != account.reserved_for_children:
-                held = account.reserved_for_children
-                yield f"{account.key} keeps {held} for its children, and they need {kept.pending}"
+            if needed.pending != account.reserved_for_children:
+                reserved = account.reserved_for_children
+                yield f"{account.key} keeps {reserved} for its children, and they need {needed.pending}"
         for key, sums in expected.items():
             if sums.as_tuple() != self.accounts[key].as_tuple():
-                yield f"{key} has {self.accounts[key].as_tuple()}, its pods say {sums.as_tuple()}"
+                yield f"{key} has {self.accounts[key].as_tuple()}, but the sum over its pods is {sums.as_tuple()}"

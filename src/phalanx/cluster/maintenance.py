@@ -1,4 +1,4 @@
-"""When which rows close for maintenance, kept current with windows, signals, labels and the time."""
+"""Times from which rows close for maintenance, updated with windows, signals, labels and the clock."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from phalanx.model.text.duration import format_moment
 if TYPE_CHECKING:
     from phalanx.cluster.nodes.rows import NodeRows
 
-#: So far ahead the plan of starts is told of every occurrence; what comes later counts as one that never ends.
+#: Horizon for single occurrences in the plan of starts; a later occurrence counts as one without an end.
 HORIZON: Final = 7 * 86_400
-#: From so long before a signal's time on nothing without a limit is placed. (Nodes of Karpenter's all expire some
-#: day: were it earlier, what has no limit would have no place.)
+#: Time before a signal from which pods without a limit are not placed. (All of Karpenter's nodes expire some day:
+#: with a longer lead, such pods would have no node.)
 SIGNAL_LEAD: Final = 86_400
-#: So long after its time a signal says nothing any more: whoever put it there has forgotten it.
+#: Time after which a past signal is ignored as forgotten.
 SIGNAL_OVER: Final = 86_400
-# Occurrences are looked up anew after so many seconds.
+# Seconds after which occurrences are computed again.
 _LOOK_AHEAD = 3600
-# With more limits than these each look at the time looks at all rows that close.
+# With more distinct limits, each update checks all closing rows.
 _MOST_LIMITS = 1000
 IN_MAINTENANCE: Final = "node(s) were in maintenance"
 CLOSE_FOR_MAINTENANCE: Final = "node(s) close for maintenance"
 
 
 class Closure(msgspec.Struct, frozen=True, eq=False):
-    """Rows that are not to be used over [start, end); `cause` is for people."""
+    """Rows that are closed over [start, end); `cause` is for messages."""
 
     start: int
     end: int
@@ -47,21 +47,21 @@ class Closure(msgspec.Struct, frozen=True, eq=False):
 
 
 class MaintenanceTable:
-    """`closes` is int64[2, N]: from when on each row is closed to pods whose latest end is known, and to those that
-    have none; NO_END where it is not. A pod goes where it has ended by then.
+    """`closes` is int64[2, N]: the time at which each row closes for pods with a known latest end, and for pods
+    without one; NO_END if it does not close. A pod can be placed where it ends before that time.
 
-    `closures` are those of windows as spans, of the next days, and `ends` int64[N] from when on a row is closed for
-    good by a signal, for who plans ahead; `version` changes with them. `now` is up to when it has been brought,
-    `start_delay` how many seconds pass between a pod's binding and its start.
+    For planners, `closures` are the spans of windows in the next days, and `ends` int64[N] the times at which a
+    signal closes a row for good; `version` counts changes of both. `now` is the time of the last update,
+    `start_delay` the seconds between a pod's binding and its start.
     """
 
     def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.windows: dict[str, MaintenanceWindow] = {}
-        # By node and who says it.
+        # By node and source.
         self._signals: dict[str, dict[str, tuple[MaintenanceSignal, ...]]] = {}
-        # The nodes and the starts of all of them; None once they have changed.
-        self._told: tuple[list[str], IntArray] | None = None
+        # Nodes and starts of all signals; None after a change.
+        self._signal_starts: tuple[list[str], IntArray] | None = None
         self.heeds_signals = True
         self.start_delay = 30
         self.now = 0.0
@@ -75,13 +75,13 @@ class MaintenanceTable:
         self._changed = False
         self._cursor = -1
         self._next = math.inf
-        # Limits of the classes that have been asked about.
+        # Run-time limits of the queried classes.
         self._limits: set[int] = set()
 
-    # -- what is told -------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------
 
     def put(self, window: MaintenanceWindow) -> bool:
-        """Takes in a window; whether it is news."""
+        """Store a window. Return whether it differs from the last."""
         if self.windows.get(window.name) == window:
             return False
         self.windows[window.name] = window
@@ -98,55 +98,55 @@ class MaintenanceTable:
         known = self._signals.get(node, {})
         if known.get(by, ()) == signals:
             return False
-        known = {**known, by: signals} if signals else {name: said for name, said in known.items() if name != by}
+        known = {**known, by: signals} if signals else {name: entry for name, entry in known.items() if name != by}
         if known:
             self._signals[node] = known
         else:
             del self._signals[node]
-        self._changed, self._told = True, None
+        self._changed, self._signal_starts = True, None
         return True
 
     def configure(self, heeds_signals: bool, start_delay: int) -> None:
         self._changed |= (heeds_signals, start_delay) != (self.heeds_signals, self.start_delay)
         self.heeds_signals, self.start_delay = heeds_signals, start_delay
 
-    # -- the time -------------------------------------------------------------------------------------------------
+    # -- time -----------------------------------------------------------------------------------------------------
 
     @property
     def outdated(self) -> bool:
-        """Whether something was told that `advance` has not seen."""
+        """Whether there is a change that `advance` has not processed."""
         return self._changed or (self._watches and self._cursor != self._nodes.relabelled.end)
 
     @property
     def next_change(self) -> float | None:
-        """When, by what is known now, a row closes or opens."""
+        """Next known time at which a row closes or opens."""
         return self._next if self._next < math.inf else None
 
     def advance(self, now: float) -> bool:
-        """Brings everything up to `now`; whether rows have opened to anybody."""
+        """Update to the time `now`. Return whether any row has opened."""
         last, self.now = self.now, now
         nodes = self._nodes
         if not (self._watches or self._changed):
             return False
         stale = self._changed or self._cursor != nodes.relabelled.end or not last <= now < self._next
         opened = (stale or self.closes.shape[1] != nodes.capacity) and self._refresh(backwards=now < last)
-        # Also where something else has changed: a row that closes when it did may be too late for somebody by now.
+        # Also after other changes: a row that closes as planned can be too late now for a pod's limit.
         self._close_to_limits(last)
         return opened
 
     def _close_to_limits(self, last: float) -> None:
-        """Tells of rows on which pods of some limit would have ended in time a moment ago, but would not now."""
-        every = len(self._limits) > _MOST_LIMITS
+        """Record rows where a pod of some limit would have ended in time at the last update, but does not now."""
+        check_all = len(self._limits) > _MOST_LIMITS
         for closes in (self._strict[0], self._surplus[0]):
             for start in np.unique(closes[closes < NO_END]).tolist():
                 latest = start - self.start_delay
-                if every or any(last <= latest - limit < self.now for limit in self._limits):
+                if check_all or any(last <= latest - limit < self.now for limit in self._limits):
                     self._nodes.changes.note_all(np.flatnonzero(closes == start).tolist())
 
     def _refresh(self, backwards: bool) -> bool:
         nodes = self._nodes
         self._changed, self._cursor, self._next = False, nodes.relabelled.end, math.inf
-        former = [_padded(each, nodes.capacity) for each in (self._strict, self._surplus)]
+        former = [_padded(closes, nodes.capacity) for closes in (self._strict, self._surplus)]
         strict, surplus = _open(nodes.capacity), _open(nodes.capacity)
         before, self.closures, self._rows = (self.closures, self.ends), [], {}
         self.ends = np.full(nodes.capacity, NO_END, dtype=np.int64)
@@ -155,7 +155,7 @@ class MaintenanceTable:
         if self.heeds_signals:
             self._apply_signals(strict, surplus)
         for row in self._nodes.marked:
-            # It is about to be uncordoned, or whose mark it has nobody knows.
+            # The row is about to be uncordoned, or the origin of its mark is unknown.
             if strict[0, row] > self.now:
                 strict[:, row] = surplus[:, row] = 0
         differs = (strict != former[0]).any(axis=0) | (surplus != former[1]).any(axis=0)
@@ -188,23 +188,24 @@ class MaintenanceTable:
                 surplus[:, rows] = np.minimum(surplus[:, rows], first.start)
 
     def _apply_signals(self, strict: IntArray, surplus: IntArray) -> None:
-        """Many nodes may have one, each at a time of its own (all of Karpenter's): no loop but over their names."""
-        if self._told is None:
+        """Apply all signals. Nodes can have many, each at its own time (Karpenter), so only their names are
+        looped over."""
+        if self._signal_starts is None:
             entries = [
                 (node, signal)
-                for node, said in sorted(self._signals.items())
-                for signals in said.values()
+                for node, signals_by_source in sorted(self._signals.items())
+                for signals in signals_by_source.values()
                 for signal in signals
             ]
             starts = np.array([signal.start for _, signal in entries], dtype=np.int64)
-            self._told = ([node for node, _ in entries], starts)
-        names, starts = self._told
+            self._signal_starts = ([node for node, _ in entries], starts)
+        names, starts = self._signal_starts
         rows = np.fromiter((self._nodes.row(name) for name in names), dtype=np.intp, count=len(names))
-        stands = (rows >= 0) & ((starts == 0) | (starts + SIGNAL_OVER > self.now))
-        rows, starts = rows[stands], starts[stands]
+        is_current = (rows >= 0) & ((starts == 0) | (starts + SIGNAL_OVER > self.now))
+        rows, starts = rows[is_current], starts[is_current]
         near = starts - SIGNAL_LEAD <= self.now
         for moments in (starts, starts - SIGNAL_LEAD, starts[starts > 0] + SIGNAL_OVER):
-            self._expect(*_least(moments[moments > self.now]))
+            self._expect(*_first(moments[moments > self.now]))
         for closes in (strict, surplus):
             np.minimum.at(closes[0], rows, starts)
             np.minimum.at(closes[1], rows[near], starts[near])
@@ -212,11 +213,11 @@ class MaintenanceTable:
         np.minimum.at(self.ends, rows[soon], starts[soon])
 
     def _expect(self, *moments: int) -> None:
-        """Notes the first that is to come."""
+        """Record the earliest future moment."""
         self._next = min((self._next, *(moment for moment in moments if moment > self.now)))
 
     def _spans_of(self, window: MaintenanceWindow) -> tuple[Occurrence, ...]:
-        """What is under way and to come; the last has no end where more follow beyond the horizon."""
+        """Return the present and future spans; the last one has no end if more follow beyond the horizon."""
         known = self._spans.get(window.name)
         now = int(self.now)
         if known is not None and known[0] - _LOOK_AHEAD <= self.now < known[0]:
@@ -234,18 +235,18 @@ class MaintenanceTable:
 
     def _rows_of(self, window: MaintenanceWindow) -> npt.NDArray[np.intp]:
         nodes = self._nodes
-        found = np.zeros(nodes.capacity, dtype=np.bool_)
+        mask = np.zeros(nodes.capacity, dtype=np.bool_)
         if window.selector is not None:
-            found = nodes.alive.copy()
+            mask = nodes.alive.copy()
             for requirement in window.selector:
-                found &= nodes.labels.satisfies(requirement, slice(None))
+                mask &= nodes.labels.satisfies(requirement, slice(None))
         for name in window.names:
             row = nodes.row(name)
             if row >= 0:
-                found[row] = True
-        return np.flatnonzero(found)
+                mask[row] = True
+        return np.flatnonzero(mask)
 
-    # -- questions ------------------------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
@@ -257,66 +258,66 @@ class MaintenanceTable:
         return bool(self.windows or self._signals or self._nodes.marked)
 
     def begun(self) -> list[MaintenanceWindow]:
-        """The windows that are under way, by name."""
+        """Return the current windows, by name."""
         now = self.now
         return [self.windows[name] for name, (_, spans) in sorted(self._spans.items()) if _contains(spans, now)]
 
     def rows_of(self, name: str) -> list[int]:
-        """The rows of a window, in order, as of the last `advance`."""
-        found: list[int] = self._rows.get(name, _NO_ROWS).tolist()
-        return found
+        """Return the rows of a window, in order, as of the last `advance`."""
+        rows: list[int] = self._rows.get(name, _NO_ROWS).tolist()
+        return rows
 
     def closed_by(self, rows: Iterable[int], start: int, end: int) -> str:
-        """What closes any of the rows over [start, end), "" for nothing."""
-        asked = set(rows)
-        found = (each for each in self.closures if each.start < end and each.end > start)
-        window = next((each.cause for each in found if not asked.isdisjoint(each.rows.tolist())), "")
-        gone = (self._nodes.names[row] for row in sorted(asked) if row < len(self.ends) and self.ends[row] < end)
-        return window or next((each.source for name in gone for each in self._said_of(name)), "")
+        """Return the cause that closes any of the rows over [start, end); "" for none."""
+        row_set = set(rows)
+        closures = (closure for closure in self.closures if closure.start < end and closure.end > start)
+        window = next((closure.cause for closure in closures if not row_set.isdisjoint(closure.rows.tolist())), "")
+        names = (self._nodes.names[row] for row in sorted(row_set) if row < len(self.ends) and self.ends[row] < end)
+        return window or next((signal.source for name in names for signal in self._signals_of(name)), "")
 
-    def _said_of(self, node: str) -> list[MaintenanceSignal]:
-        said = (signal for signals in self._signals.get(node, {}).values() for signal in signals)
-        return sorted(said, key=lambda signal: signal.start)
+    def _signals_of(self, node: str) -> list[MaintenanceSignal]:
+        signals = (signal for group in self._signals.get(node, {}).values() for signal in group)
+        return sorted(signals, key=lambda signal: signal.start)
 
     def ends_of(self, rows: npt.NDArray[np.intp]) -> IntArray:
-        """int64[rows] of `ends`, NO_END for rows that have come since."""
+        """Return `ends` of the rows, NO_END for rows added since."""
         if len(self.ends) < self._nodes.capacity:
             more = np.full(self._nodes.capacity - len(self.ends), NO_END, dtype=np.int64)
             self.ends = np.concatenate([self.ends, more])
-        found: IntArray = self.ends[rows]
-        return found
+        ends: IntArray = self.ends[rows]
+        return ends
 
     def open_to(self, run_limit: int, tolerations: Sequence[Toleration], rows: Rows) -> BoolArray:
-        """bool[rows]: where a pod that is placed now has ended in time, by its limit (0: it has none)."""
+        """Return bool[rows]: whether a pod placed now ends in time by its limit (0: no limit)."""
         closes: IntArray = self._current()[0 if run_limit else 1, rows]
-        if any(tolerates(each, CORDONED) for each in tolerations):
+        if any(tolerates(toleration, CORDONED) for toleration in tolerations):
             return np.ones(closes.shape, dtype=np.bool_)
         if not run_limit:
             unlimited: BoolArray = closes == NO_END
             return unlimited
         self._limits.add(run_limit)
-        found: BoolArray = closes >= self.now + self.start_delay + run_limit
-        return found
+        is_open: BoolArray = closes >= self.now + self.start_delay + run_limit
+        return is_open
 
     def explain(self, run_limit: int, tolerations: Sequence[Toleration], rows: Rows) -> list[tuple[str, BoolArray]]:
-        """What keeps such a pod off, reason by reason."""
+        """Return the reasons that block such a pod, each with bool[rows]."""
         closed = ~self.open_to(run_limit, tolerations, rows)
         if not closed.any():
             return []
         closes: IntArray = self._current()[0 if run_limit else 1, rows]
         begun = closed & (closes <= self.now)
-        ahead = closed & ~begun
-        found = [(IN_MAINTENANCE, begun)] if begun.any() else []
-        if ahead.any():
-            starts = np.unique(closes[ahead])
+        closes_later = closed & ~begun
+        reasons = [(IN_MAINTENANCE, begun)] if begun.any() else []
+        if closes_later.any():
+            starts = np.unique(closes[closes_later])
             first = "" if len(starts) == 1 else "the first "
             reason = f"{CLOSE_FOR_MAINTENANCE} before it would end, {first}from {format_moment(int(starts[0]))}"
-            found.append((reason, ahead))
-        return found
+            reasons.append((reason, closes_later))
+        return reasons
 
     @contextmanager
     def surplus_turn(self) -> Iterator[None]:
-        """Within it those are placed who leave when they are told to."""
+        """Context in which surplus members are placed, which are evicted in time."""
         rows = self._more_for_surplus
         if not rows:
             yield
@@ -332,7 +333,7 @@ class MaintenanceTable:
     def _current(self) -> IntArray:
         if self.closes.shape[1] < self._nodes.capacity:
             self._strict, self._surplus = (
-                _padded(each, self._nodes.capacity) for each in (self._strict, self._surplus)
+                _padded(closes, self._nodes.capacity) for closes in (self._strict, self._surplus)
             )
             self.closes = self._strict
         return self.closes
@@ -345,7 +346,7 @@ def _contains(spans: Sequence[Occurrence], moment: float) -> bool:
     return any(span.start <= moment < span.end for span in spans[:1])
 
 
-def _least(moments: IntArray) -> list[int]:
+def _first(moments: IntArray) -> list[int]:
     return [int(moments.min())] if len(moments) else []
 
 
@@ -359,8 +360,8 @@ def _padded(closes: IntArray, capacity: int) -> IntArray:
 
 
 def _same(former: Sequence[Closure], new: Sequence[Closure]) -> bool:
-    """Whether they say the same, but for what is over."""
+    """Return whether two lists of closures are equal."""
     return len(former) == len(new) and all(
-        (one.start, one.end) == (other.start, other.end) and np.array_equal(one.rows, other.rows)
-        for one, other in zip(former, new, strict=True)
+        (a.start, a.end) == (b.start, b.end) and np.array_equal(a.rows, b.rows)
+        for a, b in zip(former, new, strict=True)
     )

@@ -1,4 +1,4 @@
-"""The node table: the rows of the nodes, and everything that is kept about them row by row."""
+"""The node table: the rows of the nodes, and all data that is stored by row."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ __all__ = ["NO_ROW", "NodeTable"]
 
 
 class NodeTable(NodeRows):
-    """`allocators` are the books of what pods take one by one, by name (each has a log of its own), `affinity`
-    those of who is where, `topology` the domains of the network, `load` what nodes really use, `maintenance` when
-    they are not to be used.
-    """
+    """Rows of nodes with their data. `allocators` by name track things that pods reserve one by one (each has a
+    log of its own), `affinity` tracks the places of pods, `topology` has the network domains, `load` the
+    measured use, and `maintenance` the times at which nodes are closed."""
 
     def __init__(self, space: ResourceSpace) -> None:
         super().__init__(space)

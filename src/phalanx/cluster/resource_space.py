@@ -1,4 +1,4 @@
-"""Which column of the arrays belongs to which resource."""
+"""Mapping of resources to columns of the arrays."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ MEMORY_COLUMN = 2
 
 
 def exact_sums(amounts: IntArray) -> list[int]:
-    """The sums of int64[R, N] over its rows; a thousand nodes may offer more (of nonsense) than int64 holds."""
+    """Return exact sums of int64[R, N] over its rows, which can exceed int64 for absurd amounts of a thousand
+    nodes."""
     high, low = amounts >> 32, amounts & 0xFFFFFFFF
-    return [(h << 32) + x for h, x in zip(high.sum(axis=1).tolist(), low.sum(axis=1).tolist(), strict=True)]
+    return [
+        (high_sum << 32) + low_sum
+        for high_sum, low_sum in zip(high.sum(axis=1).tolist(), low.sum(axis=1).tolist(), strict=True)
+    ]
 
 
 class ResourceSpace:
-    """Resource names in the order in which they were first seen; columns are never taken back.
+    """Resource names in the order of their first use; columns are never removed.
 
     `pods`, `cpu` and `memory` are always the first three.
     """
@@ -38,7 +42,7 @@ class ResourceSpace:
         return len(self.names)
 
     def column(self, name: str) -> int:
-        """The column of `name`, added if it is new."""
+        """Return the column of `name`, added if it is new."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = len(self.names)
@@ -53,7 +57,8 @@ class ResourceSpace:
             self.column(name)
 
     def vector(self, requests: Requests, pods: int = 0) -> IntArray:
-        """`requests` as int64[R] over all columns known now; `pods` fills the slot column unless it is named."""
+        """Return `requests` as int64[R] over all present columns; `pods` fills the slot column unless it is
+        named."""
         self.learn(name for name, _ in requests)
         row = np.zeros(len(self.names), dtype=np.int64)
         row[PODS_COLUMN] = pods

@@ -1,4 +1,4 @@
-"""`ClusterState`: everything the scheduler knows, kept current by events in O(change)."""
+"""`ClusterState`: all data of the scheduler, updated by events in O(change)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from phalanx.model.node import Node
 
 
 class ClusterState:
-    """One cluster as a value: no globals, no IO, no clock.
+    """One cluster as a value: without globals, I/O or clock.
 
-    Events change it one by one (`apply`), plans through `transaction` and the decisions of `pods` and `gangs`;
-    `transactions` are those of the cycle under way. `objects` is what is neither a pod, a node nor a gang; of these
-    `budgets` are PodDisruptionBudgets by namespace and name, `topology` are the domains of the network.
+    Events change it one by one (`apply`); plans change it through `transaction` and the decisions of `pods` and
+    `gangs`. `transactions` are those of the current cycle. `objects` are neither pods, nodes nor gangs; among
+    these, `budgets` are PodDisruptionBudgets by namespace and name, and `topology` are the network domains.
     """
 
     def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
@@ -69,8 +69,8 @@ class ClusterState:
         self.transactions = Transactions(self.nodes)
 
     def apply(self, event: ClusterEvent) -> None:
-        """Takes in one fact. Repeats and facts about unknown things are harmless."""
-        if type(event) is PodUpdated:  # by far the most
+        """Apply one event. Repeated events and events about unknown objects are harmless."""
+        if type(event) is PodUpdated:  # by far the most frequent
             self.pods.observe(event.pod)
             return
         if type(event) is GangUpdated:
@@ -103,39 +103,39 @@ class ClusterState:
         return self.transactions.begin(charging)
 
     def room_opened(self) -> None:
-        """What was kept for somebody is not kept any more: what was refused may be possible now."""
+        """Record that reserved room was released, so that a unit that did not fit can fit now."""
         self._changes.may_fit()
 
     def offered(self) -> dict[str, int]:
-        """resource -> what all nodes offer."""
+        """Return the allocatable resources of all nodes, by resource."""
         return dict(zip(self.space.names, exact_sums(self.nodes.allocatable), strict=True))
 
     def victim_table(self) -> VictimTable:
-        """How many pods of which class of victims (`victims.kinds`) each row has."""
+        """Return the number of pods of each victim class (`victims.kinds`) on each row."""
         return self._by_node.victim_table()
 
     def pop_changed(self) -> tuple[dict[GangKey, None], dict[str, None]]:
-        """The gangs and standalone pods that changed since the last call, oldest change first."""
+        """Return the gangs and standalone pods that changed since the last call, oldest change first."""
         return self._changes.pop()
 
     @property
     def version(self) -> int:
-        """Grows with every change after which what was said may no longer be true."""
+        """Incremented with every change that can outdate a verdict."""
         return self._changes.version
 
     @property
     def capacity_version(self) -> int:
-        """Grows with every change after which something that was refused may be possible."""
+        """Incremented with every change after which a rejected unit can fit."""
         return self._changes.freed + self.ledger.relief
 
     @property
     def bound_version(self) -> int:
-        """Grows with every pod that has arrived where we placed it."""
+        """Incremented with every confirmed binding of ours."""
         return self._changes.bound
 
     @property
     def affinity_version(self) -> int:
-        """Grows when pods have come for whose sake others may go where they could not."""
+        """Incremented when pods arrive that can open nodes for other pods by affinity."""
         return self._by_node.affinity_version
 
     def _node_updated(self, node: Node) -> None:
@@ -150,14 +150,14 @@ class ClusterState:
         self.classes.widen()
         for record in self.pods.on(row):
             if record.nomination is not None:
-                self.pods.mark_changed(record)  # the node may not take it any more
+                self.pods.mark_changed(record)  # the node can have become infeasible
         self._changes.freed += more
         for record in self._by_node.node_added(node.name):
             self.ledger.book(record)
             self.pods.mark_changed(record)
 
     def _node_removed(self, name: str) -> None:
-        """Takes a node away. Its pods stay known and settle again should the node come back."""
+        """Remove a node. Its pods remain known, and are charged again if the node returns."""
         row = self.nodes.row(name)
         if row == NO_ROW:
             return
@@ -167,4 +167,4 @@ class ClusterState:
         self.nodes.remove(name)
         self._changes.version += 1
         self.ledger.resized()
-        self._changes.freed += 1  # an overfull node no longer weighs on the sums
+        self._changes.freed += 1  # an overfull node no longer reduces the sums

@@ -1,4 +1,4 @@
-"""Changes to the node table that are kept or undone as one."""
+"""Transactions: changes to the node table that are committed or rolled back as a whole."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.pod import MemberState
 
-# Beyond so many those that are over are forgotten.
+# With more transactions, finished ones are discarded.
 _REMEMBERED = 32
-# Up to so many pods are charged one by one: cheaper than what numpy needs to begin.
+# Up to this number, pods are charged one by one: that is cheaper than numpy's overhead.
 _FEW = 6
 
 
 class Transaction:
-    """Places pods on the live arrays, and charges their accounts, under an undo journal.
+    """Places pods on the live arrays, and charges their accounts, with an undo journal.
 
-    Everything that is placed is visible to the next placement of the same transaction. `rollback` leaves the
-    arrays bit for bit as they were; `commit` hands out what was placed, in order. Exactly one of the two ends a
-    transaction. What a commit has charged is not charged again when its pods are counted as placed, which must
-    follow. A transaction that is committed at once need not charge them at all (`charging`).
+    Each placement is visible to the next one of the same transaction. `rollback` restores the arrays bit by bit;
+    `commit` returns the placements in order. Exactly one of the two ends a transaction. A committed charge is not
+    charged again when its pods are recorded as placed, which must follow. A transaction that is committed at once
+    can omit charges (`charging`).
     """
 
     def __init__(self, nodes: NodeTable, charging: bool = True) -> None:
@@ -47,25 +47,25 @@ class Transaction:
 
     @property
     def over(self) -> bool:
-        """Whether it was rolled back, or has placed nobody."""
+        """Whether the transaction was rolled back, or has placed no pod."""
         return not self._open and not self._journal
 
     @property
     def explores(self) -> bool:
-        """Whether it looks at what would be possible if some pods were not there."""
+        """Whether the transaction explores a placement without some existing pods."""
         return bool(self._removed or self._sums or self._lifted)
 
     def emptied_rows(self) -> set[int]:
-        """The rows off which it has taken pods, while it is open."""
+        """Return the rows from which the open transaction has removed pods."""
         if not self._open:
             return set()
-        found = {record.row for record in self._removed}
+        rows = {record.row for record in self._removed}
         for freed, _ in self._sums:
-            found.update(np.flatnonzero(freed.any(axis=0)).tolist())
-        return found
+            rows.update(np.flatnonzero(freed.any(axis=0)).tolist())
+        return rows
 
     def place(self, pod_class: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
-        """Puts `pods[i]`, all of class `pod_class`, on `rows[i]`."""
+        """Place `pods[i]`, all of class `pod_class`, on `rows[i]`."""
         assert self._open
         assert len(pods) == len(rows)
         if not rows:
@@ -91,7 +91,7 @@ class Transaction:
                 charge_path.charge(footprint, count)
 
     def lift(self, records: Iterable[PodRecord]) -> None:
-        """Frees what is reserved for nominated pods: they are about to be placed, here or elsewhere."""
+        """Release the reservations of nominated pods, which are about to be placed, there or elsewhere."""
         for record in records:
             if record.nomination is None or record in self._lifted:
                 continue
@@ -101,44 +101,43 @@ class Transaction:
                 record.charge_path.move_nominated(record.footprint, 1)
 
     def relend(self, records: Iterable[PodRecord]) -> None:
-        """Lets nominations that were lifted stand again."""
+        """Restore lifted nominations."""
         for record in records:
             del self._lifted[record]
-            self._relent(record)
+            self._restore_nomination(record)
 
     def remove(self, records: Collection[PodRecord]) -> None:
-        """Takes pods off their nodes and accounts, to see what would be possible without them.
+        """Remove pods from their nodes and accounts, to explore placements without them.
 
-        A transaction that has removed anybody can only be rolled back.
+        A transaction with removed pods can only be rolled back.
         """
         assert self._open
         self._removed.update(dict.fromkeys(records))
-        self._take_off(records, -1)
+        self._charge_pods(records, -1)
 
     def remove_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]]) -> None:
-        """Takes int64[R, N] off the nodes and amounts off their charge paths: many pods at once, without naming
-        them."""
+        """Remove int64[R, N] from the nodes and amounts from their charge paths: the sums of many pods at once."""
         assert self._open
         self._sums.append((freed, charges))
-        self._take_sums(freed, charges, -1)
+        self._charge_sums(freed, charges, -1)
 
     def put_back_sums(self) -> None:
-        """Undoes the last `remove_sums`."""
+        """Undo the last `remove_sums`."""
         freed, charges = self._sums.pop()
-        self._take_sums(freed, charges, 1)
+        self._charge_sums(freed, charges, 1)
 
     def put_back(self, records: Collection[PodRecord]) -> None:
-        """Undoes the removal of some of those that were removed."""
+        """Undo the removal of some removed pods."""
         for record in records:
             del self._removed[record]
-        self._take_off(records, 1)
+        self._charge_pods(records, 1)
 
     def mark(self) -> int:
-        """The present state of what was placed, for `back_to`."""
+        """Return the current position in the journal, for `back_to`."""
         return len(self._journal)
 
     def back_to(self, mark: int) -> None:
-        """Takes back what was placed since the mark, and nothing else."""
+        """Undo the placements since the mark, and no other changes."""
         while len(self._journal) > mark:
             pod_class, pods, rows = self._journal.pop()
             for record, row in zip(reversed(pods), reversed(rows), strict=True) if pod_class.allocators else ():
@@ -150,7 +149,7 @@ class Transaction:
                 self._charge(pod_class.footprint, pods, -1)
 
     def unplace(self) -> None:
-        """Takes back what was placed so far, and nothing else."""
+        """Undo all placements, and no other changes."""
         self.back_to(0)
         self._charges.clear()
 
@@ -158,14 +157,14 @@ class Transaction:
         assert self._open
         self._open = False
         self.unplace()
-        self._take_off(self._removed, 1)
+        self._charge_pods(self._removed, 1)
         while self._sums:
             self.put_back_sums()
         for record in self._lifted:
-            self._relent(record)
+            self._restore_nomination(record)
 
     def commit(self) -> list[tuple[PodRecord, int]]:
-        """(pod, row) in the order of placement."""
+        """End the transaction; return (pod, row) in the order of placement."""
         assert self._open
         assert not self._removed
         assert not self._sums
@@ -176,42 +175,41 @@ class Transaction:
             placed = {record for record, _ in self._placed}
             for record in self._lifted:
                 if record not in placed:
-                    self._relent(record)
+                    self._restore_nomination(record)
                 elif record.charge_path is not None:
-                    # From here on the pod counts where it was placed; its nomination is taken off when it is
-                    # booked.
+                    # From here on, the pod counts where it was placed; booking the pod removes its nomination.
                     record.charge_path.move_nominated(record.footprint, -1)
                     record.charge_path.charge(record.footprint, -1)
                     record.charge_path.commit_charge(record.footprint, -1)
         return self._placed
 
     def abandon(self) -> None:
-        """Takes back what was committed for pods that have not been counted as placed: something came between."""
+        """Undo the committed placements of pods that were never recorded as placed, after a failure in between."""
         for pod_class, pods, rows in reversed(self._journal):
-            left = [
+            unplaced = [
                 (record, row) for record, row in zip(pods, rows, strict=True) if record.state is MemberState.PENDING
             ]
-            for record, row in left:
+            for record, row in unplaced:
                 if pod_class.allocators:
                     release_allocations(record, row)
                 if self._charging and record.charge_path is not None:
                     record.charge_path.charge(pod_class.footprint, -1)
                     record.charge_path.commit_charge(pod_class.footprint, -1)
-            rows = [row for _, row in left]
+            rows = [row for _, row in unplaced]
             if rows:
                 pod_class.affinity.add(rows, -1)
                 self._put(pod_class.footprint, rows, -1)
         self._journal.clear()
 
     def end(self) -> None:
-        """Ends it without a trace, however far it came."""
+        """End the transaction without a trace, whether it is open or committed."""
         if self._open:
             self.rollback()
         else:
             self.abandon()
 
-    def _relent(self, record: PodRecord) -> None:
-        """A nomination that was lifted stands again."""
+    def _restore_nomination(self, record: PodRecord) -> None:
+        """Restore the reservation of a lifted nomination."""
         self._unreserve(record, -1)
         if record.charge_path is not None:
             record.charge_path.move_nominated(record.footprint, -1)
@@ -220,12 +218,12 @@ class Transaction:
         if record.row != NO_NODE:
             self._nodes.reserve(record.row, record.footprint.usage, -sign)
 
-    def _take_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]], sign: int) -> None:
+    def _charge_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]], sign: int) -> None:
         self._nodes.charge_sums(freed, sign)
         for charge_path, amounts in charges.items():
             charge_path.charge_sum(amounts, sign)
 
-    def _take_off(self, records: Collection[PodRecord], sign: int) -> None:
+    def _charge_pods(self, records: Collection[PodRecord], sign: int) -> None:
         rows: dict[Footprint, list[int]] = {}
         charges: dict[tuple[ChargePath, Footprint], int] = {}
         for record in records:
@@ -235,8 +233,8 @@ class Transaction:
             if record.charge_path is not None:
                 key = (record.charge_path, record.footprint)
                 charges[key] = charges.get(key, 0) + sign
-        for footprint, places in rows.items():
-            self._put(footprint, places, sign)
+        for footprint, node_rows in rows.items():
+            self._put(footprint, node_rows, sign)
         for (charge_path, footprint), count in charges.items():
             charge_path.charge(footprint, count)
 
@@ -250,7 +248,7 @@ class Transaction:
 
 
 class Transactions:
-    """Those that were begun since `forget`, for whoever has to end what something that raised has left."""
+    """Transactions begun since `forget`, so that those of a failed cycle can be ended."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -259,18 +257,18 @@ class Transactions:
     def begin(self, charging: bool) -> Transaction:
         transaction = Transaction(self._nodes, charging)
         if len(self._begun) >= _REMEMBERED:
-            self._begun = [each for each in self._begun if not each.over]
+            self._begun = [transaction for transaction in self._begun if not transaction.over]
         self._begun.append(transaction)
         return transaction
 
     def emptied_rows(self) -> set[int]:
-        """Where somebody is looking at what would be possible without some pods."""
-        return set().union(*(each.emptied_rows() for each in self._begun))
+        """Return the rows from which any open transaction has removed pods."""
+        return set().union(*(transaction.emptied_rows() for transaction in self._begun))
 
     def forget(self) -> None:
         self._begun.clear()
 
     def end_all(self) -> None:
-        """Ends them without a trace, the last first."""
+        """End all transactions without a trace, the last first."""
         while self._begun:
             self._begun.pop().end()

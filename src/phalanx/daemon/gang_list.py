@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,12 +17,12 @@ from phalanx.daemon.gang_entries import GangAnswer, GangEntry, whole_or_part
 from phalanx.model.devices.gpu_counts import gpu_percent
 from phalanx.model.gang import GangKey, owner_of_name, shown_name
 from phalanx.model.pod import ACTIVE, MemberState
-from phalanx.model.text.duration import format_moment
+from phalanx.model.text.moments import shown_moment
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.start_reservations.plugin import reservation_plan
+from phalanx.scheduling.start_reservations.plugin import StartReservations
 from phalanx.views.gang_state import gang_state
+from phalanx.views.promises import PromisedStart, live_promises
 from phalanx.views.record_facts import gang_facts, pod_facts
 
 # For so many seconds at once nothing else goes on.
@@ -61,7 +62,7 @@ class GangList:
         async with self._making:
             if time.monotonic() >= self._good_until:
                 self._cost, begun = 0.0, time.monotonic()
-                self._moment = format_moment(int(self._now()))
+                self._moment = shown_moment(self._now())
                 self._entries = [entry async for entry in self._made()]
                 good_for = max(_GOOD_FOR, min(_GOOD_FOR_AT_MOST, _GOOD_FOR_TIMES * self._cost))
                 self._good_until = begun + good_for
@@ -98,15 +99,16 @@ class GangList:
     def _is_ours(self, record: PodRecord) -> bool:
         return record.pod.scheduler in self._state.schedulers
 
-    def _starts(self) -> Mapping[GangKey | str, Reservation]:
-        plan = reservation_plan(self._scheduler().features)
-        found: dict[GangKey | str, Reservation] = {}
-        for reservation in plan.all() if plan is not None else ():
-            for key in (reservation.key,) if isinstance(reservation.key, str) else reservation.key:
-                found[key] = reservation
+    def _starts(self) -> Mapping[GangKey | str, Callable[[], PromisedStart]]:
+        """Return the promised starts by gang, or by uid of a pod; their texts are made with the entry's."""
+        promises = live_promises(self._scheduler().features.get(StartReservations))
+        found: dict[GangKey | str, Callable[[], PromisedStart]] = {}
+        for promise in promises.promises:
+            for key in (promise.key,) if isinstance(promise.key, str) else promise.key:
+                found[key] = partial(promises.start, promise)
         return found
 
-    def _gang(self, record: GangRecord, start: Reservation | None) -> GangEntry | None:
+    def _gang(self, record: GangRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry | None:
         """None for another scheduler's."""
         members = list(record.members.values())
         ours = next((each for each in members if self._is_ours(each)), None)
@@ -137,14 +139,14 @@ class GangList:
             minimum=minimum,
             total=max(spec.total if spec is not None else 0, counts.present + counts.gated),
             gpus=whole_or_part(sum(self._gpu_percent(each) for each in members if not each.pod.finished)),
-            created=_moment(created),
-            started=_moment(_started(members, minimum)),
+            created=shown_moment(created),
+            started=shown_moment(_started(members, minimum)),
             nodes=self._nodes(members),
             group=record.key.name,
-            **_waits(verdict, start),
+            **_waits(verdict, promised),
         )
 
-    def _pod(self, record: PodRecord, start: Reservation | None) -> GangEntry:
+    def _pod(self, record: PodRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry:
         pod, state = record.pod, gang_state(pod_facts(record))
         return GangEntry(
             kind="pod",
@@ -161,10 +163,10 @@ class GangList:
             minimum=1,
             total=1,
             gpus=whole_or_part(self._gpu_percent(record)),
-            created=_moment(pod.created),
-            started=_moment(pod.started),
+            created=shown_moment(pod.created),
+            started=shown_moment(pod.started),
             nodes=self._nodes([record]),
-            **_waits(record.last_verdict if state.waits else None, start),
+            **_waits(record.last_verdict if state.waits else None, promised),
         )
 
     def _nodes(self, members: list[PodRecord]) -> tuple[str, ...]:
@@ -185,14 +187,13 @@ def _target(record: GangRecord) -> str:
     return f"{kind or 'podgroup'}/{shown_name(record.key.name)}"
 
 
-def _waits(verdict: Verdict | None, start: Reservation | None) -> dict[str, Any]:
+def _waits(verdict: Verdict | None, promised: Callable[[], PromisedStart] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if verdict is not None:
         found.update(reason=verdict.code, message=verdict.message)
-    if start is not None:
-        found["start"] = _moment(start.told)
-        if start.words is not None and start.words.expected:
-            found["expected"] = _moment(start.words.expected)
+    if promised is not None:
+        start = promised()
+        found.update(start=start.no_later_than, expected=start.expected, promise=start.origin)
     return found
 
 
@@ -204,10 +205,6 @@ def _started(members: list[PodRecord], minimum: int) -> int:
     begun = sorted(each.pod.started for each in members if each.pod.started)
     least = max(1, minimum)
     return begun[least - 1] if len(begun) >= least else 0
-
-
-def _moment(seconds: int) -> str:
-    return format_moment(seconds) if seconds > 0 else ""
 
 
 def _encoded(entries: list[GangEntry], moment: str, namespace: str, queue: str) -> bytes:

@@ -31,7 +31,8 @@ from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
 from phalanx.reports.eviction_preview import EvictionPreview, PreviewedPod
 from phalanx.reports.whatif.answer import AskedStart
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
+from phalanx.views.promises import PromisedStart
 from phalanx.views.verdict_texts import brief_text, eviction_text
 
 replace = msgspec.structs.replace
@@ -129,9 +130,9 @@ class Redaction:
         if first is None:
             return None
         if self.shows(first.objects):
-            return replace(first, objects=None)
+            return replace(first, objects=None, start=_start(first.start))
         name = first.name if first.unit is not None and self.sees(first.unit) else ""
-        return FirstWaiting(name, first.reason, brief_text(first.reason))
+        return FirstWaiting(name, first.reason, brief_text(first.reason), start=_start(first.start))
 
     def _sees_tenant(self, tenant: SubqueueEntry) -> bool:
         return self._scope.everything if tenant.kind == "user" else self._in_sight(tenant.name)
@@ -210,7 +211,7 @@ class Redaction:
             composite=why.composite,
             groups=[replace(each, message=each.state.sentence) for each in why.groups],
             size=why.size,
-            start=replace(why.start, postponements=[], message="") if why.start is not None else None,
+            start=_start(why.start),
             run_time=why.run_time,
             forecast=why.forecast,
         )
@@ -271,6 +272,25 @@ _OF_TABLES: Mapping[str, Callable[[Redaction, Any], msgspec.Struct]] = MappingPr
 
 def _member(line: MemberLine) -> MemberLine:
     return replace(line, cause=eviction_text(line.reason) if line.reason else "")
+
+
+def _start(start: PromisedStart | None) -> PromisedStart | None:
+    """Return the times; causes name whose doing it is that a start has moved."""
+    if start is None:
+        return None
+    return PromisedStart(
+        no_later_than=start.no_later_than,
+        promised=start.promised,
+        told_at=start.told_at,
+        expected=start.expected,
+        expected_until=start.expected_until,
+        planned=start.planned,
+        planned_at=start.planned_at,
+        basis=start.basis,
+        reason=start.reason,
+        origin=start.origin,
+        moves_to=start.moves_to,
+    )
 
 
 def _lacking(nodes: Iterable[NodeCount]) -> list[NodeCount]:

@@ -20,7 +20,8 @@ from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.reports.missing_pods import add_missing_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
-from phalanx.reports.why import WhyAnswer, object_path
+from phalanx.reports.why import object_path
+from phalanx.reports.why_answer import WhyAnswer
 
 log = logging.getLogger(__name__)
 

@@ -39,11 +39,12 @@ from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
-from phalanx.reports.promised_starts import StoredPlan, read_plan
+from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot, disruption_target_of
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import GangState
+from phalanx.views.promises import Promises
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class ClusterWatch:
         self._reasons: dict[GangKey, tuple[GangState, str]] = {}
         self._refused: dict[str, str] = {}
         self._targets: dict[str, DisruptionTarget] = {}
-        self._stored, self._records_read = StoredPlan(), float("-inf")
+        self._promises, self._records_read = Promises(), float("-inf")
         dialects = dialect_options(self.policy)
         # Only what accounts used is read into it.
         self._usage = Snapshot(self.state, Intake(options.schedulers, dialects, Signer(unchecked=True)))
@@ -375,7 +376,7 @@ class ClusterWatch:
                 dict(self._refused),
                 dict(self._targets),
                 list(self._usage.usages),
-                self._stored,
+                self._promises,
                 [*self._usage.missing, *([self._unverified] if self._unverified else [])],
             )
         )
@@ -431,13 +432,14 @@ class ClusterWatch:
             await read_usage(
                 self._client, self._usage, self.policy, self.options.lease_namespace, self.options.schedulers
             )
-            self._stored = await read_plan(self._client, self.options.lease_namespace, self.options.schedulers)
+            self._promises = await read_promises(
+                self._client, self.options.lease_namespace, self.options.schedulers
+            )
             loads = await measure(self._client) if self._minds_load() else None
         except (ApiError, ConnectionLost) as error:
             log.warning("what the scheduler has written down is not read: %s", error)
             return
-        if self._stored.warning:
-            self._usage.missing.append(self._stored.warning)
+        self._usage.missing += self._promises.warnings(time.time())
         if loads is not None and self._observer is not None:
             self._observer.apply_event(loads)
 

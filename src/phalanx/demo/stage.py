@@ -20,7 +20,8 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.reports.snapshot import read_cluster
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 
 GPU = "nvidia.com/gpu"
 _POLL = 0.05

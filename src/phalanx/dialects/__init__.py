@@ -1,1 +1,1 @@
-"""From API objects to the specs of `model`, and from verdicts back to status."""
+"""Translation of API objects into the specs of `model`, and of verdicts into object status."""

@@ -1,4 +1,4 @@
-"""The API groups of all families."""
+"""Names of the API groups of all dialects."""
 
 NATIVE = "scheduling.k8s.io"
 X_K8S = "scheduling.x-k8s.io"

@@ -1,9 +1,9 @@
-"""core/v1 and its neighbours as they come over the wire: only the fields that a scheduler needs.
+"""Wire structs of core/v1 and related APIs, limited to the fields that a scheduler needs.
 
-The decoders are strict and fast for well-formed objects. Where a field has the wrong type, the object is read
-again field by field (`phalanx.dialects.lenient`): what can be read is kept, the rest is named in `faults`. So one
-odd field never hides a pod, which may occupy a node. They raise `msgspec.DecodeError` (or its subclass
-`ValidationError`) only where the bytes are no JSON object with a `metadata.name`.
+The decoders are strict and fast for well-formed objects. An object with a field of the wrong type is decoded again
+field by field (`phalanx.dialects.lenient`): readable fields are used, unreadable ones are listed in `faults`. So
+one malformed field never hides a pod, which could occupy a node. The decoders raise `msgspec.DecodeError` (or its
+subclass `ValidationError`) only for bytes that are not a JSON object with a `metadata.name`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from phalanx.model.text.decoding import decode_loosely, decoded
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """The base of everything here: camelCase on the wire, unknown fields are skipped."""
+    """Base of all wire structs: camelCase field names, unknown fields are ignored."""
 
 
 class Closed(Wire, forbid_unknown_fields=True):
-    """What restricts where a pod may go. A field of it that we do not know may restrict further, so the pod is not
-    placed in spite of it: the field is named in `faults`."""
+    """Struct that restricts where a pod can run. An unknown field could restrict it further, so the pod is not
+    placed: the field is listed in `faults`."""
 
 
 def clamp_priority(value: int) -> int:
-    """The API's priorities are 32 bits wide; a number beyond them is as good as the last one."""
+    """Limit a priority to the 32 bits that the API allows."""
     return max(-(2**31), min(2**31 - 1, value))
 
 
@@ -56,7 +56,7 @@ class Named(Wire):
     metadata: Metadata
 
 
-# Quantities stay as they came: `phalanx.dialects.pods.requests` reads them one by one.
+# Quantities remain raw JSON here: `phalanx.dialects.pods.requests` parses them one by one.
 Amounts = dict[str, Any]
 
 
@@ -172,12 +172,12 @@ class ImageVolume(Wire):
 
 
 class Unread(Wire):
-    """What is there and of no interest."""
+    """Content that the scheduler ignores: only its presence counts."""
 
 
 class VolumeObject(Closed):
-    """The sources that restrict where a pod may run, and images, which nodes may have already; then, unread, those
-    that every node has."""
+    """A pod's volume. First the sources that restrict where a pod can run, and images, which nodes can have cached;
+    then the sources that every node supports, which are not decoded."""
 
     name: str = ""
 
@@ -219,13 +219,13 @@ class SchedulingGate(Wire):
 
 
 class SchedulingGroup(Wire):
-    """kubernetes >= 1.36."""
+    """Pod's reference to its PodGroup, in Kubernetes 1.36 and later."""
 
     pod_group_name: str = ""
 
 
 class WorkloadRef(Wire):
-    """kubernetes 1.35 only."""
+    """Pod's reference to its Workload, in Kubernetes 1.35 only."""
 
     name: str = ""
     pod_group: str = ""
@@ -245,7 +245,7 @@ class PodSpec(Wire):
     priority_class_name: str = ""
     preemption_policy: str = ""
     termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: Any = None  # read later: a bad one holds nothing up
+    active_deadline_seconds: Any = None  # parsed later: an invalid value must not block the pod
     scheduling_gates: list[SchedulingGate] = []
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadRef | None = None
@@ -302,10 +302,9 @@ class _PodWire(Named):
 
 
 class PodObject(msgspec.Struct, gc=False):
-    """A core/v1 Pod. `faults` names every field that could not be read. `template` is equal for pods whose requests
-    and constraints are written alike, so that what follows from these can be kept under it; `spec_template` is what
-    of it the spec alone decides (both are empty until they are known).
-    """
+    """A core/v1 Pod. `faults` lists every unreadable field. `template` is equal for pods with identically written
+    requests and constraints, and serves as a cache key. `spec_template` is the part of it that depends on the spec
+    alone. Both are empty until they are computed."""
 
     metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
@@ -316,7 +315,7 @@ class PodObject(msgspec.Struct, gc=False):
     _condition_types: list[str] | None = None
 
     def condition_types(self) -> list[str]:
-        """In the order of the conditions. (Every change of every pod is asked several times.)"""
+        """Return the condition types in order; cached, since each pod change reads them several times."""
         types = self._condition_types
         if types is None:
             types = self._condition_types = [condition.type for condition in self.status.conditions]
@@ -358,7 +357,7 @@ class _NodeWire(Named):
 
 
 class NodeObject(msgspec.Struct, gc=False):
-    """A core/v1 Node. `faults` names every field that could not be read."""
+    """A core/v1 Node. `faults` lists every unreadable field."""
 
     metadata: Metadata
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
@@ -407,7 +406,7 @@ N = TypeVar("N", bound=Named)
 
 def decode_pod(raw: bytes) -> PodObject:
     try:
-        wire = _POD.decode(raw)  # (the commonest case is spelled out: this runs for every pod)
+        wire = _POD.decode(raw)  # The common case is inlined: it runs for every pod.
         if wire.metadata.name:
             return PodObject(wire.metadata, wire.spec, wire.status)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -422,7 +421,7 @@ def decode_node(raw: bytes) -> NodeObject:
 
 
 def decode_priority_class(raw: bytes) -> PriorityClassObject:
-    """A class whose value cannot be read counts as 0, as if it stated none."""
+    """Decode a PriorityClass; an unreadable value counts as 0, like an absent one."""
     return _decode(_PRIORITY_CLASS, PriorityClassObject, raw)[0]
 
 

@@ -1,4 +1,4 @@
-"""What a dialect is: one family of APIs in which gangs, queues and quotas are declared, as one object."""
+"""Dialect: one family of APIs that declare gangs, queues and quotas, as one object."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ = ("get", "list", "watch")
 
 
 class AccessRule(msgspec.Struct, frozen=True):
-    """Rights that the scheduler's ClusterRole needs."""
+    """Permissions that the scheduler's ClusterRole needs."""
 
     group: str
     resources: tuple[str, ...]
@@ -35,13 +35,13 @@ class AccessRule(msgspec.Struct, frozen=True):
 class GroupKind(msgspec.Struct, frozen=True):
     """A kind of objects that declare gangs.
 
-    `read` never raises for bad fields. `naming` is how pods name such an object. `status` gives the fields of the
-    status as they should be, None where nothing is to be said; it is sent as a `strategic` merge patch where the
-    API knows one. Queues count groups with `queue_counts` by their phase. Those with `says_short` are told by an
-    event when members are lost and none waits; `waiting_reason` is that of events about groups that wait for a
-    quota or a turn, or whose members are all gated ("": none for these, else the verdict's own code). With
-    `says_eviction` a condition tells that a group is evicted as a whole. The annotation `hypernode` names the
-    domain of the network in which all members are.
+    `read` never raises for invalid fields. `naming` is how pods refer to such an object. `status` returns the
+    desired status fields, None for no status; they are sent as a `strategic` merge patch where the API supports it.
+    With `queue_counts`, queues report the number of groups by phase. With `says_short`, an event reports lost
+    members of a group of which no member is pending. `waiting_reason` is the reason of events about groups that
+    wait for a quota or their turn, or have gated members only ("": no event for these, the verdict's code for
+    other groups). With `says_eviction`, a condition reports the eviction of the whole group. `hypernode` is the
+    annotation that names the network domain of all members.
     """
 
     kind: WantedKind
@@ -57,7 +57,7 @@ class GroupKind(msgspec.Struct, frozen=True):
 
 
 class AccountKind(msgspec.Struct, frozen=True):
-    """A kind of objects that declare queues or quotas; `status` gives the fields of the status that are wrong."""
+    """A kind of objects that declare queues or quotas; `status` returns the status fields that need an update."""
 
     kind: WantedKind
     read: Callable[[ServedKind, Document], AccountSpec] | None = None
@@ -69,9 +69,10 @@ def no_enrichers(warnings: ObjectWarnings) -> Iterable[PodEnricher]:
 
 
 class Dialect(msgspec.Struct, frozen=True, eq=False):
-    """`namings` are the ways in which pods name gangs, `enrichers` what its further objects decide about pods.
-    `definitions` is a directory with the YAML of the kinds that `phalanx install` brings; API groups that nobody
-    develops any more are `retired`. `workloads` are rules for pods that name no gang and have one by their owner.
+    """One family of APIs. `namings` are the ways in which pods refer to gangs. `enrichers` apply the dialect's
+    other objects to pods. `definitions` is a directory with the YAML of the CRDs that `phalanx install` applies.
+    API groups without further development are `retired`. `workloads` are rules that assign pods without a gang of
+    their own to the gang of their owner.
     """
 
     name: str

@@ -1,14 +1,14 @@
-"""What marks the copies of gangs that a hub has sent here, and the lease by which it says that it is there."""
+"""Labels of gang copies that a hub dispatched to this cluster, and the lease that shows the hub's liveness."""
 
 from __future__ import annotations
 
-#: Label of copies: whose they are (the uid of the hub's namespace kube-system).
+#: Label of copies: the hub that created them, by the uid of its namespace kube-system.
 ORIGIN_LABEL = "phalanx.dev/origin"
-#: Annotation of copies, and of PodGroups at the hub: what becomes of them when hub and cluster lose each other.
+#: Annotation of copies, and of PodGroups at the hub: the action when hub and cluster lose their connection.
 WHEN_LOST = "phalanx.dev/when-lost"
 STOP = "Stop"
 
-#: The hub's lease in each member cluster, in the namespace of the scheduler's own.
+#: The hub's lease in each member cluster, in the namespace of the scheduler.
 HUB_LEASE = "phalanx-hub"
-#: Without a renewal for so long nothing is started that a hub has sent.
+#: Seconds without a renewal after which no gang from the hub is started.
 LEASE_SECONDS = 60

@@ -1,4 +1,4 @@
-"""What other objects decide about a pod: its volumes, its claims, its devices."""
+"""Pod enrichers: properties of a pod that other objects decide, such as volumes, claims and devices."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from phalanx.model.pod import Pod
 T = TypeVar("T")
 
 Changes = tuple[Sequence[ClusterEvent], AbstractSet[str]]
-"""Facts for the state, and the uids of pods that are to be enriched anew."""
+"""Events for the cluster state, and the uids of pods that have to be enriched again."""
 
 ObjectChanges = tuple[Sequence[ClusterEvent], AbstractSet[str] | Callable[[Pod], bool]]
-"""What an object changes: likewise, or which of all pods, as their own objects have them, that are known. So nobody
-has to keep in mind whom an object that hardly any cluster has would concern."""
+"""Changes that an object causes. Instead of uids an enricher can return a predicate for known pods (as their own
+objects declare them), so it needs no index of pods for objects that are rare."""
 
 _NO_CHANGES: Changes = ((), frozenset())
 
@@ -30,23 +30,23 @@ def no_changes() -> Changes:
 
 
 class PodEnricher:
-    """Decides one side of a pod that its spec alone does not settle.
+    """Resolves one aspect of pods that the pod spec alone does not determine.
 
-    The intake tells an enricher of every pod, node and namespace, and of every object of its `kinds`; it asks for
-    each pod as the scheduler is to see it, `enriched`. The answers depend on what exists, not on the order in
-    which it came.
+    The intake passes every pod, node and namespace, and every object of `kinds`, to each enricher. `enriched`
+    returns a pod in its final form for the scheduler. The result depends on the existing objects, not on their
+    order of arrival.
     """
 
     kinds: tuple[WantedKind, ...] = ()
 
     @property
     def wanted(self) -> tuple[WantedKind, ...]:
-        """Those of its kinds whose objects anybody needs by now."""
+        """Kinds among `kinds` with objects that are needed at present."""
         return self.kinds
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        """A pod came or changed; it need not name the pod itself unless it is to be enriched anew although `spec`
-        is as it was."""
+        """Process an added or changed pod. The pod's own uid is only needed in the result if it has to be enriched
+        again although `spec` is unchanged."""
         return no_changes()
 
     def pod_gone(self, spec: Pod) -> Changes:
@@ -54,11 +54,11 @@ class PodEnricher:
 
     @property
     def idle(self) -> bool:
-        """Whether `enriched` gives every pod back as it is; it is asked again after news of any kind."""
+        """Whether `enriched` returns every pod unchanged; evaluated again after each change of any kind."""
         return False
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        """The pod as the scheduler is to see it; `gang` is the one that it is a member of."""
+        """Return the pod as the scheduler sees it; `gang` is the gang of the pod."""
         return spec
 
     def node(self, node: NodeObject) -> Changes:
@@ -68,97 +68,107 @@ class PodEnricher:
         return no_changes()
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
-        """A namespace's labels; None where it is gone."""
+        """Process the labels of a namespace; None means that the namespace was deleted."""
         return no_changes()
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """News of queues and quotas; the queues of which the pods are to be enriched anew."""
+        """Process changed queues and quotas; return the queues of pods to enrich again."""
         return set()
 
     def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
-        """An object of one of its kinds, as its API serves it."""
+        """Process an added or changed object of one of `kinds`, as its API serves it."""
         return no_changes()
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> ObjectChanges:
-        """One that cannot be decoded."""
+        """Process an object that cannot be decoded."""
         return self.removed(kind, namespace, name)
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
         return no_changes()
 
     def unserved(self, kind: ServedKind) -> ObjectChanges:
-        """The API does not serve the kind any more (or we may not read it): none of its objects count."""
+        """Process a kind that the API no longer serves, or that we cannot read: all its objects are gone."""
         return no_changes()
 
 
 class PodEnrichers:
-    """All enrichers as one. Those that have nothing to say about a kind of change are not asked."""
+    """All enrichers as one. A method that an enricher does not override is not called."""
 
     def __init__(self, enrichers: Iterable[PodEnricher]) -> None:
-        every = tuple(enrichers)
-        self._every = every
-        self._of_kind = {(kind.group, kind.plural): enricher for enricher in every for kind in enricher.kinds}
-        self._pods = [enricher.pod for enricher in every if type(enricher).pod is not PodEnricher.pod]
+        all_enrichers = tuple(enrichers)
+        self._every = all_enrichers
+        self._of_kind = {
+            (kind.group, kind.plural): enricher for enricher in all_enrichers for kind in enricher.kinds
+        }
+        self._pods = [enricher.pod for enricher in all_enrichers if type(enricher).pod is not PodEnricher.pod]
         self._gone = [
-            enricher.pod_gone for enricher in every if type(enricher).pod_gone is not PodEnricher.pod_gone
+            enricher.pod_gone for enricher in all_enrichers if type(enricher).pod_gone is not PodEnricher.pod_gone
         ]
-        self._enriching = [each for each in every if type(each).enriched is not PodEnricher.enriched]
-        self._awake: list[Callable[[Pod, Gang | None], Pod]] = []
-        self._nodes = [enricher.node for enricher in every if type(enricher).node is not PodEnricher.node]
-        self._lost = [
-            enricher.node_gone for enricher in every if type(enricher).node_gone is not PodEnricher.node_gone
+        self._enriching = [
+            enricher for enricher in all_enrichers if type(enricher).enriched is not PodEnricher.enriched
         ]
-        self._spaces = [
-            enricher.namespace for enricher in every if type(enricher).namespace is not PodEnricher.namespace
+        self._active: list[Callable[[Pod, Gang | None], Pod]] = []
+        self._nodes = [enricher.node for enricher in all_enrichers if type(enricher).node is not PodEnricher.node]
+        self._nodes_gone = [
+            enricher.node_gone
+            for enricher in all_enrichers
+            if type(enricher).node_gone is not PodEnricher.node_gone
         ]
-        self._after(None)
+        self._namespaces = [
+            enricher.namespace
+            for enricher in all_enrichers
+            if type(enricher).namespace is not PodEnricher.namespace
+        ]
+        self._refresh_active(None)
 
-    def _after(self, news: T) -> T:
-        """(Most clusters have hardly any of the objects that enrichers are for, and every pod passes them.)"""
-        self._awake = [each.enriched for each in self._enriching if not each.idle]
-        return news
+    def _refresh_active(self, result: T) -> T:
+        """Refresh the active enrichers: most clusters have few of their objects, and every pod passes them."""
+        self._active = [enricher.enriched for enricher in self._enriching if not enricher.idle]
+        return result
 
     @property
     def kinds(self) -> tuple[WantedKind, ...]:
-        """Whose objects are to be watched."""
+        """Kinds of objects to watch."""
         return tuple(kind for enricher in self._every for kind in enricher.wanted)
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        # (Not by a generator: every change of every pod passes here.)
-        news = [each for tell in self._pods if (each := tell(pod, spec)) is not _NO_CHANGES]
-        return self._after(_all(news)) if news else _NO_CHANGES
+        # A loop without a generator: every change of every pod passes here.
+        changes = [change for pod_changed in self._pods if (change := pod_changed(pod, spec)) is not _NO_CHANGES]
+        return self._refresh_active(_all(changes)) if changes else _NO_CHANGES
 
     def pod_gone(self, spec: Pod) -> Changes:
-        return _all(tell(spec) for tell in self._gone)
+        return _all(pod_gone(spec) for pod_gone in self._gone)
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        for show in self._awake:
-            spec = show(spec, gang)
+        for enrich in self._active:
+            spec = enrich(spec, gang)
         return spec
 
     def node(self, node: NodeObject) -> Changes:
-        return self._after(_all(tell(node) for tell in self._nodes))
+        return self._refresh_active(_all(node_changed(node) for node_changed in self._nodes))
 
     def node_gone(self, name: str) -> Changes:
-        return self._after(_all(tell(name) for tell in self._lost))
+        return self._refresh_active(_all(node_gone(name) for node_gone in self._nodes_gone))
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
-        return self._after(_all(tell(name, labels) for tell in self._spaces))
+        return self._refresh_active(_all(namespace_changed(name, labels) for namespace_changed in self._namespaces))
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        return self._after(set[str]().union(*(enricher.accounts_changed(events) for enricher in self._every)))
+        return self._refresh_active(
+            set[str]().union(*(enricher.accounts_changed(events) for enricher in self._every))
+        )
 
     def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
-        return self._after(self._of(kind).updated(kind, document))
+        return self._refresh_active(self._of(kind).updated(kind, document))
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> ObjectChanges:
-        return self._after(self._of(kind).malformed(kind, namespace, name, uid, error))
+        return self._refresh_active(self._of(kind).malformed(kind, namespace, name, uid, error))
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> ObjectChanges:
-        return self._after(self._of(kind).removed(kind, namespace, name))
+        return self._refresh_active(self._of(kind).removed(kind, namespace, name))
 
     def unserved(self, kind: ServedKind) -> ObjectChanges:
-        return self._after(self._of(kind).unserved(kind))
+        return self._refresh_active(self._of(kind).unserved(kind))
 
     def __contains__(self, kind: ServedKind) -> bool:
         return (kind.group, kind.plural) in self._of_kind
@@ -167,10 +177,10 @@ class PodEnrichers:
         return self._of_kind[kind.group, kind.plural]
 
 
-def _all(news: Iterable[Changes]) -> Changes:
+def _all(changes: Iterable[Changes]) -> Changes:
     events: list[ClusterEvent] = []
     touched: set[str] = set()
-    for facts, uids in news:
+    for facts, uids in changes:
         if facts:
             events += facts
         if uids:

@@ -1,4 +1,4 @@
-"""The enrichers of core/v1 and its neighbours; dialects bring further ones."""
+"""Enrichers of core/v1 and related APIs; dialects add further ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from phalanx.dialects.storage.volumes import Volumes
 
 
 def core_enrichers(options: DialectOptions, pods: KnownPods) -> tuple[PodEnricher, ...]:
-    """New ones, that know nothing yet. `pods` are kept by the intake."""
+    """Create the core enrichers without any objects yet. The intake updates `pods`."""
     enrichers = (Volumes(), ClaimEnricher(), NamespaceLabels())
     return (*enrichers, DefaultConstraints(pods)) if options.default_spread else enrichers

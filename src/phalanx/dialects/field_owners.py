@@ -1,4 +1,4 @@
-"""Who else writes a field: what metadata.managedFields tell."""
+"""Field ownership: the other writers of a field, read from metadata.managedFields."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import msgspec
 from phalanx.dialects.reader import Document
 from phalanx.model.text.decoding import decode_json
 
-# The API server names the writer of a field after the first word of its User-Agent.
+# The API server derives a manager's name from the first word of its User-Agent.
 OWN_NAME = "phalanx"
-# What a person writes with it is a wish; controllers hold on to what they write.
+# A field written with kubectl is a request; controllers continue to write their fields.
 _BY_HAND = "kubectl"
 
 
 class FieldOwner(NamedTuple):
-    """One entry of managedFields: who wrote `fields` last, and how ("Apply" or "Update")."""
+    """One entry of managedFields: the last writer of `fields`, and its operation ("Apply" or "Update")."""
 
     manager: str
     operation: str
     fields: Mapping[str, Any]
 
     def owns(self, *path: str) -> bool:
-        """Whether it has written a field, given as managedFields spell its path (`f:status`)."""
+        """Return whether the manager owns the field at `path`, in the notation of managedFields (`f:status`)."""
         fields: object = self.fields
         for step in path:
             fields = fields.get(step) if isinstance(fields, Mapping) else None
@@ -42,8 +42,8 @@ def field_owners(metadata: Document) -> Iterator[FieldOwner]:
 
 
 def other_controllers_way(metadata: Document, *path: str) -> str:
-    """How a controller other than ours writes a field, given as managedFields spell its path (`f:status`): "Apply"
-    for this field alone, "Update" for the status as a whole; "" where none does."""
+    """Return how another controller writes the field at `path` (in the notation of managedFields, `f:status`):
+    "Apply" for this field alone, "Update" for the status as a whole, "" if no other controller writes it."""
     for owner in field_owners(metadata):
         if owner.manager != OWN_NAME and not owner.manager.startswith(_BY_HAND) and owner.owns(*path):
             return owner.operation

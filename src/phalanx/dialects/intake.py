@@ -1,7 +1,7 @@
-"""The door in: API objects go in one by one, facts for `ClusterState` come out.
+"""Intake of API objects: converts each object into events for `ClusterState`.
 
-The final specs do not depend on the order in which the same objects arrive; every call costs what has changed. A
-gang is resolved again only when something that it depends on has changed, and is reported only when the result
+The resulting specs do not depend on the order in which objects arrive, and the cost of a call depends on the size
+of the change. A gang is resolved again only when one of its inputs has changed, and published only when the result
 differs.
 """
 
@@ -71,7 +71,7 @@ Distrust = Callable[[str, str, str], None]
 
 
 class Intake:
-    """Methods named after an object take its latest state; methods named `..._removed` take what is left of it."""
+    """Methods named after an object process its latest state; methods named `..._removed` process its deletion."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Intake:
         distrust: Distrust = lambda key, namespace, name: None,
         dialects: Sequence[Dialect] = BUILT_IN,
     ) -> None:
-        """`signer` tells what is ours of what stands on pods; without one nothing is. `distrust` is called with the
-        annotation's key and the object when something there is not what it says."""
+        """`signer` verifies our signatures on pods; without one no signature is valid. `distrust` is called with
+        the annotation's key and the object if a signature is invalid."""
         self._scheduler_names = frozenset(scheduler_names)
         self._options = options or DialectOptions()
         self.dialects = Dialects(dialects)
@@ -93,7 +93,7 @@ class Intake:
         self._object_warnings = ObjectWarnings()
         self._warnings = PodWarnings(self._object_warnings, self._pods)
         self._queues = QueueDefaults()
-        # Namespaces that are being deleted: nothing can be bound there any more.
+        # Namespaces in deletion: no pod can be bound there.
         self._ending: set[str] = set()
         self._gangs = GangIndex(self._options, self._object_warnings, self.dialects.naming_of)
         self._expected = ExpectedMemberIndex(self._gangs, self._pods, self._scheduler_names)
@@ -123,11 +123,11 @@ class Intake:
         self.enrichers = PodEnrichers((*core_enrichers(self._options, self._pods), *brought, *own))
 
     def drain_warnings(self) -> list[ObjectWarning]:
-        """What users should be told since the last call, each thing once per change, and only what still holds."""
+        """Return the warnings for users since the last call: each once per change, and only if still true."""
         return self._object_warnings.drain()
 
     def warn(self, about: ObjectRef, reason: str, message: str) -> None:
-        """Has something told about an object that is nobody's own affair here."""
+        """Add a warning about an object for which no component checks whether it is still true."""
         self._object_warnings.add(ObjectWarning(about, "Warning", reason, message), lambda: True)
 
     # Pods
@@ -147,9 +147,9 @@ class Intake:
             spec = msgspec.structs.replace(spec, gated=True)
         last = self._pods.get(uid)
         if last is not None and last.pod.cards and last.pod.cards != spec.cards and last.pod.node == spec.node:
-            # Whoever owns a pod may write on it; what it had when it came to its node is what it has.
+            # The owner of a pod can edit this annotation: the devices recorded at binding count.
             spec = msgspec.structs.replace(spec, cards=last.pod.cards)
-        if annotations and spec.scheduler in self._scheduler_names:  # another scheduler signs by its own key
+        if annotations and spec.scheduler in self._scheduler_names:  # other schedulers sign with their own keys
             if PLAN_ANNOTATION in annotations and spec.mark is None and declaration is not None:
                 self._note_forgery(metadata)
             if DEVICE_PLAN in annotations and not self._decoder.planned(pod):
@@ -172,14 +172,14 @@ class Intake:
         events += facts
         events += self._store(spec, declared, owner_names(metadata))
         if shown:
-            events += self.apply(([], shown - {uid} if last is None else shown))  # just now it was
+            events += self.apply(([], shown - {uid} if last is None else shown))  # a new pod was published above
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
         if faults or (last is not None and last.faults):
             self._warnings.passed_over(uid, faults)
         return events + self._publish_members()
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
-        """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
+        """Remove a pod. A pod with an unknown uid is looked up by its name; an unknown pod causes no event."""
         record = self._pods.drop(uid or self._pods.uid(namespace, name))
         if record is None:
             return []
@@ -194,7 +194,7 @@ class Intake:
         return events + self._publish_members()
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
-        """A pod whose JSON cannot be decoded. It keeps its node busy, and its gang if it was known before."""
+        """Process a pod with undecodable JSON: it occupies its node, and stays in its last known gang."""
         uid = uid or self._pods.uid(namespace, name) or f"unknown uid of {namespace}/{name}"
         events = self._forget_namesake(namespace, name, uid)
         record = self._pods.get(uid)
@@ -203,13 +203,14 @@ class Intake:
         return events + self._publish_members()
 
     def _note_forgery(self, metadata: Metadata) -> None:
-        """Once a pod: a mark that is not ours, or was made for another pod, gang or plan."""
+        """Report, once per pod, a plan mark that is not ours or was signed for another pod, gang or plan."""
         record = self._pods.get(metadata.uid)
         if record is None or record.pod.mark is not None:
             self._distrust(PLAN_ANNOTATION, metadata.namespace, metadata.name)
 
     def _note_held(self, pod: PodObject, spec: Pod) -> None:
-        """Where room is held for the members that it makes; or a word that is not ours, once a pod."""
+        """Record the nodes on which room is held for the members that this leader creates. An annotation without a
+        valid signature is reported once per pod."""
         nodes = self._decoder.held(pod, spec.gang)
         if nodes is not None:
             self._expected.note_held(spec.uid, nodes)
@@ -217,18 +218,18 @@ class Intake:
             self._distrust(HELD_ROOM, spec.namespace, spec.name)
 
     def _note_member(self, pod: Pod) -> None:
-        """Something about a member of a gang is different now."""
+        """Mark the gang of a changed member for an update of its expected members."""
         if self._gangs.expecting and (key := GangKey(pod.namespace, pod.gang)) in self._gangs.expecting:
             self._gangs.expecting_changed[key] = None
 
     def _note_devices(self, metadata: Metadata) -> None:
-        """Once a pod, when it is first seen or first has a node."""
+        """Report an invalid device plan, when a pod is first seen or first has a node."""
         record = self._pods.get(metadata.uid)
         if record is None or not record.pod.node:
             self._distrust(DEVICE_PLAN, metadata.namespace, metadata.name)
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
-        """Same name, new uid: the old pod is gone, whether or not we were told."""
+        """Remove a known pod of the same name with another uid, even if its deletion was never seen."""
         last = self._pods.uid(namespace, name)
         return self.pod_removed(namespace, name, last) if last and last != uid else []
 
@@ -246,10 +247,10 @@ class Intake:
                 self._note_member(spec)
             self._warnings.changed(spec, declared, "", ())
             return events
-        last, said = record.pod, record.declared
+        last, previous_declared = record.pod, record.declared
         record.pod, record.declared, record.owners = spec, declared, owners
-        if declared != said:
-            if declared is not None and said is not None and spec.gang == last.gang:
+        if declared != previous_declared:
+            if declared is not None and previous_declared is not None and spec.gang == last.gang:
                 events += self._gangs.change_member(GangKey(spec.namespace, spec.gang), spec, declared)
             elif declared is not None:
                 events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
@@ -257,36 +258,37 @@ class Intake:
             events += self._shown(record)
             if self._gangs.expecting:
                 self._note_member(spec)
-            self._warnings.changed(spec, declared, last.problem, said.declaration.conflicts if said else ())
-        if said is not None and (declared is None or spec.gang != last.gang):
+            self._warnings.changed(
+                spec, declared, last.problem, previous_declared.declaration.conflicts if previous_declared else ()
+            )
+        if previous_declared is not None and (declared is None or spec.gang != last.gang):
             events += self._gangs.remove_member(GangKey(last.namespace, last.gang), uid)
         return events
 
     def _shown(self, record: KnownPod) -> list[ClusterEvent]:
-        """The pod with what others decide about it, if that is another than what was told last."""
+        """Return an update of the pod in its enriched form, if it differs from the last published one."""
         gang = self._gang_of(record.pod)
         own = self._lent.made_revocable(record.pod) if follows(record.pod, gang) else record.pod
         spec = self.enrichers.enriched(own, gang)
-        if spec == record.told:
+        if spec == record.published:
             return []
-        record.told = spec
+        record.published = spec
         return [PodUpdated(spec)]
 
-    def apply(self, news: ObjectChanges) -> list[ClusterEvent]:
-        """What follows from an enricher's changes: its facts first, then the pods that it enriches otherwise."""
-        facts, touched = news
+    def apply(self, changes: ObjectChanges) -> list[ClusterEvent]:
+        """Return an enricher's events, followed by updates of the pods that it enriches differently now."""
+        facts, touched = changes
         if callable(touched):
             touched = {uid for uid, record in self._pods.items() if touched(record.pod)}
         shown = (self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods)
         return [*facts, *chain.from_iterable(shown)]
 
     def catch_up(self) -> list[ClusterEvent]:
-        """Everything that exists has been told: the gangs that were left (`group_objects.postpone`)."""
+        """Resolve the postponed gangs (`group_objects.postpone`) once all existing objects have arrived."""
         return self.group_objects.catch_up() + self._publish_members()
 
     def _publish_members(self) -> list[ClusterEvent]:
-        """The members that were told otherwise than what their gangs say about nodes now; and those that are
-        expected."""
+        """Publish members that a change of their gang affects, and changed expected members."""
         affected = self._gangs.drain_affected_members()
         events = self.apply(([], set(affected))) if affected else []
         if self._gangs.expecting_changed:
@@ -322,12 +324,12 @@ class Intake:
             and declaration.queue is not None
             and pod.spec.scheduler_name not in self._scheduler_names
         ):
-            # Nobody has asked whether its maker may use the queue: it is another scheduler's.
+            # The creator's access to the queue was never verified: the pod belongs to another scheduler.
             return msgspec.structs.replace(declaration, queue=None)
         return declaration
 
     def _queue_of(self, metadata: Metadata, declaration: Declaration | None) -> tuple[str, bool]:
-        """The queue of a pod on its own, and whether its namespace chose it. A member is where its gang is."""
+        """Return the queue of a pod without a gang, and whether its namespace decides it."""
         if declaration is not None:
             return DEFAULT_QUEUE, False
         own = stated_queue(metadata)
@@ -348,7 +350,7 @@ class Intake:
         return [NodeUpdated(spec), *self._share_nodes(last, spec), *facts]
 
     def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
-        """The quotas that nodes are shared by, where a node makes a difference."""
+        """Update the quotas that a profile derives from its nodes, after a relevant node change."""
         events: list[ClusterEvent] = []
         for address, spec in self._profiles.node_changed(last, now):
             events += self._accounts.replace(address, spec, {})
@@ -367,24 +369,24 @@ class Intake:
     # Group objects
 
     def group(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
-        """A PodGroup or Workload as its API serves it."""
+        """Process a PodGroup or Workload as its API serves it."""
         return self.group_objects.updated(resource, document) + self._publish_members()
 
     def malformed_group(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
-        """An object whose JSON cannot be decoded: its gang is held."""
+        """Process a group object with undecodable JSON: its gang is held."""
         return self.group_objects.malformed(resource, namespace, name, uid, error) + self._publish_members()
 
     def group_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
         return self.group_objects.removed(resource, namespace, name) + self._publish_members()
 
     def group_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
-        """The API no longer serves the kind, so its objects are gone."""
+        """Remove all objects of a kind that the API no longer serves."""
         return self.group_objects.unserved(resource) + self._publish_members()
 
     def group_record(self, key: GangKey) -> GroupRecord | None:
-        """For the status of the gang's own object; None where the gang has no object."""
+        """Return the data for the status of the gang's own object; None if the gang has no object."""
         gang = self._gangs.gang(key)
         if gang is None or gang.source is None:
             return None
@@ -398,9 +400,9 @@ class Intake:
         )
 
     def is_ours(self, key: GangKey) -> bool:
-        """Whether a gang has an active member for one of our schedulers, or none at all.
+        """Return whether a gang has an active member for one of our schedulers, or no active member at all.
 
-        Kubernetes' own groups have another scheduler of their own: one without members is as much that one's.
+        A native group without active members is ours only if one of its inactive members is.
         """
         gang, schedulers = self._gangs.gang(key), self._gangs.schedulers(key)
         if not schedulers and gang is not None and gang.source is not None and gang.rules.native:
@@ -409,7 +411,7 @@ class Intake:
         return not schedulers or not schedulers.isdisjoint(self._scheduler_names)
 
     def serves_native(self, served: bool) -> list[ClusterEvent]:
-        """Whether the API server has Kubernetes' own PodGroups (until we are told, it has)."""
+        """Record whether the API server serves Kubernetes' own PodGroups (assumed until known)."""
         self._claimants.native_served(served)
         return self._gangs.set_native(served)
 
@@ -421,7 +423,7 @@ class Intake:
     # Objects that declare accounts: queues and quotas
 
     def account(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
-        """A Queue, an ElasticQuota, an ElasticQuotaTree or an ElasticQuotaProfile as its API serves it."""
+        """Process a Queue, an ElasticQuota, an ElasticQuotaTree or an ElasticQuotaProfile as its API serves it."""
         metadata, status = document["metadata"], document.get("status")
         address = (resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
         if resource.plural == PROFILES:
@@ -432,14 +434,14 @@ class Intake:
             )
         status = status if isinstance(status, Mapping) else {}
         controller = other_controllers_way(metadata, "f:status", "f:state")
-        return self._told(self._accounts.replace(address, spec, status, controller))
+        return self._account_changes(self._accounts.replace(address, spec, status, controller))
 
-    def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
-        """The facts about accounts, and the pods whose queues state other rules now."""
+    def _account_changes(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
+        """Return the account events and the updates of pods in queues with changed rules."""
         return self.apply((events, self._in_queues(self.enrichers.accounts_changed(events))))
 
     def enforce_run_times(self, enforced: bool) -> list[ClusterEvent]:
-        """Whether a limit that only we see to is one."""
+        """Set whether run-time limits apply that only the scheduler enforces."""
         return self.apply(([], self._in_queues(self.run_times.enforce(enforced))))
 
     def _in_queues(self, queues: set[str]) -> set[str]:
@@ -451,44 +453,42 @@ class Intake:
     def malformed_account(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
-        """An object whose JSON cannot be decoded: nothing new is charged to what it declared."""
+        """Process an account object with undecodable JSON: its accounts admit no further pods."""
         address = (resource, namespace, name)
         last = self._accounts.last(address)
         self._profiles.forget(address)
         spec = unreadable_account(resource, namespace, name, uid, error, last)
-        return self._told(self._accounts.replace(address, spec, {}))
+        return self._account_changes(self._accounts.replace(address, spec, {}))
 
     def account_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
         self._profiles.forget((resource, namespace, name))
-        return self._told(self._accounts.replace((resource, namespace, name), None, {}))
+        return self._account_changes(self._accounts.replace((resource, namespace, name), None, {}))
 
     def account_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
-        """The API no longer serves the kind, so its objects are gone."""
-        gone = self._accounts.addresses(resource)
-        return list(chain.from_iterable(self.account_removed(*address) for address in gone))
+        """Remove all objects of a kind that the API no longer serves."""
+        addresses = self._accounts.addresses(resource)
+        return list(chain.from_iterable(self.account_removed(*address) for address in addresses))
 
     def account_keys(self) -> KeysView[AccountKey]:
-        """The accounts that have an object."""
+        """Return the keys of accounts that have an object."""
         return self._accounts.keys()
 
     def account_object(self, key: AccountKey) -> AccountObject | None:
-        """For the status of the account's own object; None where the account has no object."""
+        """Return the data for the status of the account's own object; None if the account has no object."""
         return self._accounts.object(key)
 
-    # PodDisruptionBudgets
-
     def disruption_budget(self, document: Document) -> list[ClusterEvent]:
-        """The budget's own news first, then the pods that it counts or counts no more."""
+        """Process a budget; its own events precede the updates of pods that enter or leave it."""
         events, counted = self._disruption.replace(document)
         return events + self._publish_counted(counted)
 
     def malformed_disruption_budget(self, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
-        """A budget whose JSON cannot be decoded: nobody whom it counted may be evicted."""
+        """Process a budget with undecodable JSON: no pod that it covered can be evicted."""
         events, counted = self._disruption.malformed(namespace, name, uid, error)
         return events + self._publish_counted(counted)
 
     def disruption_budget_removed(self, namespace: str, name: str) -> list[ClusterEvent]:
-        """No pod is left with the name of a budget that is gone."""
+        """Remove a budget, after its name is removed from all pods."""
         events, counted = self._disruption.remove(namespace, name)
         return self._publish_counted(counted) + events
 
@@ -501,8 +501,6 @@ class Intake:
                 events += self._shown(record)
         return events
 
-    # Surroundings
-
     def priority_class(self, priority_class: PriorityClassObject) -> list[ClusterEvent]:
         return self._gangs.set_priority_class(priority_class.metadata.name, clamp_priority(priority_class.value))
 
@@ -510,7 +508,7 @@ class Intake:
         return self._gangs.set_priority_class(name, None)
 
     def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
-        """Reads Volcano's annotation for the default queue; the labels are for the enrichers."""
+        """Process a namespace: its default queue (Volcano's annotation) here, its labels by the enrichers."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
         if namespace.metadata.deletion_timestamp is not None:
@@ -519,7 +517,7 @@ class Intake:
         return events + self.apply(self.enrichers.namespace(name, labels))
 
     def _end(self, namespace: str) -> list[ClusterEvent]:
-        """What waits there waits for nothing any more, as if somebody held it back."""
+        """Gate the pending pods of a namespace in deletion, since they cannot be bound any more."""
         if namespace in self._ending:
             return []
         self._ending.add(namespace)
@@ -532,8 +530,8 @@ class Intake:
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
         self._ending.discard(name)
-        gone = self._namespaces.namespace_removed(name)
-        return self._prefer_queue(name, "") + gone + self.apply(self.enrichers.namespace(name, None))
+        events = self._namespaces.namespace_removed(name)
+        return self._prefer_queue(name, "") + events + self.apply(self.enrichers.namespace(name, None))
 
     def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:
         return self._namespaces.resource_quota(quota)

@@ -1,4 +1,4 @@
-"""Kinds of custom objects: which we look for, and which of them a server has."""
+"""Kinds of custom objects: kinds to discover, and kinds that the API server serves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ServedKind(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """A kind that is watched, in the version that discovery chose."""
+    """A watched kind, in the version that discovery selected."""
 
     group: str
     version: str
@@ -19,7 +19,7 @@ class ServedKind(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class WantedKind(msgspec.Struct, frozen=True):
-    """A kind to look for by discovery; `versions` in order of preference."""
+    """A kind to discover; `versions` in order of preference."""
 
     group: str
     plural: str

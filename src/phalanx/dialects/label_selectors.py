@@ -1,4 +1,4 @@
-"""metav1.LabelSelector: what it asks of labels, and whether they hold."""
+"""Decoding of metav1.LabelSelector into requirements."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ _WITHOUT_VALUES = ("Exists", "DoesNotExist")
 
 
 class IllegibleSelectorError(Exception):
-    """A selector that the API server would have refused."""
+    """Selector that the API server would have rejected."""
 
 
 def requirements_of(selector: LabelSelector) -> Selector:
-    """All of them must hold; a selector without any holds of everything. Raises IllegibleSelectorError."""
-    found = [Requirement(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
+    """Return the requirements of a selector, all of which must match; none match everything. Raise
+    IllegibleSelectorError."""
+    requirements = [Requirement(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
     for entry in selector.match_expressions:
         if entry.operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):
             raise IllegibleSelectorError(f"{entry.key}: unknown operator {entry.operator!r}")
         if bool(entry.values) != (entry.operator in _WITH_VALUES):
             wanted = "needs values" if entry.operator in _WITH_VALUES else "takes no values"
             raise IllegibleSelectorError(f"{entry.key}: {entry.operator} {wanted}")
-        found.append(Requirement(entry.key, entry.operator, tuple(entry.values)))
-    return tuple(found)
+        requirements.append(Requirement(entry.key, entry.operator, tuple(entry.values)))
+    return tuple(requirements)
 
 
 def read_selector(stated: object) -> Selector:
-    """A selector as it stands in a custom object. Raises IllegibleSelectorError."""
+    """Parse a selector of a custom object. Raise IllegibleSelectorError."""
     wire, faults = decode_leniently(_Wrapped, {"metadata": {"name": "-"}, "selector": stated})
     if faults:
         raise IllegibleSelectorError("; ".join(map(str, faults)))

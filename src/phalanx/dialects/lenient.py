@@ -1,9 +1,9 @@
-"""Reading an object field by field when it cannot be read at once.
+"""Field-by-field decoding of an object for which strict decoding failed.
 
-Rules: null is the same as absent; a label or annotation that is not text is written as text (numbers as digits,
-lists and maps as JSON), because hand-written manifests carry such values; anything else of the wrong type is left
-at its default and named in a `DecodingFault`; so is a field that is not known, where that matters (`Closed`). A
-list item is never dropped, so positions in messages stay true.
+Rules: null equals absent. A label or annotation that is not a string is converted to one (numbers as digits, lists
+and maps as JSON), because hand-written manifests have such values. Any other value of the wrong type is replaced by
+the default and reported as a `DecodingFault`; so is an unknown field of a `Closed` struct. A list item is never
+dropped, so positions in messages remain correct.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class DecodingFault(msgspec.Struct, frozen=True):
-    """A field that could not be read. `path` is like `spec.containers[0].ports`. One that is `unknown` is only not
-    known to us: all beside it was read."""
+    """An unreadable field. `path` is like `spec.containers[0].ports`. With `unknown`, only the field's name is
+    unknown: everything beside it was decoded."""
 
     path: str
     message: str
@@ -32,9 +32,9 @@ class DecodingFault(msgspec.Struct, frozen=True):
 
 
 def decode_leniently(kind: type[T], document: object) -> tuple[T, tuple[DecodingFault, ...]]:
-    """The readable part of `document` as a `kind`, and what was not readable.
+    """Decode the readable part of `document` as a `kind`; return it with a fault for each unreadable field.
 
-    Raises `msgspec.ValidationError` where the document is no object with a `metadata.name`.
+    Raises `msgspec.ValidationError` where the document is not an object with a `metadata.name`.
     """
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
@@ -68,7 +68,7 @@ def _struct(kind: type[T], value: object, path: str, faults: list[DecodingFault]
 
 @cache
 def _shape(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], tuple[msgspec.structs.FieldInfo, ...]]:
-    """The types and the fields of a struct; looking them up takes longer than reading an object."""
+    """Return the type hints and fields of a struct; cached, since the lookup costs more than decoding an object."""
     return typing.get_type_hints(kind), msgspec.structs.fields(kind)
 
 
@@ -76,7 +76,7 @@ _UNREADABLE: Any = object()
 
 
 def _value(hint: Any, value: object, path: str, faults: list[DecodingFault]) -> Any:
-    """`value` as `hint`, or `_UNREADABLE`."""
+    """Return `value` converted to `hint`, or `_UNREADABLE`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         (hint,) = (argument for argument in arguments if argument is not types.NoneType)
@@ -103,11 +103,11 @@ def _value(hint: Any, value: object, path: str, faults: list[DecodingFault]) -> 
             if content is not None
         }
         return {key: content for key, content in entries.items() if content is not _UNREADABLE}
-    # An int that came as a text, say: accepted as long as nothing is lost.
+    # For example, an int written as a string is accepted as long as no information is lost.
     try:
         return msgspec.convert(value, hint, strict=False)
     except msgspec.ValidationError:
-        return _unreadable(path, value, _NAMES.get(hint, "another type"), faults)
+        return _unreadable(path, value, _NAMES.get(hint, "of the expected type"), faults)
 
 
 _NAMES = {str: "a text", int: "a whole number", bool: "true or false"}
@@ -130,7 +130,7 @@ def _fault(path: str, value: object, wanted: str) -> DecodingFault:
 
 
 def summary(faults: tuple[DecodingFault, ...]) -> str:
-    """The first three, for people; the rest is counted."""
+    """Return a message with the first three faults and the number of further ones."""
     if not faults:
         return ""
     text = "; ".join(map(str, faults[:3]))

@@ -1,4 +1,4 @@
-"""What an operator can choose about the dialects."""
+"""Dialect options that an operator configures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from phalanx.model.gang import MatchPolicy
 
 
 class StatedWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A kind of owners whose pods are a gang: the sum of the numbers at the paths `minimum` start together.
+    """A configured kind of owners with one gang per owner. Its minimum is the sum of the values at the paths
+    `minimum`.
 
-    A path is such as `spec.groups.*.replicas`. `plural` is only needed where it is not the kind with an s. Pods
-    with equal values of the label `subgroup` start whole, `subgroup_size` is the path of their number.
+    A path is, for example, `spec.groups.*.replicas`. `plural` is only needed if it is not the kind with an "s".
+    Pods with equal values of the label `subgroup` form a subgroup that starts as a whole; `subgroup_size` is the
+    path of its size.
     """
 
     api_version: str
@@ -33,18 +35,22 @@ class StatedWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
 
 class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """`legacy_invalid_min: regular` lets a pod whose min-available label is invalid run on its own, as
+    """Options of all dialects.
+
+    `legacy_invalid_min: regular` schedules a pod with an invalid min-available label on its own, as
     scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
-    `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does. `user_label`
-    and `user_annotation` are the keys under which pods say who is behind them, the label first.
-    `gang_group_namespaces` are sets of namespaces whose gangs may name each other in gang groups ("*" stands for
-    all); else gangs are tied within their namespace only. Koordinator's quotas and ACK's tree may claim namespaces
-    other than their own where they stand in one of `quota_namespaces`, which administrators write only.
-    `default_spread` wishes pods of Services and workloads that say nothing about it to be spread, as kube-scheduler
-    does; it watches those. In `system_namespaces`, beside kube-system, pods and groups may be critical. Pods of the
-    kinds of workloads `ungrouped` ("*": of all) are in no gang by their owner alone; `workloads` adds further
-    kinds. With `enforces_run_times` pods are killed that run longer than their queue or their own word allows (it
-    follows from the policy's phalanx.exceededRunTimes).
+    `fail_on_any_member` sets the phase Failed when any member has failed, as scheduler-plugins does. `user_label`
+    and `user_annotation` are the keys on pods that name the submitting user; the label has precedence.
+
+    `gang_group_namespaces` are sets of namespaces within which gang groups can span namespaces ("*" matches
+    all); by default gang groups stay within their namespace. Koordinator's quotas and ACK's tree can claim other
+    namespaces only from one of `quota_namespaces`, to which only administrators have write access.
+
+    `default_spread` spreads pods of Services and workloads that state no spread constraints, as kube-scheduler
+    does; it needs a watch on these objects. In `system_namespaces`, beside kube-system, pods and groups can be
+    critical. Pods of the workload kinds `ungrouped` ("*": all kinds) are in no gang because of their owner alone;
+    `workloads` adds further kinds. `enforces_run_times` kills pods that exceed the run time of their queue or their
+    own annotation (it follows from the policy's phalanx.exceededRunTimes).
     """
 
     legacy_invalid_min: Literal["hold", "regular"] = "hold"
@@ -64,7 +70,9 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
         return namespace == SYSTEM_NAMESPACE or namespace in self.system_namespaces
 
     def may_tie(self, namespace: str, other: str) -> bool:
-        """Whether gangs of the two namespaces may have to start together."""
+        """Return whether gangs of the two namespaces can be in one gang group."""
         if namespace == other:
             return True
-        return any({namespace, other} <= each or "*" in each for each in self.gang_group_namespaces)
+        return any(
+            {namespace, other} <= namespaces or "*" in namespaces for namespaces in self.gang_group_namespaces
+        )

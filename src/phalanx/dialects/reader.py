@@ -1,4 +1,4 @@
-"""Reads custom objects field by field: what cannot be read is noted by name and takes its default."""
+"""Field-by-field reader of custom objects: an unreadable field is reported by name and gets its default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_WHOLE = 2**31 - 1
 
 
 class _Metadata(TypedDict, total=False):
-    """All fields of ObjectMeta. `managedFields`, often half of an object, stay JSON until somebody asks."""
+    """All fields of ObjectMeta. `managedFields`, often half of an object, stay undecoded until needed."""
 
     name: Any
     generateName: Any
@@ -46,13 +46,14 @@ class _SpecAndStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class ObjectReader:
-    """What every kind has in common. `code` is the problem's code where a field makes the object unusable."""
+    """Reader of the fields that all kinds have. `code` is the problem code of a field that makes the object
+    unusable."""
 
     code = "InvalidObject"
 
     def __init__(self, resource: ServedKind, document: Document) -> None:
         metadata = document.get("metadata")
-        # (What JSON has are dicts. To ask for a Mapping takes several times as long.)
+        # JSON objects decode to dicts, and isinstance with Mapping is several times slower.
         self.metadata: Document = metadata if isinstance(metadata, dict) else {}
         self.ref = GroupRef(
             group=resource.group,
@@ -72,12 +73,12 @@ class ObjectReader:
         self.created = parse_time(str(self.metadata.get("creationTimestamp") or ""))
 
     def refuse(self, field: str, value: object, advice: str, code: str = "") -> None:
-        """Notes a field that makes the object unusable."""
+        """Record a problem: a field that makes the object unusable."""
         wrong = f"{describe(self.ref)}: {field} is {show(value)}"
         self.problems.append(Problem.of(code or self.code, wrong, advice))
 
     def warn(self, code: str, field: str, value: object, advice: str) -> None:
-        """Notes a field that is passed over."""
+        """Record a warning: a field that is ignored."""
         self.warnings.append(Problem(code, f"{describe(self.ref)}: {field} is {show(value)}; {advice}"))
 
     @property
@@ -114,7 +115,7 @@ class ObjectReader:
 
 
 def decode_object(raw: bytes) -> dict[str, Any]:
-    """A custom object as it is; its fields are read later. Raises msgspec.DecodeError where it has no name."""
+    """Decode a custom object without its fields. Raise msgspec.DecodeError if it has no name."""
     try:
         document = decode_json(raw, dict[str, Any])
     except msgspec.DecodeError:
@@ -127,8 +128,8 @@ def decode_object(raw: bytes) -> dict[str, Any]:
 
 
 def decode_group(raw: bytes) -> dict[str, Any]:
-    """What `decode_object` makes of an object, in half the time where it has a spec and a status and nothing
-    beside them; who looks at its managedFields has to decode them (`field_owners`)."""
+    """Decode an object like `decode_object`, in half the time for objects with only metadata, spec and status.
+    `managedFields` remain undecoded (see `field_owners`)."""
     try:
         read = decode_json(raw, _SpecAndStatus)
     except msgspec.DecodeError:
@@ -147,12 +148,12 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def describe(ref: GroupRef) -> str:
-    """As people name an object: `PodGroup team-a/train (scheduling.x-k8s.io)`."""
+    """Return the name of an object for messages: `PodGroup team-a/train (scheduling.x-k8s.io)`."""
     name = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
     return f"{ref.kind} {name} ({ref.group})"
 
 
 def show(value: object) -> str:
-    """A value as a message quotes it: JSON, cut to a readable length."""
+    """Return a value as a message quotes it: JSON, truncated to 80 characters."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,4 +1,4 @@
-"""The dialects that there are: ours in one tuple, and those that installed packages offer."""
+"""Registry of dialects: the built-in ones in one tuple, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "phalanx.dialects"
 
-# Of objects of one name that declare a gang that of the first dialect holds, if the pods do not mean another.
+# When objects of one name declare a gang, the first dialect here has precedence, unless the pods choose another.
 BUILT_IN: tuple[Dialect, ...] = (
     SCHEDULER_PLUGINS_DIALECT,
     OWN_DIALECT,
@@ -44,35 +44,42 @@ BUILT_IN: tuple[Dialect, ...] = (
 
 
 class Dialects:
-    """Several dialects as one; `declarations` reads what pods say."""
+    """Several dialects as one; `declarations` reads the gang declarations of pods."""
 
     def __init__(self, dialects: Sequence[Dialect] = BUILT_IN) -> None:
         self.all = tuple(dialects)
         self.namings = tuple(naming for dialect in dialects for naming in dialect.namings)
         self.declarations = GangDeclarations(self.namings)
-        self.groups = {(each.kind.group, each.kind.plural): each for dialect in dialects for each in dialect.groups}
-        self.accounts = {
-            (each.kind.group, each.kind.plural): each for dialect in dialects for each in dialect.accounts
+        self.groups = {
+            (group.kind.group, group.kind.plural): group for dialect in dialects for group in dialect.groups
         }
-        # By API group, in the order of preference: the way in which pods mean its objects first.
-        self.naming_of: Mapping[str, GangNaming] = {each.kind.group: each.naming for each in self.groups.values()}
+        self.accounts = {
+            (account.kind.group, account.kind.plural): account
+            for dialect in dialects
+            for account in dialect.accounts
+        }
+        # Naming rules by API group, in order of preference.
+        self.naming_of: Mapping[str, GangNaming] = {
+            group.kind.group: group.naming for group in self.groups.values()
+        }
 
     def group_of(self, ref: GroupRef) -> GroupKind:
-        """The kind of an object that declares a gang."""
+        """Return the kind of an object that declares a gang."""
         return self.groups[ref.group, ref.plural]
 
     def read_group(self, kind: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
-        """What one object declares. Never raises for bad fields."""
+        """Return the groups that one object declares. Never raises for invalid fields."""
         return self.groups[kind.group, kind.plural].read(kind, document)
 
     def read_account(self, kind: ServedKind, document: Document) -> AccountSpec:
-        """What one object declares by itself (a profile does not: ProfileBook). Never raises for bad fields."""
+        """Return the accounts that one object declares by itself (profiles need `QuotaProfileIndex`). Never raises
+        for invalid fields."""
         read = self.accounts[kind.group, kind.plural].read
         assert read is not None, kind
         return read(kind, document)
 
     def usage_status(self, usage: UsageInput) -> Status:
-        """The fields of the status of a queue or quota that are not true, as they should be."""
+        """Return the status fields of a queue or quota that need an update."""
         source = usage.account.source
         kind = self.accounts.get((source.group, source.plural)) if source is not None else None
         return kind.status(usage) if kind is not None and kind.status is not None else {}
@@ -80,7 +87,7 @@ class Dialects:
 
 @cache
 def installed_dialects() -> tuple[Dialect, ...]:
-    """Ours and those that installed packages offer. One that cannot be used is told and left out."""
+    """Return the built-in dialects and those of installed packages. An unusable one is logged and skipped."""
     dialects = list(BUILT_IN)
     for where, offered in _offered():
         try:
@@ -88,7 +95,7 @@ def installed_dialects() -> tuple[Dialect, ...]:
         except Exception as error:
             fault = f"it cannot be used: {type(error).__name__}: {error}"
         if fault:
-            log.error("%s is left out: %s", where, fault)
+            log.error("%s is ignored: %s", where, fault)
         else:
             assert isinstance(offered, Dialect)
             dialects.append(offered)
@@ -96,32 +103,32 @@ def installed_dialects() -> tuple[Dialect, ...]:
 
 
 def _offered() -> Iterator[tuple[str, object]]:
-    """(a phrase for the entry point, what it loads), in order of their names."""
+    """Yield (description of the entry point, loaded object), sorted by name."""
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         where = f"dialect {entry.name} ({entry.value})"
         try:
-            found = entry.load()
+            dialect = entry.load()
         except Exception as error:
-            log.error("%s is left out: it cannot be loaded: %s", where, error)
+            log.error("%s is ignored: it cannot be loaded: %s", where, error)
             continue
-        yield where, found
+        yield where, dialect
 
 
-def _fault(offered: object, others: Iterable[Dialect]) -> str:
-    """What keeps a dialect from being used beside others, "" if nothing does."""
+def _fault(offered: object, dialects: Iterable[Dialect]) -> str:
+    """Return the reason why a dialect cannot be used beside the given ones; "" if it can."""
     if not isinstance(offered, Dialect):
-        return "it is no phalanx.dialects.dialect.Dialect"
-    for words in (_names, _keys, _kinds):
-        taken = {word: other.name for other in others for word in words(other)}
-        for word in words(offered):
-            if word in taken:
-                return f"{word} belongs to the dialect {taken[word]!r} already"
+        return "it is not a phalanx.dialects.dialect.Dialect"
+    for claims in (_names, _keys, _kinds):
+        owners = {claim: dialect.name for dialect in dialects for claim in claims(dialect)}
+        for claim in claims(offered):
+            if claim in owners:
+                return f"{claim} belongs to the dialect {owners[claim]!r} already"
     offered.enrichers(ObjectWarnings())
     return ""
 
 
 def _names(dialect: Dialect) -> list[str]:
-    return [f"the name {dialect.name!r}", *(f"the naming {each.rules.name!r}" for each in dialect.namings)]
+    return [f"the name {dialect.name!r}", *(f"the naming {naming.rules.name!r}" for naming in dialect.namings)]
 
 
 def _keys(dialect: Dialect) -> list[str]:
@@ -129,5 +136,5 @@ def _keys(dialect: Dialect) -> list[str]:
 
 
 def _kinds(dialect: Dialect) -> list[str]:
-    kinds = [*(each.kind for each in dialect.groups), *(each.kind for each in dialect.accounts)]
+    kinds = [*(declared.kind for declared in dialect.groups), *(declared.kind for declared in dialect.accounts)]
     return [f"the kind {kind.plural}.{kind.group}" for kind in kinds]

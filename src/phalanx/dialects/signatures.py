@@ -1,8 +1,8 @@
-"""Signatures on what we write onto objects that others may write as well, and read back as our own.
+"""Signatures for our annotations on objects that other users can write too.
 
-Whoever may patch a pod may write any annotation, or copy one from another pod or a backup. So what we believe later
-is signed over everything that it is about, with a key that tenants cannot read (RFC 7693, keyed BLAKE2b: a third of
-what HMAC-SHA-256 costs for texts as short as these).
+A user with patch permission on a pod can write any annotation, or copy one from another pod or a backup. So each
+annotation that we trust later is signed together with everything that it refers to, with a key that tenants cannot
+read (RFC 7693, keyed BLAKE2b: a third of the cost of HMAC-SHA-256 for texts as short as these).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from hashlib import blake2b
 
 import msgspec
 
-# Far beyond guessing, and short enough for an annotation on every pod.
+# Long enough against guessing, and short enough for an annotation on every pod.
 _SIGNATURE_BYTES = 16
 
 Key = tuple[str, bytes]
 
 
 class Signer:
-    """Signs with the first of its keys and believes what any of them has signed.
+    """Signs with the first of its keys and verifies with all of them.
 
-    A key is a name and a secret; signatures tell the names, so that keys can be exchanged while signatures of the
-    former ones are still about. Without a key nothing is signed and nothing believed. One that is `unchecked`
-    believes every signature: for commands that answer questions and may not read the keys.
+    A key is a name and a secret. Signatures contain the name, so that keys can be rotated while signatures of
+    former keys still exist. Without a key, nothing is signed and no signature is valid. An `unchecked` signer
+    accepts every signature: for read-only commands that have no access to the keys.
     """
 
     def __init__(self, keys: tuple[Key, ...] = (), *, unchecked: bool = False) -> None:
@@ -32,19 +32,19 @@ class Signer:
         self.use(keys)
 
     def use(self, keys: tuple[Key, ...]) -> None:
-        """From now on these are the keys."""
+        """Replace the keys."""
         self._keys = keys
         self._secrets = dict(keys)
 
     def sign(self, *parts: str | int) -> str:
-        """The signature of the parts in their order; "" where there is no key."""
+        """Return the signature of the parts in their order; "" without a key."""
         if not self._keys:
             return ""
         name, secret = self._keys[0]
         return f"{name}.{self._digest(secret, parts)}"
 
     def believes(self, signature: str, *parts: str | int) -> bool:
-        """Whether we have signed just these parts."""
+        """Return whether the signature is ours and covers exactly these parts."""
         if self._unchecked:
             return True
         name, _, digest = signature.partition(".")
@@ -54,5 +54,5 @@ class Signer:
         )
 
     def _digest(self, secret: bytes, parts: tuple[str | int, ...]) -> str:
-        # JSON tells where a part ends, whatever is in it.
+        # JSON encoding delimits the parts unambiguously.
         return blake2b(self._encoder.encode(parts), digest_size=_SIGNATURE_BYTES, key=secret).hexdigest()

@@ -1,6 +1,6 @@
-"""The door back: the status of the object that declares a gang, in its own vocabulary.
+"""Status of objects that declare gangs, in the terms of each dialect.
 
-A change is computed only where something differs, so a steady state writes nothing.
+A patch contains only fields that differ, so a steady state writes nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OPTIONS = DialectOptions()
 
 
 class StatusChange(msgspec.Struct, frozen=True):
-    """What to write to one group object.
+    """Pending write to one group object.
 
-    `patch` is the body for the status subresource ({} where only annotations change), to be sent as a strategic
-    merge patch where `strategic` is set and as a merge patch otherwise: custom resources know no strategic one, so
-    there a list of conditions is written whole. It carries the uid, so that a namesake created meanwhile is left
-    alone. `annotations` are for the object itself.
+    `patch` is the body for the status subresource ({} if only annotations change). It is sent as a strategic merge
+    patch if `strategic` is set, else as a merge patch: custom resources support no strategic one, so a list of
+    conditions is written whole. It contains the uid, so that a new object of the same name is not changed.
+    `annotations` are written to the object itself.
     """
 
     ref: GroupRef
@@ -51,11 +51,12 @@ def desired_status(
     options: DialectOptions = _OPTIONS,
     exceeded: str = "",
 ) -> StatusChange | None:
-    """The change that makes the object's status true, None where it is true already.
+    """Return the change that corrects the object's status; None if it is correct already.
 
-    `roles` are the counts per role. `verdict` is the last word about pending members. `ever_scheduled` is True once
-    the quorum has been placed. `admitted` lets the controller of a Volcano group make its pods. `now` is in seconds
-    since the epoch, `generation` that of the object. `exceeded` says that its members run longer than they may.
+    `roles` are the counts per role. `verdict` is the last verdict about pending members. `ever_scheduled` is True
+    once the quorum has been placed. `admitted` allows the controller of a Volcano group to create its pods. `now`
+    is in seconds since the epoch, `generation` that of the object. `exceeded` reports members that exceed their run
+    time.
     """
     group = GroupStatusInput(
         ref=ref,
@@ -79,7 +80,7 @@ def desired_status(
     return StatusChange(ref, _patch(ref, changed), strategic=kind.strategic) if changed else None
 
 
-# What an absent field means: Go leaves out zeros.
+# Value that an absent field stands for: Go omits zero values.
 _ZERO: Mapping[str, object] = {
     "phase": "",
     "running": 0,

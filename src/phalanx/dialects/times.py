@@ -1,4 +1,4 @@
-"""The spellings of time in the objects that we read and write."""
+"""Parsing and formatting of times in API objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["format_time", "parse_duration", "parse_moment", "parse_time"]
 
 
 def parse_time(text: str | None) -> int:
-    """Whole seconds since the epoch of an RFC 3339 time; 0 for anything else (age only breaks ties)."""
+    """Return whole seconds since the epoch of an RFC 3339 time; 0 for anything else (age only breaks ties)."""
     moment = parse_moment(text) if text else None
     if moment is None:
         return 0
@@ -19,7 +19,7 @@ def parse_time(text: str | None) -> int:
 
 
 def parse_moment(text: str) -> datetime | None:
-    """An RFC 3339 time, with its zone if it states one; None for anything else."""
+    """Parse an RFC 3339 time, with its zone if it states one; None for anything else."""
     if len(text) > MAX_NUMBER:
         return None
     try:
@@ -28,10 +28,10 @@ def parse_moment(text: str) -> datetime | None:
         return None
 
 
-# The last second that four digits of a year can tell.
+# The last second that a year of four digits can express.
 _LAST = 253_402_300_799
 
 
 def format_time(seconds: int) -> str:
-    """metav1.Time."""
+    """Format a metav1.Time."""
     return datetime.fromtimestamp(min(seconds, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

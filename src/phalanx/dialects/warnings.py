@@ -1,4 +1,4 @@
-"""Things to tell users about their objects: the material of Kubernetes events."""
+"""Warnings for users about their objects, recorded as Kubernetes events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class ObjectRef(msgspec.Struct, frozen=True):
 
 
 class ObjectWarning(msgspec.Struct, frozen=True):
-    """`reason` is CamelCase and stable, `message` names object, field, value and what to write instead."""
+    """Warning to record as an event. `reason` is CamelCase and stable; `message` names object, field, value and
+    fix."""
 
     about: ObjectRef
     type: Literal["Normal", "Warning"]
@@ -30,16 +31,16 @@ class ObjectWarning(msgspec.Struct, frozen=True):
 
 
 class ObjectWarnings:
-    """What users have not been told yet, in the order in which it came up."""
+    """Warnings that are not recorded yet, in order of arrival."""
 
     def __init__(self) -> None:
         self._pinned: dict[ObjectWarning, Callable[[], bool]] = {}
 
     def add(self, notice: ObjectWarning, still_true: Callable[[], bool]) -> None:
-        """`still_true` is asked when the notice is taken down: what has passed meanwhile is told to nobody."""
+        """Add a warning. `still_true` is evaluated by `drain`: an outdated warning is dropped."""
         self._pinned[notice] = still_true
         if len(self._pinned) > _MOST:
-            # A replica that waits for its turn tells nobody anything, for weeks.
+            # A standby replica records no events, for weeks.
             del self._pinned[next(iter(self._pinned))]
 
     def drain(self) -> list[ObjectWarning]:

@@ -1,4 +1,4 @@
-"""Fields that windows of maintenance and reservations have in common: which nodes, when, and when again."""
+"""Common fields of maintenance windows and advance reservations: nodes, time span and recurrence."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from phalanx.dialects.times import parse_duration, parse_moment
 from phalanx.model.recurrence import Recurrence, parse_recurrence
 from phalanx.model.selectors import Requirement
 
-#: The longest that one occurrence lasts: a leap year.
+#: The longest duration of one occurrence: a leap year, in seconds.
 _LONGEST = 366 * 86_400
-# The year 9000: dates that are far enough from the end of all dates to be counted with.
+# The year 9000, far enough from the last representable date for date arithmetic.
 _LATEST = 221_845_392_000
 _MOST_NAMES = 4096
 
@@ -43,7 +43,7 @@ def read_nodes(reader: ObjectReader) -> tuple[tuple[str, ...], tuple[Requirement
 
 
 def read_span(reader: ObjectReader) -> tuple[int, int]:
-    """The first occurrence; (0, 0) where it cannot be read."""
+    """Return the start and end of the first occurrence; (0, 0) if unreadable."""
     start = read_moment(reader, "start")
     end, duration = reader.spec.get("end"), reader.spec.get("duration")
     if start is None:
@@ -101,8 +101,8 @@ def read_word(reader: ObjectReader, field: str, words: type[Word], default: Word
     try:
         return words(str(stated))
     except ValueError:
-        *others, last = (word.value for word in words)
-        reader.refuse(f"spec.{field}", stated, f"write {', '.join(others)} or {last}")
+        *first_words, last_word = (word.value for word in words)
+        reader.refuse(f"spec.{field}", stated, f"write {', '.join(first_words)} or {last_word}")
         return default
 
 
@@ -121,13 +121,14 @@ def read_recurrence(reader: ObjectReader, start: int, end: int) -> Recurrence | 
         )
         return None
     try:
-        found = parse_recurrence(rule, zone, [str(day) for day in skip], start, end - start)
+        recurrence = parse_recurrence(rule, zone, [str(day) for day in skip], start, end - start)
     except ValueError as error:
-        field, _, what = str(error).partition(": ")
-        reader.refuse(f"spec.recurrence.{field}", stated.get(field), what)
+        field, _, advice = str(error).partition(": ")
+        reader.refuse(f"spec.recurrence.{field}", stated.get(field), advice)
         return None
-    first = found.next_start(start)
-    second = found.next_start(first + 1) if first is not None else None
-    if first is not None and second is not None and second - first < found.duration:
-        reader.refuse("spec.recurrence.rule", rule, "it comes again before it is over; make the window shorter")
-    return found
+    first = recurrence.next_start(start)
+    second = recurrence.next_start(first + 1) if first is not None else None
+    if first is not None and second is not None and second - first < recurrence.duration:
+        advice = "the next occurrence starts before this one ends; make the window shorter"
+        reader.refuse("spec.recurrence.rule", rule, advice)
+    return recurrence

@@ -1,1 +1,1 @@
-"""The Kubernetes API from the client's side: credentials, transport, informers, leases, events, patches."""
+"""Client side of the Kubernetes API: credentials, transport, informers, leases, events, patches."""

@@ -1,4 +1,4 @@
-"""Whether there is an API server to work with."""
+"""Wait of a service for its API server at start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 async def until_reachable(client: KubeClient) -> None:
-    """Returns when the API server answers; says once per reason what it waits for, however many wait."""
+    """Wait until the API server answers. Log each reason once per client."""
     server, backoff = client.config.server, Backoff(base=0.5, cap=5.0)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a reflector tells its sink."""
+"""Changes that a reflector passes to its sink."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Upsert(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """The object is there, in this state. States in between may have been skipped. `version` is its
-    resourceVersion as a number, -1 where it is none."""
+    """New state of an existing object. Intermediate states can be skipped. `version` is its resourceVersion
+    as a number, -1 if it is not numeric."""
 
     object: T
     raw: bytes
@@ -27,9 +27,9 @@ class Upsert(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Delete(msgspec.Struct, Generic[T], frozen=True):
-    """The object is gone, or no longer selected. ``last`` is its last state when the server told it.
+    """Deletion of an object, or its end of matching the selector. ``last`` is the last state that the server sent.
 
-    It is None when the deletion was found out by a new list, or by a successor with another uid.
+    ``last`` is None if the deletion was detected by a relist, or by a successor with another uid.
     """
 
     key: Key
@@ -38,9 +38,9 @@ class Delete(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """The object is there and cannot be read. It still exists and still holds what it holds.
+    """An existing object that cannot be decoded. It still uses its resources.
 
-    ``key`` is ("", "") and ``uid`` "" when not even the name could be made out.
+    ``key`` is ("", "") and ``uid`` "" if not even the name is readable.
     """
 
     key: Key
@@ -50,9 +50,9 @@ class Malformed(msgspec.Struct, frozen=True):
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """Everything that exists has been told: after every complete list, the first and each later one."""
+    """End of a complete list, the first and each later one: all existing objects were passed before."""
 
 
 Change: TypeAlias = Upsert[T] | Delete[T] | Malformed | Synced
-#: Called synchronously and in order. It must not block; what it raises is noted, and the change is passed over.
+#: Called synchronously and in order. It must not block; an exception is logged, and the change is skipped.
 Sink: TypeAlias = Callable[[Change[T]], None]

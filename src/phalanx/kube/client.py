@@ -1,4 +1,4 @@
-"""The client: one cluster, one identity, JSON in and out, errors as exceptions."""
+"""API client: one cluster, one identity, JSON requests and responses, errors as exceptions."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["KubeClient", "Params", "PatchType"]
 
 log = logging.getLogger(__name__)
 
-#: Query parameters; a value of None is left out, True and False are written as the API server reads them.
+#: Query parameters; a value of None is omitted, True and False are written as the API server reads them.
 Params = Mapping[str, str | int | bool | None]
 JSON = "application/json"
 _READS = frozenset({"GET", "HEAD"})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
-#: How often a paged list starts again because its continue token grew too old before giving up on pages.
+#: How often a paged list restarts after an expired continue token before one list without pages.
 _LIST_RESTARTS = 3
 
 
 class PatchType(enum.Enum):
-    """The value is the content type. STRATEGIC is for built-in kinds only: custom resources answer 415."""
+    """Patch format; the value is the content type. STRATEGIC is for built-in kinds: custom resources answer 415."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -44,12 +44,12 @@ class PatchType(enum.Enum):
 
 
 class KubeClient:
-    """One API server. Use as an async context manager, within one event loop.
+    """Client of one API server. Use it as an async context manager, within one event loop.
 
-    Every method raises ApiError for an answer that is no, ConnectionLost when there was no complete answer,
-    ConfigError when the credentials cannot be renewed. Nothing is retried here but two things that cannot
-    do harm: once after a 401 with renewed credentials, and once on a dead kept-alive connection for requests
-    that may be repeated (GET, PUT, DELETE with a uid). The rest is RetryPolicy's, and the caller's decision.
+    Every method raises ApiError for an error response, ConnectionLost without a complete response, and
+    ConfigError if the credentials cannot be renewed. The client itself retries only in two harmless cases: once
+    after a 401 with renewed credentials, and once on a dead kept-alive connection for repeatable requests
+    (GET, PUT, DELETE with a uid). All other retries are RetryPolicy's, at the caller's choice.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class KubeClient:
         transports: Transports | None = None,
     ) -> None:
         self.config = config
-        #: Seconds for a request that says nothing else.
+        #: Default timeout of a request in seconds.
         self.request_timeout = 30.0
-        #: Told the Retry-After, in seconds, of each answer that the server has too much to do.
+        #: Called with the Retry-After in seconds of each response that reports an overloaded server.
         self.throttled: Callable[[float | None], None] = lambda retry_after: None
         self.namespace = config.namespace
-        #: Told of each request: method (WATCH for a watch that begins), path, status (0: no answer), seconds.
+        #: Called for each request: method (WATCH when a watch begins), path, status (0: no response), seconds.
         self.answered: Callable[[str, str, int, float], object] = lambda method, path, status, seconds: None
-        #: Shared by all copies of this client.
+        #: Reachability of the server, shared by all copies of this client.
         self.contact = Contact()
         self._may_write: Callable[[], bool] | None = None
         self._credentials = config.credentials()
@@ -78,12 +78,13 @@ class KubeClient:
         )
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
-        """This client, but that nothing but reads is sent once `may_write` says no. It is asked last of all, when
-        there is a connection (behind a proxy: before there is): whoever was stopped on the way, or waited, must not
-        write what was decided before."""
-        other = copy.copy(self)
-        other._may_write = may_write
-        return other
+        """Return a copy of this client that sends only reads once `may_write` returns False.
+
+        `may_write` is called last, after the wait for a connection (behind a proxy: before it), so that a delayed
+        request cannot write an outdated decision."""
+        copied = copy.copy(self)
+        copied._may_write = may_write
+        return copied
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,14 +108,14 @@ class KubeClient:
         body: bytes | None = None,
         content_type: str = JSON,
         accept: str = JSON,
-        timeout: float | None = None,  # noqa: ASYNC109 - a plain number is what every caller has
+        timeout: float | None = None,  # noqa: ASYNC109 - every caller has a plain number
         repeatable: bool | None = None,
     ) -> bytes:
-        """One request; the body of a 2xx answer.
+        """Send one request. Return the body of a 2xx response.
 
-        ``path`` is escaped already (Resource.path), ``timeout`` covers everything in seconds (by default it is
-        ``request_timeout``). ``repeatable`` overrides whether a dead kept-alive connection may be answered by
-        sending once more.
+        ``path`` is already escaped (Resource.path). ``timeout`` covers the whole request in seconds (default
+        ``request_timeout``). ``repeatable`` overrides whether the request is sent once more after a dead
+        kept-alive connection.
         """
         if repeatable is None:
             repeatable = method in _REPEATABLE
@@ -130,17 +131,17 @@ class KubeClient:
         except ConnectionLost:
             self.answered(method, path, 0, time.perf_counter() - begun)
             raise
-        self._heard()
+        self._record_answer()
         self.answered(method, path, answer.status, time.perf_counter() - begun)
         if 200 <= answer.status < 300:
             return answer.body
         failure = _failure(answer, method, path)
-        # (The eviction of a pod whose budget forbids it is refused in the same way.)
+        # The server also answers 429 if a budget forbids an eviction, which is no overload.
         if answer.status == 429 and not path.endswith("/eviction"):
             self.throttled(failure.retry_after)
         raise failure
 
-    def _heard(self) -> None:
+    def _record_answer(self) -> None:
         if self.contact.answered():
             log.info("the API server at %s answers again", self.config.server)
 
@@ -156,7 +157,7 @@ class KubeClient:
         return answer
 
     def _target(self, path: str, params: Params | None) -> str:
-        # The last line of defence against request smuggling: whatever made the path, it is one word.
+        # Last protection against request smuggling: the path must be a single word, whatever its source.
         if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError(f"not an escaped path: {path!r}")
         query = (
@@ -165,7 +166,7 @@ class KubeClient:
         return f"{path}?{query}" if query else path
 
     async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Any:
-        """Decoded JSON."""
+        """GET ``path`` and return the decoded JSON."""
         return _read(await self.request("GET", path, params=params, accept=accept))
 
     async def create(self, path: str, obj: Any, params: Params | None = None) -> Any:
@@ -173,7 +174,7 @@ class KubeClient:
         return _read(await self.request("POST", path, params=params, body=_encode(obj)))
 
     async def replace(self, path: str, obj: Any, params: Params | None = None) -> Any:
-        """PUT; with the resourceVersion that was read, it fails with 409 when somebody was faster."""
+        """PUT ``obj``. With the resourceVersion that was read, it fails with 409 if another writer was faster."""
         return _read(await self.request("PUT", path, params=params, body=_encode(obj)))
 
     async def patch(
@@ -185,7 +186,7 @@ class KubeClient:
         field_manager: str | None = None,
         force: bool = False,
     ) -> Any:
-        """PATCH. Server-side apply needs a field manager; ``force`` takes fields over from other managers."""
+        """PATCH the object. Server-side apply needs a field manager; ``force`` takes over foreign fields."""
         if patch_type is PatchType.APPLY and not field_manager:
             raise ValueError("server-side apply needs a field_manager")
         params: Params | None = None
@@ -206,9 +207,10 @@ class KubeClient:
         propagation: str | None = None,
         dry_run: bool = False,
     ) -> Any:
-        """DELETE; with ``dry_run`` it is only asked whether it would be done. With ``uid`` only that very object is
-        deleted, never its successor of the same name, with ``version`` (its resourceVersion) only as it was read
-        (409)."""
+        """DELETE the object; with ``dry_run`` the server only validates the request.
+
+        With ``uid`` only that very object is deleted, never a successor of the same name; with ``version`` (its
+        resourceVersion) only in the state that was read (else 409)."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -229,13 +231,13 @@ class KubeClient:
         params: Params | None = None,
         limit: int = 500,
         *,
-        progress: Callable[[int, int], object] = lambda read, left: None,
+        progress: Callable[[int, int], object] = lambda read, remaining: None,
     ) -> Any:
-        """All pages of a list, as one list object: ``{"items": [...], "metadata": {...}, ...}``.
+        """Return all pages of a list as one list object: ``{"items": [...], "metadata": {...}, ...}``.
 
-        The resourceVersion is the one of the first page, which every page shares. A continue token that
-        expires starts the list again, at last without pages. ``progress`` is told after each page how many items
-        are there, and how many are left as far as the server says.
+        The resourceVersion is the one of the first page, which all pages share. An expired continue token restarts
+        the list, at last without pages. ``progress`` is called after each page with the number of items read and
+        the number that remain according to the server.
         """
         for size in (*[limit] * _LIST_RESTARTS, 0):
             try:
@@ -261,9 +263,9 @@ class KubeClient:
             params["continue"] = token
             page = await self.get(path, params)
             items += page.get("items") or []
-            more = page.get("metadata") or {}
-            metadata["continue"] = more.get("continue")
-            progress(len(items), more.get("remainingItemCount") or 0)
+            page_metadata = page.get("metadata") or {}
+            metadata["continue"] = page_metadata.get("continue")
+            progress(len(items), page_metadata.get("remainingItemCount") or 0)
         metadata.pop("remainingItemCount", None)
         return merged
 
@@ -272,10 +274,10 @@ class KubeClient:
     async def stream(
         self, path: str, params: Params | None = None, *, read_timeout: float
     ) -> AsyncGenerator[bytes, None]:
-        """The complete lines of a watch, without their newlines. Ends when the server ends it cleanly.
+        """Yield the complete lines of a watch, without their newlines. End when the server ends it cleanly.
 
-        ConnectionLost after ``read_timeout`` seconds without a byte, or when the end comes inside a line.
-        Close it (contextlib.aclosing) when leaving early.
+        Raises ConnectionLost after ``read_timeout`` seconds without a byte, or if the stream ends inside a line.
+        Close it (contextlib.aclosing) if you stop early.
         """
         async with aclosing(self.stream_batches(path, params, read_timeout=read_timeout)) as batches:
             async for lines in batches:
@@ -285,13 +287,13 @@ class KubeClient:
     async def stream_batches(
         self, path: str, params: Params | None = None, *, read_timeout: float
     ) -> AsyncGenerator[Sequence[bytes], None]:
-        """Like ``stream``, but all the lines that one read completed at once, which is cheaper.
+        """Yield the lines of a watch in batches, one batch per read, which is cheaper than ``stream``.
 
-        The first batch is empty and says that the server accepted; later empty batches say that bytes came.
+        The first batch is empty and signals that the server accepted; later empty batches signal received bytes.
         """
         target = self._target(path, params)
         identity = self._credentials.cached() or await self._credentials.current()
-        rest: list[bytes] = []
+        unfinished: list[bytes] = []
         for renewable in (True, False):
             begins = True
             with self._connections.lease(identity) as transport:
@@ -299,15 +301,15 @@ class KubeClient:
                     async for piece in pieces:
                         if begins:
                             begins = False
-                            self._heard()
+                            self._record_answer()
                             self.answered("WATCH", path, piece.status, 0.0)
                         if piece.status == 401 and renewable:
                             break
                         if not 200 <= piece.status < 300:
                             raise _failure(piece, "GET", path)
-                        yield _complete_lines(rest, piece.body)
+                        yield _complete_lines(unfinished, piece.body)
                     else:
-                        if rest:
+                        if unfinished:
                             raise ConnectionLost(f"GET {path}: the stream ended inside a line")
                         return
             renewed = await self._credentials.renew(identity)
@@ -316,19 +318,19 @@ class KubeClient:
             identity = renewed
 
 
-def _complete_lines(rest: list[bytes], piece: bytes) -> Sequence[bytes]:
-    """The lines that ``piece`` completes. ``rest`` keeps the unfinished line's parts: no quadratic joining."""
+def _complete_lines(unfinished: list[bytes], piece: bytes) -> Sequence[bytes]:
+    """Return the lines that ``piece`` completes. ``unfinished`` collects the parts of the last line."""
     if b"\n" not in piece:
         if piece:
-            rest.append(piece)
+            unfinished.append(piece)
         return ()
     lines = piece.split(b"\n")
-    if rest:
-        lines[0] = b"".join((*rest, lines[0]))
-        rest.clear()
+    if unfinished:
+        lines[0] = b"".join((*unfinished, lines[0]))
+        unfinished.clear()
     last = lines.pop()
     if last:
-        rest.append(last)
+        unfinished.append(last)
     return [line for line in lines if line]
 
 

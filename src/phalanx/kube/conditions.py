@@ -8,7 +8,7 @@ __all__ = ["PodCondition"]
 
 
 class PodCondition(msgspec.Struct, frozen=True):
-    """A condition as it is wanted, or as it was read (what else a read one has does not matter here)."""
+    """A desired condition, or a condition that was read (reduced to the fields that matter here)."""
 
     type: str
     status: str

@@ -1,4 +1,4 @@
-"""Whether the API server can be reached, as all requests of one client see it together."""
+"""Reachability of the API server, shared by all requests of one client."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ __all__ = ["Contact"]
 
 
 class Contact:
-    """Whoever waits before he tries again learns of the first answer that anybody gets."""
+    """Shared state of the connection: a waiting caller is woken by the first response to any request."""
 
     def __init__(self) -> None:
         self._lost = False
-        # Why those wait who have not reached it yet.
+        # Reason why callers still wait for a first response.
         self._awaited = ""
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
     def level(self) -> int:
-        """How loudly to log that a request has failed: that the server is away has been told, once for all."""
+        """Return the log level for a failed request: lower once the loss of the server has been logged."""
         return logging.DEBUG if self._lost else logging.WARNING
 
     def awaited(self, reason: str) -> bool:
-        """Somebody waits for a first answer for this reason ("" where it has come); True if that is news."""
+        """Record why a caller waits for a first response ("": it has come). Return True if the reason is new."""
         news, self._awaited = reason != self._awaited, reason
         return news
 
     def lost(self) -> bool:
-        """Nobody could be reached just now; True for the first who finds that."""
+        """Record that the server is unreachable. Return True for the first caller that reports it."""
         news, self._lost = not self._lost, True
         return news
 
     def answered(self) -> bool:
-        """The server has answered, whatever it said; True where it had been lost."""
+        """Record any response of the server. Return True if the server was lost before."""
         news, self._lost = self._lost, False
         if news:
-            waiting, self._waiting = self._waiting, set()
-            for each in waiting:
-                if not each.done():
-                    each.set_result(None)
+            waiters, self._waiting = self._waiting, set()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
         return news
 
     def next_answer(self) -> asyncio.Future[None]:
-        """Done when a server that had been lost answers again; to be cancelled by whoever waits no more."""
+        """Return a future for the first response after a loss; the caller cancels it when it stops waiting."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         future.add_done_callback(self._waiting.discard)

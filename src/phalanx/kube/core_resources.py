@@ -1,4 +1,4 @@
-"""The kinds of Kubernetes' own that the scheduler reads and writes."""
+"""Built-in Kubernetes kinds that the scheduler reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Custom resource definitions: what an API server serves, whether or not its discovery says so yet."""
+"""Custom resource definitions: the kinds that an API server serves, even before its discovery lists them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.model.text.decoding import decoded
 
 __all__ = ["Definition", "DefinitionWatch", "Definitions", "decode_definition"]
 
-# Seconds for which the first look waits for the definitions, in case they cannot be had.
+# Seconds for which the first discovery waits for the list of definitions.
 _PATIENCE = 10.0
 
 _VERBS = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})
@@ -61,7 +61,7 @@ class _Status(msgspec.Struct):
 
 
 class Definition(msgspec.Struct):
-    """A CustomResourceDefinition, as far as it says what is served."""
+    """A CustomResourceDefinition, reduced to the fields about served resources."""
 
     metadata: _Metadata
     spec: _Spec
@@ -69,8 +69,10 @@ class Definition(msgspec.Struct):
 
     @property
     def served(self) -> list[ServedResource]:
-        """Nothing before the server has accepted its names."""
-        if not any(each.type == "Established" and each.status == "True" for each in self.status.conditions):
+        """Return the served resources; none until the server has accepted the names."""
+        if not any(
+            condition.type == "Established" and condition.status == "True" for condition in self.status.conditions
+        ):
             return []
         spec, names = self.spec, self.spec.names
         return [
@@ -90,15 +92,15 @@ _DECODER = msgspec.json.Decoder(Definition)
 
 
 def decode_definition(raw: bytes) -> Definition:
-    """Raises msgspec.DecodeError."""
+    """Decode a definition. Raises msgspec.DecodeError."""
     return decoded(_DECODER.decode, raw)
 
 
 class Definitions:
-    """Follows a watch of definitions (`take_in`).
+    """State of the definitions, updated from a watch (`take_in`).
 
-    A server that has just started says nothing of custom kinds in its discovery, and refuses to list them, until it
-    has read their definitions. To take such a kind for one that nobody has would be to forget all its objects.
+    A server that has just started does not list custom kinds in its discovery, and does not serve them, until it
+    has read their definitions. If such a kind counted as absent, all its objects would be dropped.
     """
 
     def __init__(self) -> None:
@@ -106,7 +108,7 @@ class Definitions:
         self._known: set[str] = set()
 
     def take_in(self, change: Change[Definition]) -> None:
-        # (What cannot be read stands for what it stood for before.)
+        # An unreadable definition is Malformed, which is ignored: its last readable version counts.
         match change:
             case Upsert(definition, _, (_, name)):
                 self._served[name] = definition.served
@@ -115,19 +117,19 @@ class Definitions:
                 self._served.pop(name, None)
 
     def added_to(self, served: Discovery) -> Discovery:
-        """What discovery says, and what it does not say yet."""
-        told = {entry.resource for entry in served.served}
-        more = [entry for entries in self._served.values() for entry in entries if entry.resource not in told]
-        return Discovery((*served.served, *more), served.degraded) if more else served
+        """Return the discovery together with the defined resources that it does not list yet."""
+        listed = {entry.resource for entry in served.served}
+        missing = [entry for entries in self._served.values() for entry in entries if entry.resource not in listed]
+        return Discovery((*served.served, *missing), served.degraded) if missing else served
 
     def withdrawn(self, group: str, plural: str) -> bool:
-        """Whether the kind had a definition, and has none now."""
+        """Return whether the kind had a definition before and has none now."""
         name = f"{plural}.{group}"
         return name in self._known and name not in self._served
 
 
 class DefinitionWatch:
-    """Follows the definitions of an API server, where they may be read; `changed` is set at each change."""
+    """Watch of the definitions of an API server, if they are readable; `changed` is set at each change."""
 
     def __init__(self, client: KubeClient, failures: Failures) -> None:
         self._client = client
@@ -138,17 +140,17 @@ class DefinitionWatch:
         )
 
     async def first_list(self) -> None:
-        """Returns when all definitions have been seen once, or cannot be had."""
+        """Wait until all definitions have been listed once, or cannot be read."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await self.reflector.synced.wait()
 
     async def discovered(self) -> Discovery:
-        """What is served, whether or not discovery says so yet. Raises as `discover` does."""
+        """Return all served resources, also those missing in discovery yet. Raises as `discover` does."""
         return self._definitions.added_to(await discover(self._client))
 
     def withdrawn(self, group: str, plural: str) -> bool:
-        """Whether the kind had a definition, and has none now."""
+        """Return whether the kind had a definition before and has none now."""
         return self._definitions.withdrawn(group, plural)
 
     def _take_in(self, change: Change[Definition]) -> None:

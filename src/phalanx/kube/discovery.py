@@ -1,4 +1,4 @@
-"""What this API server serves: groups, versions, resources."""
+"""Discovery of an API server: groups, versions, resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Discovery", "ServedResource", "discover"]
 
 log = logging.getLogger(__name__)
 
-#: The aggregated documents answer everything in two requests (GA in 1.30); older servers ignore the
+#: The aggregated documents answer everything in two requests (GA in 1.30); older servers ignore these
 #: parameters and send the plain lists.
 AGGREGATED = ",".join(
     (
@@ -30,7 +30,7 @@ AGGREGATED = ",".join(
 
 
 class ServedResource(msgspec.Struct, frozen=True):
-    """A resource with what else the server says about it."""
+    """A resource with the other fields of its discovery entry."""
 
     resource: Resource
     singular: str = ""
@@ -41,16 +41,16 @@ class ServedResource(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Discovery:
-    """An answer of one moment. Kinds come and go: ask again when a reflector finds one missing."""
+    """Discovery at one moment. Kinds are added and removed: repeat it when a reflector misses a kind."""
 
     #: In the server's order of preference: within a group the preferred version first.
     served: tuple[ServedResource, ...]
-    #: group/version -> why it could not be read (an aggregated API server that is down). Whatever it
-    #: serves is unknown, which is not the same as absent.
+    #: group/version -> reason why it is unreadable (an aggregated API server is down). The resources of a degraded
+    #: group are unknown, which is not the same as absent.
     degraded: Mapping[str, str] = field(default_factory=dict)
 
     def find(self, group: str, plural: str) -> list[Resource]:
-        """The versions in which a resource is served, preferred first; empty when it is not."""
+        """Return the versions in which a resource is served, preferred first; empty if it is not served."""
         return [
             entry.resource
             for entry in self.served
@@ -58,45 +58,45 @@ class Discovery:
         ]
 
     def find_kind(self, group: str, kind: str) -> list[Resource]:
-        """The same by kind."""
+        """Return the versions in which a kind is served, preferred first; empty if it is not served."""
         return [
             entry.resource for entry in self.served if entry.resource.group == group and entry.resource.kind == kind
         ]
 
     def entry(self, resource: Resource) -> ServedResource | None:
-        """All that is known about one resource."""
+        """Return the discovery entry of one resource, None if it is not served."""
         return next((entry for entry in self.served if entry.resource == resource), None)
 
     def has_subresource(self, resource: Resource, name: str) -> bool:
-        """Whether e.g. ``status`` is served, which decides where a status patch must go."""
+        """Return whether e.g. ``status`` is served, which decides about the path of a status patch."""
         entry = self.entry(resource)
         return entry is not None and name in entry.subresources
 
     def serves_group(self, group: str) -> bool | None:
-        """True or False; None when a part of the group could not be read and nothing else of it was."""
+        """Return whether a group is served; None if it is unreadable and no other version of it is known."""
         if any(entry.resource.group == group for entry in self.served):
             return True
         return None if any(_group_of(name) == group for name in self.degraded) else False
 
     def lookup(self, word: str) -> list[Resource]:
-        """What a person may type: plural, singular, short name or kind, with an optional ``.group``.
+        """Return the resources for user input: plural, singular, short name or kind, with an optional ``.group``.
 
         In the server's order, each resource once (in its preferred version).
         """
         name, _, group = word.lower().partition(".")
-        found: dict[tuple[str, str], Resource] = {}
+        matches: dict[tuple[str, str], Resource] = {}
         for entry in self.served:
             resource = entry.resource
             names = {resource.plural, entry.singular, resource.kind.lower(), *entry.short_names}
             if name in names and (not group or resource.group == group):
-                found.setdefault((resource.group, resource.plural), resource)
-        return list(found.values())
+                matches.setdefault((resource.group, resource.plural), resource)
+        return list(matches.values())
 
 
 async def discover(client: KubeClient) -> Discovery:
-    """Ask for everything. A group that cannot be read is listed as degraded; the others are not harmed.
+    """Read the whole discovery. An unreadable group is listed as degraded and does not affect the others.
 
-    Raises ApiError or ConnectionLost only when the server as a whole does not answer.
+    Raises ApiError or ConnectionLost only if the server as a whole does not answer.
     """
     degraded: dict[str, str] = {}
     served: list[ServedResource] = []
@@ -145,7 +145,7 @@ def _preferred_order(groups: Any) -> list[tuple[str, str]]:
     for group in groups.get("groups") or ():
         versions = [version["version"] for version in group.get("versions") or ()]
         preferred = (group.get("preferredVersion") or {}).get("version")
-        versions.sort(key=lambda version: version != preferred)  # stable: the rest keeps the server's order
+        versions.sort(key=lambda version: version != preferred)  # stable: other versions stay in the server's order
         ordered += [(group["name"], version) for version in versions]
     return ordered
 

@@ -1,4 +1,4 @@
-"""What can go wrong between us and an API server, as three exceptions with one meaning each."""
+"""Failures of a request to an API server, as three exceptions with one meaning each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ApiError", "ConfigError", "ConnectionLost", "Fenced", "Unreachable",
 
 
 class ApiError(Exception):
-    """The server answered, and the answer is no (an HTTP status outside 2xx).
+    """An error response of the server (an HTTP status outside 2xx).
 
     ``reason`` is the machine-readable word of the Status body ("NotFound", "Conflict", "Expired", ...), or a
     word for the HTTP status when a proxy answered instead of an API server. ``retry_after`` is in seconds,
@@ -39,8 +39,8 @@ class ApiError(Exception):
         self.retry_after = retry_after
         self.details: dict[str, Any] = dict(details or {})
         self.request = request
-        #: False when the body is neither a Status nor the API server's own plain text: a proxy or load
-        #: balancer spoke, so a 404 says nothing about what exists.
+        #: False if the body is neither a Status nor the API server's own plain text: a proxy or load balancer
+        #: answered, so a 404 is no information about the object.
         self.from_api_server = from_api_server
 
     def __str__(self) -> str:
@@ -49,27 +49,27 @@ class ApiError(Exception):
 
     @property
     def gone(self) -> bool:
-        """The resourceVersion or continue token is too old to go on from; list again."""
+        """Return whether the resourceVersion or continue token has expired, so that a new list is needed."""
         return self.status == 410 or self.reason in ("Gone", "Expired")
 
 
 class ConnectionLost(Exception):  # noqa: N818 - an event, like BrokenPipe, not always an error
-    """No answer, or not all of it. If the request was a write, whether it happened is unknown."""
+    """No response, or an incomplete one. If the request was a write, its outcome is unknown."""
 
 
 class Unreachable(ConnectionLost):
-    """No connection could be made, so nothing was sent: a repeat is safe for every verb."""
+    """No connection was possible, so nothing was sent: every verb can be repeated safely."""
 
 
 class Fenced(Unreachable):
-    """Nothing was sent, as this process may not write any more: its lease has run out."""
+    """The write was not sent because the lease of this process has expired."""
 
 
 class ConfigError(Exception):
-    """A kubeconfig or credential that cannot be used; the text names the file and the entry."""
+    """An unusable kubeconfig or credential; the text names the file and the entry."""
 
 
-# The words that an API server itself uses, for answers whose body carries none.
+# The words of the API server itself, for responses without a word in their body.
 _REASONS: Mapping[int, str] = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -92,7 +92,7 @@ _PLAIN_TEXT_LIMIT = 400
 
 
 def _seconds(header: str | None, now: float) -> float | None:
-    """Retry-After in either of its forms (RFC 9110 section 10.2.3); None when absent or not understood."""
+    """Parse Retry-After in either of its forms (RFC 9110 section 10.2.3); None if absent or not understood."""
     if not header:
         return None
     try:
@@ -108,7 +108,7 @@ def _seconds(header: str | None, now: float) -> float | None:
 def api_error(
     status: int, body: bytes, retry_after: str | None = None, *, request: str = "", now: float = 0.0
 ) -> ApiError:
-    """Read an error answer. ``now`` (Unix seconds) is only used for a Retry-After given as a date."""
+    """Return the ApiError of an error response. ``now`` (Unix seconds) is used for a Retry-After that is a date."""
     wait = _seconds(retry_after, now)
     try:
         parsed: Any = decode_json(body)
@@ -123,7 +123,7 @@ def api_error(
         text or "no body",
         retry_after=wait,
         request=request,
-        # kube-apiserver answers paths that it does not serve with this line instead of a Status.
+        # kube-apiserver sends this line instead of a Status for paths that it does not serve.
         from_api_server=text.startswith("404 page not found"),
     )
 
@@ -131,12 +131,12 @@ def api_error(
 def status_error(
     status: Mapping[str, Any], code: int = 0, retry_after: float | None = None, *, request: str = ""
 ) -> ApiError:
-    """An ApiError from a decoded ``kind: Status`` object (an error body, or the object of an ERROR event)."""
+    """Return the ApiError of a decoded ``kind: Status`` object (an error body, or the object of an ERROR event)."""
     details = status.get("details")
     details = details if isinstance(details, dict) else {}
-    named = details.get("retryAfterSeconds")
-    if retry_after is None and isinstance(named, int) and named > 0:
-        retry_after = float(named)
+    seconds = details.get("retryAfterSeconds")
+    if retry_after is None and isinstance(seconds, int) and seconds > 0:
+        retry_after = float(seconds)
     own = status.get("code")
     code = code or (own if isinstance(own, int) else 500)
     return ApiError(

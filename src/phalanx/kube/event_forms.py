@@ -1,4 +1,4 @@
-"""The two APIs that take events: one storage behind them, and different words for the same."""
+"""The two event APIs: one storage with different field names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["CoreForm", "EventForm", "EventsForm", "ObjectReference"]
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What an event is about."""
+    """Reference to the object of an event."""
 
     kind: str
     name: str
@@ -24,7 +24,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class EventForm(Protocol):
-    """``events`` is where they are created. The fields are those that the two APIs call differently."""
+    """An event API: ``events`` is the resource to create in; the methods return the fields with differing names."""
 
     @property
     def events(self) -> Resource: ...
@@ -32,12 +32,12 @@ class EventForm(Protocol):
     def first(self, controller: str, regarding: ObjectReference, note: str, now: float) -> dict[str, Any]: ...
 
     def counted(self, count: int, last: float) -> dict[str, Any]:
-        """What changes when it happened again."""
+        """Return the changed fields of an event that occurred again."""
         ...
 
 
 class EventsForm:
-    """events.k8s.io/v1, as kube-scheduler writes: exact moments, and what repeats is a series."""
+    """events.k8s.io/v1, as kube-scheduler writes it: times with microseconds, and a series for repeated events."""
 
     events: Final = Resource("events.k8s.io", "v1", "events", "Event")
 
@@ -56,8 +56,9 @@ class EventsForm:
 
 
 class CoreForm:
-    """core/v1, as Volcano's and Kubernetes' own controllers write: programs that wait for events of jobs look at
-    ``lastTimestamp``, which events of the newer API do not have."""
+    """core/v1, as the controllers of Volcano and Kubernetes write it.
+
+    Programs that wait for events of jobs read ``lastTimestamp``, which the newer API does not fill in."""
 
     events: Final = Resource("", "v1", "events", "Event")
 

@@ -1,4 +1,4 @@
-"""Events: told to the cluster when there is time, and never at the cost of scheduling."""
+"""Event recorder: sends events when there is time, and never delays scheduling."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 NOTE_LIMIT = 1024
 WORD_LIMIT = 128
 NAME_LIMIT = 253
-#: Seconds: a series that goes on is written again this often, and is over after this much silence. These
-#: are kube-scheduler's, so that ``kubectl describe`` shows both schedulers' events alike.
+#: Seconds: a running series is written again after REFRESH, and ends after SILENCE. The values are
+#: kube-scheduler's, so `kubectl describe` shows the events of both schedulers alike.
 REFRESH = 1800.0
 SILENCE = 360.0
 SWEEP_PERIOD = 60.0
@@ -31,7 +31,7 @@ _BEHIND = 10
 
 
 class EventWriter(Protocol):
-    """What the recorder needs of a client (KubeClient has it)."""
+    """Client methods that the recorder needs (KubeClient has them)."""
 
     async def create(self, path: str, obj: Any) -> Any: ...
 
@@ -39,7 +39,7 @@ class EventWriter(Protocol):
 
 
 class _Series:
-    """Equal events: the first is created, the rest is counted."""
+    """Equal events: the first one is created, the later ones are counted."""
 
     __slots__ = ("body", "count", "created", "last", "path", "queued", "told", "told_at")
 
@@ -59,12 +59,12 @@ class _Series:
 
 
 class EventRecorder:
-    """``record`` never waits and never fails; ``run`` sends, ``senders`` requests at a time.
+    """Queue of events: ``record`` neither blocks nor raises; ``run`` sends up to ``senders`` requests at a time.
 
-    Equal events (all but the time) become one object with a count: written when it turns into a series, then
-    every half hour, and when it has been silent for six minutes. When more than ``capacity`` wait to be sent
-    new ones are dropped and counted in ``dropped``. What is recorded ``behind`` waits until nothing else does, and
-    ten times as much of it may wait. ``form`` is the API in whose words it is written.
+    Events that differ only in time become one object with a count. The count is written at the second event, then
+    every half hour, and after six minutes of silence. If more than ``capacity`` events are queued, new ones are
+    dropped and counted in ``dropped``. Events recorded with ``behind`` are sent only when no others are queued;
+    their queue is ten times as long. ``form`` is the API that the events are written in.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class EventRecorder:
         self._idle.set()
         self._sending = 0
         self._last_stamp = 0
-        self._complained: set[str] = set()
+        self._logged: set[str] = set()
 
     def record(
         self,
@@ -112,32 +112,32 @@ class EventRecorder:
         related: ObjectReference | None = None,
         behind: bool = False,
     ) -> bool:
-        """Take note of an event. False when it was dropped for overload."""
+        """Queue an event. Return False if it was dropped for overload."""
         now = self._wall_clock()
         key = (regarding, related, type, reason, action, note)
         series = self._series.get(key)
         if series is not None and now - series.last < SILENCE:
             series.count += 1
             series.last = now
-            # The second occurrence makes it a series, which is news; the later ones wait for the sweep.
+            # The second occurrence is written at once, because it creates the series; the sweep writes later ones.
             return self._enqueue(series) if series.count == 2 else True
         series = self._begin(regarding, related, type, reason, action, note, now)
         if not self._enqueue(series, behind=behind):
             return False
         self._series[key] = series
         if len(self._series) > 8 * self._capacity:
-            del self._series[next(iter(self._series))]  # the oldest; its count is lost, it never mattered less
+            del self._series[next(iter(self._series))]  # the oldest: its count is lost, which matters least
         return True
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send queued events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._senders):
                 tasks.create_task(self._send_forever())
             tasks.create_task(self._sweep_forever())
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until everything recorded so far is sent (``run`` must be running); False when time ran out."""
+        """Wait until all recorded events are sent (``run`` must be running). Return False after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -146,13 +146,13 @@ class EventRecorder:
         return True
 
     def sweep(self) -> None:
-        """Queue the counts that are due, and forget the series that are over."""
+        """Queue the counts that are due, and delete the series that have ended."""
         now = self._wall_clock()
         for key, series in list(self._series.items()):
-            over = now - series.last >= SILENCE
-            if series.count > series.told and (over or now - series.told_at >= REFRESH):
+            ended = now - series.last >= SILENCE
+            if series.count > series.told and (ended or now - series.told_at >= REFRESH):
                 self._enqueue(series)
-            if over:
+            if ended:
                 del self._series[key]
 
     # -- inside ------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class EventRecorder:
         note: str,
         now: float,
     ) -> _Series:
-        # Nanoseconds make the name unique; two events within one tick of the clock get neighbours.
+        # Nanoseconds make the name unique; a second event within one clock tick gets the next number.
         stamp = self._last_stamp = max(int(now * 1e9), self._last_stamp + 1)
         suffix = f".{stamp:x}"
         namespace = regarding.namespace or "default"
@@ -223,7 +223,7 @@ class EventRecorder:
                 await self._create(series)
         except (ApiError, ConnectionLost, ConfigError) as error:
             self.dropped += 1
-            self._complain(error)
+            self._log_failure(error)
             return
         self.sent += 1
         series.told, series.told_at = count, self._wall_clock()
@@ -232,7 +232,7 @@ class EventRecorder:
         body = (
             series.body if series.count == 1 else {**series.body, **self._form.counted(series.count, series.last)}
         )
-        # The name is unique, so a create that is sent twice meets itself: AlreadyExists is success.
+        # The name is unique, so AlreadyExists means that a repeated create succeeded before.
         try:
             await self._policy.run(lambda: self._client.create(series.path, body), "POST", guarded=True)
         except ApiError as error:
@@ -247,17 +247,17 @@ class EventRecorder:
         except ApiError as error:
             if error.status != 404:
                 raise
-            await self._create(series)  # events live for an hour; the series outlived its object
+            await self._create(series)  # events expire after an hour; the series outlived its object
 
-    def _complain(self, error: Exception) -> None:
-        """Once per kind of failure. A namespace that is being deleted refuses events, and that is fine."""
+    def _log_failure(self, error: Exception) -> None:
+        """Log once per kind of failure. A namespace in deletion rejects events, which is normal."""
         if isinstance(error, ApiError) and (error.status == 404 or _terminating(error)):
             log.debug("event not recorded: %s", error)
             return
         word = error.reason if isinstance(error, ApiError) else type(error).__name__
-        if word not in self._complained:
-            self._complained.add(word)
-            log.warning("events are being lost, said once for %s: %s", word, error)
+        if word not in self._logged:
+            self._logged.add(word)
+            log.warning("events are lost (logged once for %s): %s", word, error)
 
     async def _sweep_forever(self) -> None:
         while True:
@@ -267,14 +267,14 @@ class EventRecorder:
 
 def _terminating(error: ApiError) -> bool:
     causes = error.details.get("causes")
-    named = isinstance(causes, list) and any(
+    is_cause = isinstance(causes, list) and any(
         isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
     )
-    return error.status == 403 and (named or "being terminated" in error.message)
+    return error.status == 403 and (is_cause or "being terminated" in error.message)
 
 
 def _cut(text: str, limit: int) -> str:
-    """At most ``limit`` bytes of UTF-8, with an ellipsis when something was cut off."""
+    """Cut a text to ``limit`` bytes of UTF-8, with an ellipsis in place of the removed part."""
     encoded = text.encode()
     if len(encoded) <= limit:
         return text

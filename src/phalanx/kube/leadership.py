@@ -1,4 +1,4 @@
-"""Whether this process may write: always, or while it holds the lease."""
+"""Right of this process to write: unconditional without a lease, else while it holds the lease."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseOptions(msgspec.Struct, frozen=True):
-    """Which lease, and its times in seconds (see LeaderElector)."""
+    """Name of a lease and its times in seconds (see LeaderElector)."""
 
     namespace: str
     name: str
@@ -29,21 +29,21 @@ class LeaseOptions(msgspec.Struct, frozen=True):
 
 
 class Leadership:
-    """Held from the start where no lease is asked for.
+    """Leadership of this process, held from the start if no lease is configured.
 
-    The election runs on a thread and a connection of its own: a renewal must queue neither behind bindings nor
-    behind a list of a hundred thousand pods that is being read.
+    The election has its own thread and connection: a renewal must not queue behind bindings or behind the read of
+    a list of a hundred thousand pods.
     """
 
     def __init__(self, client: KubeClient, lease: LeaseOptions | None) -> None:
-        """`client` is that of whoever leads; the election makes its own from its settings."""
+        """`client` is the leading service's client; the election creates its own from the same settings."""
         self.client = client
         self._thread = (
             LeaderThread(client.config, lambda own: self._elector(own, lease)) if lease is not None else None
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._acquired = asyncio.Event()
-        #: How it was lost, in a sentence; "" while it was not.
+        #: Reason for the loss as a sentence; "" while the lease is not lost.
         self.lost_because = ""
 
     def _elector(self, own: KubeClient, lease: LeaseOptions) -> LeaderElector:
@@ -51,28 +51,28 @@ class Leadership:
         return _elector(own, lease)
 
     def _answered(self, method: str, path: str, status: int, seconds: float) -> None:
-        """The election's requests are counted with those of whoever leads, in his thread."""
+        """Count a request of the election with those of `client`, on the event loop of the service."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody counts any more
+            with suppress(RuntimeError):  # the loop is closed, so the counters are not read any more
                 self._loop.call_soon_threadsafe(lambda: self.client.answered(method, path, status, seconds))
 
     def holds(self) -> bool:
-        """Asked before every write."""
+        """Return whether this process is the leader; called before every write."""
         return self._thread is None or self._thread.is_leader()
 
     @property
     def line(self) -> str:
-        """Who waits for whom, for the log."""
+        """Holder and waiting candidate of the lease, for the log."""
         if self._thread is None:
-            return "nobody waits"
-        return f"{self._thread.identity} waits for its turn; {self._thread.holder or 'nobody known'} leads"
+            return "no lease is configured: this process leads"
+        return f"{self._thread.identity} waits for the lease; {self._thread.holder or 'no known replica'} leads"
 
     async def acquired(self) -> None:
         if self._thread is not None:
             await self._acquired.wait()
 
     async def run(self, lost: Callable[[], None]) -> None:
-        """Until cancelled, which gives the lease back; calls `lost` when it was lost."""
+        """Run the election until cancelled, which releases the lease; call `lost` if the lease is lost."""
         thread = self._thread
         if thread is None:
             return
@@ -104,15 +104,15 @@ def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
     )
 
 
-async def unless_stopped(stopping: asyncio.Event, wanted: Awaitable[object]) -> bool:
-    """Waits for something, which raises what it raised, or for the order to stop: then False."""
-    waiting = [asyncio.ensure_future(wanted), asyncio.ensure_future(stopping.wait())]
+async def unless_stopped(stopping: asyncio.Event, awaited: Awaitable[object]) -> bool:
+    """Await `awaited`, passing its exception on. Return False if `stopping` was set first."""
+    tasks = [asyncio.ensure_future(awaited), asyncio.ensure_future(stopping.wait())]
     try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if waiting[0].done():
-            waiting[0].result()
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
     finally:
-        for task in waiting:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
     return not stopping.is_set()

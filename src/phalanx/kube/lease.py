@@ -20,30 +20,30 @@ __all__ = ["LeaderElector", "LeadershipLost"]
 log = logging.getLogger(__name__)
 
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-#: A candidate waits the retry period and up to this much of it more, so that candidates do not march in step.
+#: A candidate waits the retry period plus a random part of up to JITTER periods, so that candidates do not collide.
 JITTER = 1.2
-#: Who has lost the lease asks so many seconds at most who has it.
+#: Timeout in seconds of the request for the new holder after the lease was lost.
 _LOOK = 1.0
 
 
-class LeadershipLost(Exception):  # noqa: N818 - what happened, not what was done wrong
-    """The lease was not renewed in time, or somebody else has it. Stop writing, and exit."""
+class LeadershipLost(Exception):  # noqa: N818 - an event, like BrokenPipe, and no mistake of the caller
+    """The lease was not renewed in time, or another process holds it. Stop writing, and exit."""
 
     def __init__(self, message: str, because: str) -> None:
         super().__init__(message)
-        #: The same for people.
+        #: The reason as a sentence for users.
         self.because = because
 
 
 class LeaderElector:
-    """Acquires a lease, keeps it, and knows at any moment until when it may still be trusted.
+    """Candidate for a lease: acquires it, renews it, and knows until when it is safe to write.
 
-    Whether another holder's lease has expired is judged by our own monotonic clock, from when its record was
-    last seen to change; clocks of other machines do not matter. We count our own renewals from before they
-    were sent and trust them for ``renew_deadline`` only, which is shorter than the ``lease_duration`` that
-    the others wait: that gap is what keeps two leaders apart. All times in seconds.
+    Expiry of another holder's lease is measured on our own monotonic clock, from the last observed change of the
+    record; clocks of other machines do not matter. Our own renewals count from before they
+    were sent, and only for ``renew_deadline``, which is shorter than the ``lease_duration`` that
+    other candidates wait: this gap prevents two leaders at one time. All times in seconds.
 
-    Give it a client of its own: a renewal must not queue behind five thousand bindings.
+    Pass a client of its own: a renewal must not queue behind five thousand bindings.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LeaderElector:
             raise ValueError("leader election: the identity must not be empty")
         self.identity = identity
         self.leading = asyncio.Event()
-        #: Who holds the lease as far as we know; "" for nobody.
+        #: Last known holder of the lease; "" for none.
         self.holder = ""
         self._client = client
         self._collection = LEASES.path(namespace or client.namespace)
@@ -86,49 +86,49 @@ class LeaderElector:
         self._sleep = sleep
         self._random = random
         self._trusted_until = float("-inf")
-        #: The lease as last read or written; None when it has to be read.
+        #: The lease as last read or written; None if it has to be read.
         self._lease: dict[str, Any] | None = None
         self._seen_version = ""
-        #: What was told of the last failure, which is not told again before something else happens.
-        self._told = ""
+        #: Text of the last logged failure, which is logged again only after another text or a success.
+        self._logged = ""
         self._seen_at = float("-inf")
 
     def is_leader(self, margin: float = 0.0) -> bool:
-        """Whether a write that is sent now, and arrives within ``margin`` seconds, is still ours to make.
+        """Return whether a write that is sent now and arrives within ``margin`` seconds is still allowed.
 
-        Only compares two numbers: safe to call from another thread, before every write.
+        It only compares two numbers: call it from any thread, before every write.
         """
         return self._clock() + margin < self._trusted_until
 
     async def run(self) -> None:
-        """Acquire, set ``leading``, renew. Ends by LeadershipLost, or by cancellation, which gives the lease back.
+        """Acquire the lease, set ``leading``, renew. End with LeadershipLost, or release the lease on cancellation.
 
         Cancel it only after the last write is answered.
         """
         try:
-            while not await self._try():
+            while not await self._attempt():
                 await self._sleep(self._retry_period * (1 + JITTER * self._random()))
             log.info("leading: %s holds lease %s", self.identity, self._path)
             self.leading.set()
-            await self._keep()
+            await self._renew_forever()
         finally:
             self.leading.clear()
             await self._release()
 
-    async def _keep(self) -> None:
+    async def _renew_forever(self) -> None:
         while True:
             await self._sleep(min(self._retry_period, max(0.0, self._trusted_until - self._clock())))
             if self.is_leader():
-                await self._try()
+                await self._attempt()
             if self.holder != self.identity:
                 self._trusted_until = float("-inf")
                 raise self._loss()
             if not self.is_leader():
-                await self._look()
+                await self._read_holder()
                 raise self._loss()
 
-    async def _look(self) -> None:
-        """Who holds what we could not renew, if that is to be learned in a moment: nothing is written any more."""
+    async def _read_holder(self) -> None:
+        """Read the holder of the lost lease within a short timeout; nothing is written any more."""
         with suppress(ApiError, ConnectionLost, ConfigError, TimeoutError):
             async with asyncio.timeout(min(_LOOK, self._retry_period)):
                 self._observe(await self._client.get(self._path))
@@ -142,28 +142,29 @@ class LeaderElector:
             )
         if not holder:
             return LeadershipLost(
-                f"{self._path}: now held by nobody", "the lease was lost: somebody has emptied it"
+                f"{self._path}: it has no holder any more",
+                "the lease was lost: another process has cleared its holder",
             )
         because = f"the lease was lost to another replica: {holder} holds it"
         return LeadershipLost(f"{self._path}: now held by {holder}", because)
 
-    async def _try(self) -> bool:
-        """One attempt to acquire or renew; whether it succeeded. Failures are logged, not raised."""
+    async def _attempt(self) -> bool:
+        """Try once to acquire or renew. Return whether it succeeded; failures are logged, not raised."""
         started = self._clock()
-        patience = self._renew_deadline / 2
+        timeout = self._renew_deadline / 2
         if self.is_leader():
-            patience = min(patience, self._trusted_until - started)
+            timeout = min(timeout, self._trusted_until - started)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 success = await self._write(started)
         except (ApiError, ConnectionLost, ConfigError, TimeoutError) as error:
-            self._lease = None  # whatever happened to the lease, the next attempt has to look
+            self._lease = None  # its state is unknown, so the next attempt reads it
             if not (isinstance(error, ApiError) and error.status == 409):
-                words = _words(error, patience)
-                log.log(logging.DEBUG if words == self._told else logging.WARNING, "%s: %s", self._path, words)
-                self._told = words
+                text = _error_text(error, timeout)
+                log.log(logging.DEBUG if text == self._logged else logging.WARNING, "%s: %s", self._path, text)
+                self._logged = text
             return False
-        self._told = ""
+        self._logged = ""
         if success:
             self._trusted_until = started + self._renew_deadline
         return success
@@ -187,7 +188,7 @@ class LeaderElector:
             return False
         moment = format_micro_time(self._wall_clock())
         ours = self.holder == self.identity
-        wanted = {
+        renewed = {
             **spec,
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._lease_duration,
@@ -195,8 +196,8 @@ class LeaderElector:
             "renewTime": moment,
             "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (0 if ours else 1),
         }
-        # The resourceVersion in the metadata makes this a comparison and a swap: 409 means a lost race.
-        self._observe(await self._client.replace(self._path, {**lease, "spec": wanted}))
+        # The resourceVersion in the metadata makes this a compare-and-swap: 409 is a lost race.
+        self._observe(await self._client.replace(self._path, {**lease, "spec": renewed}))
         return True
 
     async def _create(self) -> bool:
@@ -224,18 +225,18 @@ class LeaderElector:
             self._seen_version, self._seen_at = version, self._clock()
 
     async def _release(self) -> None:
-        """Hand the lease back, so that the next leader need not wait for it to expire."""
-        held, self._trusted_until = self.is_leader(), float("-inf")
-        if not held:
+        """Release the lease, so that the next leader does not wait for its expiry."""
+        leads, self._trusted_until = self.is_leader(), float("-inf")
+        if not leads:
             return
         try:
             async with asyncio.timeout(self._retry_period):
-                await self._give_back()
-            log.info("lease %s given back", self._path)
+                await self._clear_holder()
+            log.info("lease %s released", self._path)
         except (ApiError, ConnectionLost, ConfigError, TimeoutError) as error:
-            log.warning("%s: not given back: %s", self._path, _words(error, self._retry_period))
+            log.warning("%s: not released: %s", self._path, _error_text(error, self._retry_period))
 
-    async def _give_back(self) -> None:
+    async def _clear_holder(self) -> None:
         if self._lease is not None:
             try:
                 await self._empty(self._lease)
@@ -244,7 +245,7 @@ class LeaderElector:
                     raise
             else:
                 return
-        # A renewal whose answer we did not get went through, or somebody else touched the object.
+        # A renewal with a lost response has succeeded, or another process has changed the object.
         lease = await self._client.get(self._path)
         if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
             await self._empty(lease)
@@ -261,9 +262,9 @@ class LeaderElector:
         await self._client.replace(self._path, {**lease, "spec": spec})
 
 
-def _words(error: Exception, patience: float) -> str:
-    """A timeout has no words of its own."""
-    return str(error) or f"no answer in {patience:.3g} s"
+def _error_text(error: Exception, timeout: float) -> str:
+    """Return the text of an error; a timeout has none, so its text names the seconds."""
+    return str(error) or f"no answer in {timeout:.3g} s"
 
 
 def _seconds(spec: dict[str, Any], default: int) -> int:

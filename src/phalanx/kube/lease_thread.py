@@ -1,4 +1,4 @@
-"""Leader election on a thread of its own, which a long scheduling cycle cannot starve."""
+"""Thread for the leader election, so that a long scheduling cycle cannot delay a renewal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["LeaderThread"]
 
 
 class LeaderThread:
-    """Runs an elector with its own client and event loop.
+    """Thread that runs an elector with its own client and event loop.
 
-    ``leading`` is done when the lease is held; ``ended`` when the election is over, with LeadershipLost (or
-    whatever went wrong) as its exception, or None after ``stop``. Both are concurrent futures: wrap them with
-    asyncio.wrap_future. ``elector`` makes the LeaderElector from the thread's client.
+    ``leading`` is done when the lease is held; ``ended`` when the election has ended, with LeadershipLost (or
+    another failure) as its exception, or None after ``stop``. Both are concurrent futures: wrap them with
+    asyncio.wrap_future. ``elector`` creates the LeaderElector from the thread's client.
     """
 
     def __init__(self, config: ClusterConfig, elector: Callable[[KubeClient], LeaderElector]) -> None:
@@ -36,30 +36,30 @@ class LeaderThread:
         self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
 
     def start(self) -> None:
-        # Whoever waits for the end may be cancelled; that must not cancel the end itself.
+        # A caller that awaits the end can be cancelled; that must not cancel this future.
         self.ended.set_running_or_notify_cancel()
         self._thread.start()
 
     def is_leader(self, margin: float = 0.0) -> bool:
-        """See LeaderElector.is_leader; False before the lease is held and after it is over."""
+        """Return LeaderElector.is_leader; False before the lease is held and after the election has ended."""
         return self._elector is not None and not self.ended.done() and self._elector.is_leader(margin)
 
     @property
     def identity(self) -> str:
-        """What the lease calls us; "" before the thread runs."""
+        """Our holder identity in the lease; "" before the thread runs."""
         return self._elector.identity if self._elector is not None else ""
 
     @property
     def holder(self) -> str:
-        """See LeaderElector.holder."""
+        """Last known holder of the lease; "" for none."""
         return self._elector.holder if self._elector is not None else ""
 
     async def stop(self) -> None:
-        """Give the lease back and end the thread. Only after the last write is answered."""
+        """Release the lease and end the thread. Call it only after the last write is answered."""
         with self._lock:
             self._stopped = True
             if self._loop is not None and self._task is not None and not self.ended.done():
-                with suppress(RuntimeError):  # the loop may close at this very moment
+                with suppress(RuntimeError):  # the loop can close at this moment
                     self._loop.call_soon_threadsafe(self._task.cancel)
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)

@@ -1,4 +1,4 @@
-"""What tells the objects that the scheduler and its installer make from everybody else's."""
+"""Names and labels of the objects that the scheduler and its installer create."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def name_prefix(scheduler_names: Sequence[str]) -> str:
-    """What the names of a scheduler's lease and of its ConfigMaps begin with: its first name.
+    """Return the prefix for the names of a scheduler's lease and ConfigMaps: its first scheduler name.
 
-    So two schedulers of one cluster share neither, and two replicas of one share both. Pods may name a scheduler in
-    letters that no object's name may have; then a hash tells such names apart.
+    Two schedulers of one cluster have different prefixes, two replicas of one the same. A scheduler name can have
+    characters that are invalid in names of objects; then the prefix contains a hash of the name.
     """
     first = scheduler_names[0]
     if _NAME.fullmatch(first):
         return first
-    # As charts/phalanx/templates/_names.tpl has it.
+    # charts/phalanx/templates/_names.tpl computes the same name.
     digest = hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     readable = re.sub(r"[^a-z0-9]+", "-", first.lower())[:50].strip("-")
     return f"{readable}-{digest}" if readable else f"phalanx-{digest}"
 
 
 def default_lease(scheduler_names: Sequence[str]) -> str:
-    """The lease of a scheduler's replicas; `phalanx-scheduler` by default."""
+    """Return the name of the lease of a scheduler's replicas; `phalanx-scheduler` by default."""
     return f"{name_prefix(scheduler_names)}-scheduler"

@@ -1,4 +1,4 @@
-"""Where things live on an API server: resources and their URL paths."""
+"""Resources of an API server and their URL paths."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """What objects of this resource carry as ``apiVersion``."""
+        """Value of ``apiVersion`` in objects of this resource."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection, of one object, or of its subresource.
+        """Return the URL path of the collection, of one object, or of its subresource.
 
-        A namespaced resource without a namespace is the collection over all namespaces; naming one object
-        of it needs the namespace. Names are escaped, so a hostile one cannot leave its path segment.
+        Without a namespace, the path of a namespaced resource is the collection over all namespaces; an object
+        of it needs the namespace. Names are escaped, so a hostile name cannot leave its path segment.
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace and self.namespaced:
@@ -43,10 +43,10 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 def _segment(text: str) -> str:
-    # The usual name needs no escaping, and finding that out this way takes a tenth of the time of quote().
+    # The usual name needs no escaping, and this check takes a tenth of the time of quote().
     if text.isascii() and text.replace("-", "").replace(".", "").isalnum():
         return text
-    # "." and ".." survive percent-encoding rules but not path cleaning on the way; no object is named so.
+    # "." and ".." survive percent-encoding but not path cleaning in proxies; no object has such a name.
     if text in (".", ".."):
         raise ValueError(f"{text!r} cannot be the name of an object")
     return quote(text, safe="")

@@ -1,4 +1,4 @@
-"""The shell of a process: services that run until a signal, and services of which one replica leads."""
+"""Frame of a process: services that run until a signal, and services with one leading replica."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class RunningService(Protocol):
 
 
 async def run_until_signal(*services: RunningService, announce: Callable[[], Awaitable[None]]) -> None:
-    """Run services until SIGTERM, Ctrl-C, or the end of one, which stops the others; raise what one raises.
+    """Run services until SIGTERM, Ctrl-C, or the end of one, which stops all; raise the first failure.
 
-    `announce` waits until they are ready and says so; it is cancelled at the end.
+    `announce` waits until they are ready and logs it; it is cancelled at the end.
     """
 
     def stop() -> None:
@@ -39,13 +39,13 @@ async def run_until_signal(*services: RunningService, announce: Callable[[], Awa
         loop.add_signal_handler(number, stop)
     announcing = asyncio.ensure_future(announce())
     try:
-        await asyncio.gather(*(_then(service.run(), stop) for service in services))
+        await asyncio.gather(*(_run_then_stop(service.run(), stop) for service in services))
     finally:
         announcing.cancel()
 
 
-async def _then(run: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
-    """Stop all services when one ends, for whatever reason."""
+async def _run_then_stop(run: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
+    """Run one service, and stop all services when it ends or fails."""
     try:
         await run
     finally:
@@ -53,7 +53,7 @@ async def _then(run: Coroutine[Any, Any, None], stop: Callable[[], None]) -> Non
 
 
 class LeadingService:
-    """A service of which one replica works at a time; without a lease it leads from the start.
+    """A service with one working replica at a time; without a lease it leads from the start.
 
     `run` ends when `stop` is called or the lease is lost: see `leadership.lost_because`. `serve` sets `ready`.
     """
@@ -65,14 +65,14 @@ class LeadingService:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End `run`, after what `drain` waits for."""
+        """Request the end of `run`, which still awaits `drain`."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Serve until that ends, which raises what it raised, or until stopped; the lease is given up last.
+        """Serve until `serve` ends, passing its exception on, or until stopped; the lease is released last.
 
-        Nothing is asked before the API server answers: that it does not is logged once. Raises ConfigError where no
-        connection could ever be made.
+        No request is sent before the API server answers; an unreachable server is logged once. Raises ConfigError
+        if no connection could ever be opened.
         """
         try:
             if await unless_stopped(self._stopping, until_reachable(self.leadership.client)):
@@ -85,10 +85,10 @@ class LeadingService:
         raise NotImplementedError
 
     async def drain(self) -> None:
-        """Finish what has begun, while the lease is still held; called also if `serve` never was."""
+        """Finish started work, while the lease is still held; called also if `serve` was never called."""
 
     async def close(self) -> None:
-        """Release what the service holds, after the lease."""
+        """Close the service's resources, after the release of the lease."""
 
     async def _run_reachable(self) -> None:
         leading = asyncio.create_task(self.leadership.run(self.stop))
@@ -108,7 +108,7 @@ class LeadingService:
 
     async def _lead(self) -> None:
         try:
-            # A list from before the lease was won could miss the last writes of the leader before.
+            # A list that was read before the lease was acquired could miss the last writes of the previous leader.
             await self.leadership.acquired()
             await self.serve()
         finally:

@@ -1,4 +1,4 @@
-"""One list/watch loop: keeps telling a sink what exists, through every kind of interruption."""
+"""List/watch loop for one resource: passes all changes to a sink, through every kind of interruption."""
 
 from __future__ import annotations
 
@@ -27,59 +27,59 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds without a byte after which a watch is taken for dead. Bookmarks come about once a minute.
+#: Seconds without a byte after which a watch counts as dead. Bookmarks arrive about once a minute.
 SILENCE = 130.0
-#: A watch that ends sooner than this without news was refused rather than served.
+#: A watch that ends sooner than this (seconds) without a change counts as refused.
 SHORT_WATCH = 1.0
-#: Seconds of undisturbed watching after which old failures are forgotten where only a new list helps. Where a watch
-#: goes on from where it was, which costs the server little, any that was served is enough: or a load balancer that
-#: ends all connections once a minute would keep us blind for half of each.
+#: Seconds of undisturbed watching after which the backoff is reset if the next step is a new list. A watch that
+#: resumes costs the server little, so any served watch resets it: else a load balancer that closes all connections
+#: once a minute would keep us blind for half of each minute.
 HEALTHY = 120.0
-#: How often one list starts again because its continue token expired before it goes on without pages.
+#: How often one list restarts after an expired continue token before it is read without pages.
 LIST_RESTARTS = 3
-#: Of a list so many objects are taken in before others have their turn.
+#: Number of listed objects that are handled before other tasks of the event loop run.
 AT_ONCE = 250
-#: Seconds for which a refusal may be that of a server that does not know its rules, or all its kinds, yet.
+#: Seconds for which a refusal can come from a server that has not loaded its access rules or kinds yet.
 REFUSED = 5.0
-#: Seconds between looks meanwhile.
+#: Seconds between attempts during that time.
 REFUSED_PAUSE = 1.0
-#: Seconds between two words on how far a long list has got.
+#: Seconds between two log lines about the progress of a long list.
 PROGRESS = 3.0
-#: Failed answers to a watch from one version before a new list. "Too large resource version" means a server
-#: that lags, which passes, or an etcd that was restored from a backup, which only a new list cures.
+#: Failed watches from one version before a new list. "Too large resource version" means a server that lags,
+#: which passes, or an etcd that was restored from a backup, which only a new list resolves.
 STUCK_LIMIT = 3
 
 
 class ReflectorState(enum.Enum):
-    """Where the loop stands."""
+    """State of the loop."""
 
     LISTING = "listing"
     WATCHING = "watching"
-    WAITING = "waiting"  # after a failure, until the next try
-    ABSENT = "absent"  # the server does not serve this resource (now)
+    WAITING = "waiting"  # after a failure, until the next attempt
+    ABSENT = "absent"  # the server does not serve this resource at present
     FORBIDDEN = "forbidden"
 
 
 class Reflector(Generic[T]):
-    """Lists and watches one resource and tells ``sink`` every change, each object once per state.
+    """List and watch of one resource; ``sink`` receives every change, each object once per state.
 
-    - ``decode`` makes a T of an object's JSON. What it raises harms that object alone (Malformed).
-    - ``identify`` gives the Head of a T; by default taken from its ``metadata``, else read from the JSON.
-    - ``clock`` is monotonic seconds, ``random`` gives [0, 1), ``sleep`` waits: injected by tests.
-    - ``absent_period``: seconds between looks for a resource that is not served or not allowed. While it is
-      not served there are no objects: known ones are deleted, ``synced`` is set. While it is not allowed,
-      known objects stay; ``optional`` says that a forbidden resource counts as synced and empty.
+    - ``decode`` makes a T of an object's JSON. Its exception affects that object alone (Malformed).
+    - ``identify`` returns the ObjectHead of a T; by default it is read from its ``metadata``, else from the JSON.
+    - ``clock`` is monotonic seconds, ``random`` returns [0, 1), ``sleep`` waits: injected by tests.
+    - ``absent_period``: seconds between attempts for a resource that is not served or forbidden. While it is
+      not served there are no objects: known ones are deleted, ``synced`` is set. While it is forbidden,
+      known objects remain; with ``optional`` a forbidden resource counts as synced and empty.
 
-    - ``failures`` are told what the sink raises: the change is passed over, and not told again.
-    - ``sink_all``, where given, is told instead of ``sink`` what exists, of many objects at once: a page of a list,
-      the events that came together. No two of them are of the same object, and the order of all changes is kept.
-    - ``form``, where given, reads pages of the first list; what it makes of an object is what ``decode`` makes of
-      it. Such changes have no ``raw``.
-    - ``after``, where given, is waited for before the first object is told; what is listed is asked for meanwhile.
+    - ``failures`` records exceptions of the sink: the change is skipped, and not passed again.
+    - ``sink_all``, if given, receives existing objects in place of ``sink``, many at once: a page of a list, or the
+      events of one read. A batch has no two changes of one object, and the order of all changes is kept.
+    - ``form``, if given, decodes pages of the first list; its objects equal those of ``decode``.
+      Such changes have no ``raw``.
+    - ``after``, if given, is awaited before the first object is passed on; the list is requested meanwhile.
 
-    ``run`` ends only by cancellation. ``last_contact`` (clock) is when the
-    server was last heard, ``synced`` is set by the first complete list. ``restarts`` counts what ended lists and
-    watches: an HTTP status, "connection", or "error".
+    ``run`` ends only by cancellation. ``last_contact`` (clock) is the time of the last bytes from the
+    server, ``synced`` is set by the first complete list. ``restarts`` counts the ends of lists and
+    watches by cause: an HTTP status, "connection", or "error".
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class Reflector(Generic[T]):
         self._client = client
         self._decode = decode
         self._identify = identify
-        self._told = sink
-        self._told_all = sink_all
+        self._deliver = sink
+        self._deliver_all = sink_all
         self._after = after
-        #: What exists and has not been told yet, for `sink_all`.
+        #: Existing objects that were not passed to `sink_all` yet.
         self._gathered: dict[Key, Upsert[T]] = {}
         self._failures = failures or Failures()
         self._path = resource.path(namespace)
@@ -133,47 +133,46 @@ class Reflector(Generic[T]):
         self._random = random
         self._sleep = sleep
         self._backoff = Backoff(random=random)
-        #: key -> (uid, resourceVersion as a number) of everything the sink has been told and not untold.
+        #: key -> (uid, resourceVersion as a number) of every object that the sink knows.
         self._index: dict[Key, tuple[str, int]] = {}
-        #: Where the next watch starts; None when only a new list can tell.
+        #: Start version of the next watch; None if a new list is needed.
         self._version: str | None = None
         self._watching_since: float | None = None
-        #: Where the last watch started.
+        #: Start version of the last watch.
         self._start: str | None = None
-        #: The server could not be reached since the last list.
+        #: Whether the server was unreachable since the last list.
         self._unreached = False
-        #: The version at which watches keep failing, and how often they did.
+        #: Version at which watches keep failing, and the number of failures.
         self._stuck: tuple[str | None, int] = (None, 0)
-        #: How many watches in a row ended at once.
+        #: Number of consecutive watches that ended at once.
         self._short = 0
-        #: Since when it is refused, and since when what was there is said to be served no more.
+        #: Times since which the resource is forbidden, and since which a known resource is not served.
         self._refused_since: float | None = None
         self._unserved_since: float | None = None
         self._failing_since: float | None = None
         self._error = ""
 
     def __len__(self) -> int:
-        """How many objects are known."""
+        """Return the number of known objects."""
         return len(self._index)
 
     @property
     def failing(self) -> tuple[float, str]:
-        """For how many seconds the server has answered each try with an error, and the last; (0, "") where it does
-        not, or where a try is under way."""
+        """Seconds for which the server has answered each attempt with an error, and the last error; (0, "") if it
+        has not, or during an attempt."""
         if self._failing_since is None or self.state is not ReflectorState.WAITING:
             return 0.0, ""
         return self._clock() - self._failing_since, self._error
 
     @property
     def lag(self) -> float:
-        """For how many seconds nothing has been heard where a watch should be; 0 while there is one, or nothing to
-        watch."""
+        """Seconds without a byte from the server while a watch should be open; 0 while it is open or not needed."""
         if self.state in (ReflectorState.WATCHING, ReflectorState.ABSENT) or self.last_contact == float("-inf"):
             return 0.0
         return max(0.0, self._clock() - self.last_contact)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch until cancelled."""
         while True:
             try:
                 if self._version is None:
@@ -200,64 +199,65 @@ class Reflector(Generic[T]):
                 self._version = None
                 pause = self._failed(f"{type(error).__name__}: {error}")
             if pause > 0:
-                await self._rest(pause)
+                await self._wait(pause)
 
     def list_anew(self, *, redeliver: bool = False) -> None:
-        """Only while ``run`` is not running: it will begin with a list. ``synced`` is set by that; with
-        ``redeliver`` every object is told, also in a state that was told before."""
+        """Begin the next ``run`` with a list, which sets ``synced``. Call it only while ``run`` is not running.
+
+        With ``redeliver`` every object is passed on, also in a known state."""
         self._version = self._watching_since = None
         self.synced.clear()
         if redeliver:
             self._index = {key: (uid, -1) for key, (uid, _) in self._index.items()}
 
     def look_again(self) -> None:
-        """The resource that was not served may be: asks at once."""
+        """Retry an absent resource at once, because it can be served by now."""
         if self.state is ReflectorState.ABSENT:
             self._sooner.set()
 
     async def _until_reachable(self, text: str) -> None:
-        """Until it is time to try again, or anybody else has reached the server."""
+        """Wait until the next attempt is due, or another request has reached the server."""
         self._unreached = True
         if self._client.contact.lost():
             server = self._client.config.server
-            log.warning("the API server at %s cannot be reached, everybody tries on: %s", server, text)
-        await self._rest(self._failed(text, level=logging.DEBUG))
+            log.warning("the API server at %s is unreachable, all its clients retry: %s", server, text)
+        await self._wait(self._failed(text, level=logging.DEBUG))
 
-    async def _rest(self, pause: float) -> None:
-        """Until the time is over, or somebody says that it is worth looking again: a server that had been lost
-        answers, and what failed before has no bearing on it."""
+    async def _wait(self, pause: float) -> None:
+        """Wait until `pause` is over, or `look_again` is called, or a lost server answers again; an answer also
+        resets the backoff, because earlier failures do not matter any more."""
         self._sooner.clear()
         answer = self._client.contact.next_answer()
-        waking: list[Awaitable[object]] = [self._sleep(pause), self._sooner.wait(), answer]
-        resting = [asyncio.ensure_future(each) for each in waking]
+        wakers: list[Awaitable[object]] = [self._sleep(pause), self._sooner.wait(), answer]
+        tasks = [asyncio.ensure_future(task) for task in wakers]
         try:
-            await asyncio.wait(resting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 self._backoff.reset()
         finally:
-            for each in resting:
-                each.cancel()
+            for task in tasks:
+                task.cancel()
 
     def _sink(self, change: Change[T]) -> None:
-        if self._told_all is not None and type(change) is Upsert:
+        if self._deliver_all is not None and type(change) is Upsert:
             if change.key in self._gathered:
-                self._tell_gathered()
+                self._deliver_gathered()
             self._gathered[change.key] = change
             return
-        self._tell_gathered()
+        self._deliver_gathered()
         try:
-            self._told(change)
+            self._deliver(change)
         except Exception as error:
             key = () if isinstance(change, Synced) else filter(None, change.key)
             self._failures.record_failure(
                 "intake", f"{type(change).__name__} of {self._path} {'/'.join(key)}", error
             )
 
-    def _tell_gathered(self) -> None:
-        if self._gathered and self._told_all is not None:
+    def _deliver_gathered(self) -> None:
+        if self._gathered and self._deliver_all is not None:
             gathered, self._gathered = self._gathered, {}
             try:
-                self._told_all(list(gathered.values()))
+                self._deliver_all(list(gathered.values()))
             except Exception as error:
                 self._failures.record_failure("intake", f"{len(gathered)} of {self._path}", error)
 
@@ -268,23 +268,23 @@ class Reflector(Generic[T]):
             self.state = ReflectorState.LISTING
         for page_size in (*[self._page_size] * LIST_RESTARTS, 0):
             try:
-                version, gone = await self._list_pages(page_size)
+                version, deleted_keys = await self._list_pages(page_size)
                 break
             except ApiError as error:
                 if not error.gone or page_size == 0:
                     raise
-                log.info("%s: the list grew too old while being read, starting it again", self._path)
-        for key in gone:
+                log.info("%s: the list expired while it was read, restarting it", self._path)
+        for key in deleted_keys:
             self._forget(key)
         self._version = version
         self.state = ReflectorState.LISTING
         self._complete()
 
     async def _list_pages(self, page_size: int) -> tuple[str, list[Key]]:
-        """The list's version, and what is known and not in it. Pages are told as they come; absences only after."""
+        """Read and pass on all pages. Return the list's version and the keys of vanished objects."""
         unseen, count = dict.fromkeys(self._index), 0
-        later, version, told = bool(unseen), "", self._clock()
-        async with aclosing(self._pages.read(page_size, formed=not later)) as pages:
+        is_relist, version, logged_at = bool(unseen), "", self._clock()
+        async with aclosing(self._pages.read(page_size, formed=not is_relist)) as pages:
             async for page in pages:
                 self.last_contact, version = self._clock(), page.version
                 if self._after is not None:
@@ -293,17 +293,17 @@ class Reflector(Generic[T]):
                     self._formed(page.objects[first : first + AT_ONCE])
                     for item in page.items[first : first + AT_ONCE]:
                         raw = bytes(item)
-                        unseen.pop((later and self._unchanged(raw)) or self._present(raw, listed=True), None)
-                    self._tell_gathered()
+                        unseen.pop((is_relist and self._unchanged(raw)) or self._present(raw, listed=True), None)
+                    self._deliver_gathered()
                     await asyncio.sleep(0)
                 count += len(page)
-                if page.remaining and self._clock() - told >= PROGRESS:
-                    told = self._clock()
+                if page.remaining and self._clock() - logged_at >= PROGRESS:
+                    logged_at = self._clock()
                     log.info("%s: %d of %d are read", self._path, count, count + page.remaining)
         return version, list(unseen)
 
     def _unchanged(self, raw: bytes) -> Key | None:
-        """The key of an object that is known in this state: most of a later list need not be decoded."""
+        """Return the key of an object in its known state, else None: most of a relist needs no decoding."""
         head = read_head(raw)
         key, uid, number = head.key, head.uid, version_number(head.version)
         return key if uid and number >= 0 and self._index.get(key) == (uid, number) else None
@@ -312,7 +312,7 @@ class Reflector(Generic[T]):
         self.lists += 1
         self._unserved_since = self._failing_since = None
         if self._refused_since is not None and self.state is not ReflectorState.FORBIDDEN:
-            log.info("%s: not refused any more", self._path)
+            log.info("%s: allowed again", self._path)
             self._refused_since = None
         self._unreached = False
         self._sink(Synced())
@@ -321,7 +321,7 @@ class Reflector(Generic[T]):
     # -- watch -------------------------------------------------------------------------------------------
 
     async def _watch(self) -> float:
-        """One watch request from its start to its clean end; the pause before the next one."""
+        """Run one watch request from its start to its clean end. Return the pause before the next one."""
         begun, start, contact = self._clock(), self._version, self.last_contact
         self._start = start
         params = {
@@ -342,19 +342,19 @@ class Reflector(Generic[T]):
                     for line in lines:
                         self._event(line)
                 finally:
-                    self._tell_gathered()
+                    self._deliver_gathered()
         if self._version == start and self._clock() - begun < SHORT_WATCH:
-            # Nothing was heard by that. Where no watch lasts, lists have to tell what exists.
+            # The watch has brought nothing. If no watch lasts, lists have to find the changes.
             self.last_contact = contact
             self._short += 1
             if self._short >= STUCK_LIMIT:
                 self._version = None
-            return self._failed("the watch ended at once and without news", level=self._level_of_end())
+            return self._failed("the watch ended at once and without a change", level=self._level_of_end())
         self._short = 0
         return 0.0
 
     def _level_of_end(self) -> int:
-        """One stream that breaks or ends is nothing to tell: servers and balancers end them now and then."""
+        """Return the log level for the end of a stream: low for the first, as servers end streams now and then."""
         return logging.WARNING if self._backoff.failures else logging.DEBUG
 
     def _event(self, line: bytes) -> None:
@@ -368,7 +368,7 @@ class Reflector(Generic[T]):
         elif kind == "ERROR":
             raise status_error(read_status(raw), request=f"watch {self._path}")
         else:
-            log.warning("%s: a watch event of unknown type %r is left out", self._path, kind)
+            log.warning("%s: ignoring a watch event of unknown type %r", self._path, kind)
 
     def _advance(self, version: str) -> None:
         number = version_number(version)
@@ -378,12 +378,12 @@ class Reflector(Generic[T]):
     # -- objects -----------------------------------------------------------------------------------------
 
     def _present(self, raw: bytes, *, listed: bool) -> Key:
-        """An object exists. A list is the truth; a watch event may repeat what is known, or be older."""
+        """Handle an existing object. A list is the truth; a watch event can repeat a known state, or be older."""
         obj: T | None = None
         try:
             obj = self._decode(raw)
             head, problem = self._head(obj, raw), ""
-        except Exception as error:  # whatever it is, it is this object's
+        except Exception as error:  # any failure of `decode` affects this object only
             head, problem = read_head(raw), f"{type(error).__name__}: {error}"
         return self._exists(obj, head, problem, raw, listed=listed)
 
@@ -400,7 +400,7 @@ class Reflector(Generic[T]):
         known = self._index.get(key)
         if known is not None:
             if known[0] != uid:
-                self._forget(key)  # deleted and created anew behind our back
+                self._forget(key)  # the object was deleted and recreated while no watch ran
             elif number >= 0 and (known[1] == number or (known[1] > number and not listed)):
                 return key
         if key[1]:
@@ -414,25 +414,25 @@ class Reflector(Generic[T]):
         return key
 
     def _formed(self, objects: Sequence[T]) -> None:
-        """These exist, says the first list: nearly all of them are new."""
+        """Handle decoded objects of the first list: nearly all of them are new."""
         index, gathered = self._index, self._gathered
-        for found in objects:
-            head = self._head(found, b"")
+        for obj in objects:
+            head = self._head(obj, b"")
             key = head.key
-            if key in index or not key[1] or self._told_all is None:
-                self._exists(found, head, "", b"", listed=True)
+            if key in index or not key[1] or self._deliver_all is None:
+                self._exists(obj, head, "", b"", listed=True)
                 continue
             number = version_number(head.version)
             index[key] = (head.uid, number)
-            gathered[key] = Upsert(found, b"", key, head.uid, number)
+            gathered[key] = Upsert(obj, b"", key, head.uid, number)
 
     def _absent(self, raw: bytes) -> None:
-        """A DELETED event. Of something unknown, or of a predecessor of what is known, it tells nothing."""
+        """Handle a DELETED event; ignore it for an unknown object or for the predecessor of a known one."""
         last: T | None = None
         try:
             last = self._decode(raw)
             head = self._identify(last) if self._identify is not None else head_of(last, raw)
-        except Exception:  # the deletion counts even when the last state cannot be read
+        except Exception:  # the deletion counts even if the last state is unreadable
             head = read_head(raw)
         self._advance(head.version)
         known = self._index.get(head.key)
@@ -455,7 +455,7 @@ class Reflector(Generic[T]):
         if error.gone or error.status in (400, 404, 405, 422):
             self._version = None
             if error.gone and self._unreached:
-                # The server has been away for longer than it remembers: it is there again, and so is everything.
+                # The server was away longer than its watch history: it is back, so a new list works at once.
                 self._unreached, self._watching_since = False, None
                 self._backoff.reset()
                 log.debug("%s: %s; listing again", self._path, error)
@@ -470,8 +470,8 @@ class Reflector(Generic[T]):
     def _failed(self, text: str, retry_after: float | None = None, level: int = logging.WARNING) -> float:
         since, self._watching_since = self._watching_since, None
         lasted = self._clock() - since if since is not None else 0.0
-        served = self._version is not None and (lasted >= SHORT_WATCH or self._version != self._start)
-        if served or lasted >= HEALTHY:
+        resumes = self._version is not None and (lasted >= SHORT_WATCH or self._version != self._start)
+        if resumes or lasted >= HEALTHY:
             self._backoff.reset()
         pause = self._backoff.next(retry_after)
         self.state = ReflectorState.WAITING
@@ -479,7 +479,7 @@ class Reflector(Generic[T]):
         return pause
 
     def _not_served(self, error: ApiError) -> float:
-        """One of several servers may not know the kind yet: of what is known nothing is gone at the first word."""
+        """Handle a 404. One of several servers can lack the kind yet, so known objects are not deleted at once."""
         now = self._clock()
         if self._index and self._unserved_since is None:
             self._unserved_since = now
@@ -487,35 +487,33 @@ class Reflector(Generic[T]):
             self.state, self._version = ReflectorState.WAITING, None
             return REFUSED_PAUSE
         if self.state is not ReflectorState.ABSENT:
-            log.info("%s is not served (%s); looking again every %g s", self._path, error, self._absent_period)
+            log.info("%s is not served (%s); retrying every %g s", self._path, error, self._absent_period)
             self.state = ReflectorState.ABSENT
             for key in list(self._index):
                 self._forget(key)
             self._complete()
         self.last_contact = self._clock()
-        return self._slowly(ReflectorState.ABSENT)
+        return self._retry_slowly(ReflectorState.ABSENT)
 
     def _forbidden(self, error: ApiError) -> float:
-        """A server that has just started refuses everybody until it knows the rules: that passes in a second. So
-        what limits others, or is there already, does not count as gone at the first refusal."""
+        """Handle a 403. A server that has just started forbids everything for about a second, until it has loaded
+        its rules, so objects that limit other pods or exist already are not dropped at the first refusal."""
         now = self._clock()
         if self._refused_since is None:
             self._refused_since, self.state = now, ReflectorState.WAITING
-            log.warning("%s: %s; looking again for %g s", self._path, error, REFUSED)
+            log.warning("%s: %s; retrying for %g s", self._path, error, REFUSED)
         if self.state is not ReflectorState.FORBIDDEN and now - self._refused_since < REFUSED:
             return REFUSED_PAUSE
         if self.state is not ReflectorState.FORBIDDEN:
-            going = "going without it" if self._optional else "nothing can be done without it"
-            going = "going on with what is known" if self.synced.is_set() else going
-            log.error(
-                "%s: FORBIDDEN, %s, looking again every %g s: %s", self._path, going, self._absent_period, error
-            )
+            going = "continuing without it" if self._optional else "this resource is required"
+            going = "continuing with the known objects" if self.synced.is_set() else going
+            log.error("%s: FORBIDDEN, %s, retrying every %g s: %s", self._path, going, self._absent_period, error)
             self.state = ReflectorState.FORBIDDEN
             if self._optional and not self.synced.is_set():
                 self._complete()
-        return self._slowly(ReflectorState.FORBIDDEN)
+        return self._retry_slowly(ReflectorState.FORBIDDEN)
 
-    def _slowly(self, state: ReflectorState) -> float:
+    def _retry_slowly(self, state: ReflectorState) -> float:
         self.state = state
         self._version = None
         self._watching_since = None

@@ -1,4 +1,4 @@
-"""When to try again, and when not: back-off, and which repeats are safe."""
+"""Retries: the backoff between attempts, and the requests that are safe to repeat."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Backoff", "RetryPolicy"]
 
 R = TypeVar("R")
 
-#: Methods whose repeat changes nothing that the first did not.
+#: Methods without side effects, which are always safe to repeat.
 _SAFE = frozenset({"GET", "HEAD"})
-#: Answers that say "not now" rather than "no".
+#: Statuses of a temporary failure.
 _PASSING = frozenset({500, 502, 503, 504})
 
 
 @dataclass
 class Backoff:
-    """Growing pauses for one loop: ``base`` doubling to ``cap`` seconds, each drawn from its upper half.
+    """Growing pauses of one loop: ``base`` doubles up to ``cap`` seconds, each pause is drawn from its upper half.
 
-    A loop that has been healthy starts again from ``base`` (the caller says so with ``reset``). A server's
-    Retry-After is a floor for the pause, never a ceiling, and is capped as well, so that a nonsensical header
-    cannot park us.
+    A loop that has recovered starts again from ``base`` (its owner calls ``reset``). A server's
+    Retry-After is a lower bound of the pause, and is capped as well, so that a nonsensical header
+    cannot block the loop.
     """
 
     base: float = 0.8
@@ -49,11 +49,10 @@ class Backoff:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Repeats of one request.
+    """Retries of one request.
 
-    ``attempts`` counts the first one. ``guarded`` in the methods below means: the request carries a uid or a
-    resourceVersion, or sets what it sets absolutely (a merge patch), so that sending it twice can only meet
-    the object that was meant and leave it as once would have.
+    ``attempts`` counts the first one. ``guarded`` in the methods below means that a repeat has no further effect:
+    the request carries a uid or a resourceVersion, or sets absolute values (a merge patch).
     """
 
     attempts: int = 5
@@ -64,10 +63,10 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False)
 
     def retryable(self, error: BaseException, method: str, *, guarded: bool = False) -> bool:
-        """Whether sending the same request again is safe and may help.
+        """Return whether sending the same request again is safe and useful.
 
-        429, and a connection that never was: always, nothing had happened. Lost answers and 5xx, where the
-        write may have happened: only reads and guarded writes. Every other answer is final.
+        After 429 or without a connection: always, as nothing has happened. After a lost response or a 5xx the
+        write can have happened: only reads and guarded writes. Every other response is final.
         """
         if isinstance(error, Unreachable):
             return True
@@ -82,13 +81,13 @@ class RetryPolicy:
         return Backoff(self.base, self.factor, self.cap, self.random)
 
     async def run(self, send: Callable[[], Awaitable[R]], method: str, *, guarded: bool = False) -> R:
-        """Call ``send`` until it succeeds, fails for good, or has been called ``attempts`` times."""
+        """Call ``send`` until it succeeds, fails finally, or was called ``attempts`` times."""
         backoff = self.backoff()
-        for left in range(self.attempts - 1, -1, -1):
+        for attempts_left in range(self.attempts - 1, -1, -1):
             try:
                 return await send()
             except (ApiError, ConnectionLost) as error:
-                if left == 0 or not self.retryable(error, method, guarded=guarded):
+                if attempts_left == 0 or not self.retryable(error, method, guarded=guarded):
                     raise
                 await self.sleep(backoff.next(error.retry_after if isinstance(error, ApiError) else None))
         raise ValueError("a RetryPolicy needs at least one attempt")

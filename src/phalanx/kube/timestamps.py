@@ -1,4 +1,4 @@
-"""The two ways in which Kubernetes writes a moment: whole seconds, and microseconds."""
+"""The two time formats of Kubernetes: whole seconds, and microseconds."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from phalanx.model.text.decoding import MAX_NUMBER, quoted
 __all__ = ["format_micro_time", "format_time", "parse_time"]
 
 
-# The last second that four digits of a year can tell.
+# The last second of the year 9999.
 _LAST = 253_402_300_799
 
 
 def format_time(moment: float) -> str:
-    """metav1.Time: RFC 3339 in UTC with whole seconds (cut, not rounded). ``moment`` is Unix seconds."""
+    """Format Unix seconds as metav1.Time: RFC 3339 in UTC with whole seconds (cut, not rounded)."""
     return datetime.fromtimestamp(min(int(moment), _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(moment: float) -> str:
-    """metav1.MicroTime: always six digits and a Z; the server refuses any other number of digits."""
+    """Format Unix seconds as metav1.MicroTime: always six digits and a Z; the server rejects other forms."""
     return datetime.fromtimestamp(min(moment, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_time(text: str) -> float:
-    """Unix seconds of an RFC 3339 moment; ValueError when it is none or names no time zone."""
+    """Parse an RFC 3339 time into Unix seconds. Raises ValueError for other texts, or without a time zone."""
     if len(text) > MAX_NUMBER:
-        raise ValueError(f"{quoted(text)} is no moment of time")
+        raise ValueError(f"{quoted(text)} is not an RFC 3339 time")
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")

@@ -1,4 +1,4 @@
-"""Waiting for a state of the cluster, for the command line and for tests."""
+"""Wait for a state of the cluster, for the command line and for tests."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ async def wait_until(
     label_selector: str | None = None,
     field_selector: str | None = None,
 ) -> Mapping[Key, dict[str, Any]]:
-    """Wait until ``holds`` is true of the selected objects (by key); those objects.
+    """Wait until ``holds`` returns True for the selected objects (by key). Return those objects.
 
-    Asked after the first complete list and after every change. TimeoutError when it takes longer than
-    ``seconds``, naming how many objects there were; an exception of ``holds`` is passed on.
+    It is called after the first complete list and after every change, and its exceptions are passed on. Raises
+    TimeoutError, with the number of objects, after ``seconds``.
     """
     objects: dict[Key, dict[str, Any]] = {}
     reached: asyncio.Future[dict[Key, dict[str, Any]]] = asyncio.get_running_loop().create_future()
-    told_all = False
+    listed = False
 
     def sink(change: Change[dict[str, Any]]) -> None:
-        nonlocal told_all
+        nonlocal listed
         match change:
             case Upsert(obj, _, key):
                 objects[key] = obj
             case Delete(key):
                 objects.pop(key, None)
             case Synced():
-                told_all = True
-        if not told_all or reached.done():
+                listed = True
+        if not listed or reached.done():
             return
         try:
             if holds(objects):
@@ -64,9 +64,9 @@ async def wait_until(
         absent_period=1.0,
     )
     running = asyncio.create_task(reflector.run())
-    either: set[asyncio.Future[Any]] = {running, reached}
+    outcomes: set[asyncio.Future[Any]] = {running, reached}
     try:
-        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(outcomes, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if reached.done():
             return reached.result()
         raise TimeoutError(

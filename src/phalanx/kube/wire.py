@@ -1,4 +1,4 @@
-"""Lists and watch events on the wire, taken apart without reading the objects inside."""
+"""Lists and watch events on the wire, split without decoding the objects inside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ F = TypeVar("F")
 
 
 class ObjectHead(msgspec.Struct, frozen=True, gc=False):
-    """What every object has: where it is, which one it is, and how new this state is."""
+    """Identity of an object (key and uid) and its version."""
 
     key: Key
     uid: str
@@ -38,8 +38,8 @@ class ObjectHead(msgspec.Struct, frozen=True, gc=False):
 
 
 class ListPage(msgspec.Struct, Generic[T]):
-    """One page of a list. `items` are still JSON, `objects` are there instead where all of them could be read at
-    once. `remaining` is how many come after it, 0 where not told."""
+    """One page of a list. `items` are raw JSON; `objects` replace them if all could be decoded at once.
+    `remaining` is the number of objects on later pages, 0 if the server sent none."""
 
     items: list[msgspec.Raw]
     version: str
@@ -92,8 +92,8 @@ _FRAMED = msgspec.json.Decoder(_Framed)
 _HEAD = ("namespace", "name", "uid", "resourceVersion")
 _METADATA_KEY = re.compile(rb'"metadata"\s*:\s*\Z')
 
-# API servers write the two fields in this order and without spaces, so that a test of the prefix saves
-# walking over the object once. Whatever looks otherwise is decoded properly.
+# API servers write the two fields in this order and without spaces, so a test of the prefix saves
+# a scan of the object. Any other form is decoded properly.
 _PREFIXES = tuple(
     (f'{{"type":"{kind}","object":{{'.encode(), len(f'{{"type":"{kind}","object":'), kind)
     for kind in ("MODIFIED", "ADDED", "DELETED")
@@ -101,7 +101,7 @@ _PREFIXES = tuple(
 
 
 def read_page(body: bytes) -> ListPage[Any]:
-    """ConnectionLost when the body is not a list: it was cut or garbled on the way."""
+    """Split a list into its items. Raises ConnectionLost if the body is not a list, so damaged in transit."""
     try:
         page = _read_list(body)
     except msgspec.DecodeError as error:
@@ -110,10 +110,10 @@ def read_page(body: bytes) -> ListPage[Any]:
 
 
 class ItemForm(Generic[T]):
-    """Reads pages with all their items, which takes less than half the time of one by one.
+    """Decoder of pages with all their items, in less than half the time of single objects.
 
-    An item is decoded as a `kind`, of which `read` makes a T. It says None, or raises msgspec.DecodeError, where
-    more has to be known of one.
+    An item is decoded as a `kind`, and `read` makes a T of it. `read` returns None, or raises msgspec.DecodeError,
+    for an item that has to be decoded alone.
     """
 
     def __init__(self, kind: type[F], read: Callable[[F], T | None]) -> None:
@@ -121,11 +121,11 @@ class ItemForm(Generic[T]):
         self._decode: Callable[[bytes], _List[F]] = msgspec.json.Decoder(_List[kind]).decode  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> ListPage[T] | None:
-        """None where an item has to be read on its own."""
+        """Decode a page; return None if an item has to be decoded alone."""
         try:
             page = self._decode(body)
             forms = page.items or []
-            objects = [found for form in forms if (found := self._read(form)) is not None]
+            objects = [obj for form in forms if (obj := self._read(form)) is not None]
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             return None
         return _list_page(page.metadata, [], objects) if len(objects) == len(forms) else None
@@ -136,7 +136,7 @@ def _list_page(metadata: _ListMetadata, items: list[msgspec.Raw], objects: list[
 
 
 def read_event(line: bytes) -> Event:
-    """ConnectionLost when the line is not an event: it was cut or garbled on the way."""
+    """Split a watch event. Raises ConnectionLost if the line is not an event, so damaged in transit."""
     for prefix, start, kind in _PREFIXES:
         if line.startswith(prefix):
             if line.endswith(b"}}"):
@@ -153,7 +153,7 @@ def _read_list(body: bytes) -> _List[msgspec.Raw]:
     try:
         return _LIST.decode(body)
     except RecursionError:
-        # One item is nested deeper than any decoder goes; it must not hide the others.
+        # One item is nested too deeply for any decoder; the other items must stay readable.
         page = _LIST.decode(shallow(body, 3))
         page.items = [msgspec.Raw(body[begin:end]) for begin, end, around in parts_at(body, 3) if around == b"["]
         return page
@@ -169,7 +169,7 @@ def _read_framed(line: bytes) -> _Framed:
 
 
 def read_status(raw: bytes) -> dict[str, Any]:
-    """The object of an ERROR event; empty when it is none."""
+    """Return the Status object of an ERROR event; an empty dict if it is not an object."""
     try:
         status = decode_json(raw)
     except msgspec.DecodeError:
@@ -178,7 +178,7 @@ def read_status(raw: bytes) -> dict[str, Any]:
 
 
 def read_head(raw: bytes) -> ObjectHead:
-    """The head of an object's JSON, whatever else is in there; empty strings for what cannot be found."""
+    """Return the head of an object's JSON, even of an undecodable object; missing fields are empty strings."""
     try:
         metadata = decoded(_OBJECT.decode, raw).metadata
         return ObjectHead((metadata.namespace or "", metadata.name), metadata.uid or "", metadata.version or "")
@@ -188,7 +188,7 @@ def read_head(raw: bytes) -> ObjectHead:
 
 
 def head_of(obj: object, raw: bytes) -> ObjectHead:
-    """The head from the decoded object when it has ``metadata`` in a usual form, else from the JSON."""
+    """Return the head from the decoded object's ``metadata`` if it has the usual form, else from the JSON."""
     metadata: Any = getattr(obj, "metadata", None)
     if metadata is not None:
         try:
@@ -207,7 +207,7 @@ def _dict_head(obj: object) -> ObjectHead:
 
 
 def _metadata(raw: bytes) -> object:
-    """The metadata alone, whatever stands beside and below them: numbers beyond all limits, say."""
+    """Decode the metadata alone, so that undecodable values beside or below them do no harm."""
     for begin, end, _ in parts_at(raw, 2):
         if _METADATA_KEY.search(raw, max(0, begin - 64), begin):
             try:
@@ -222,7 +222,7 @@ def _metadata_head(metadata: object) -> ObjectHead:
         return ObjectHead(("", ""), "", "")
     name, uid, version = metadata.get("name"), metadata.get("uid"), metadata.get("resourceVersion")
     namespace = metadata.get("namespace", "")
-    if type(name) is type(uid) is type(version) is type(namespace) is str:  # as in all that a server gives
+    if type(name) is type(uid) is type(version) is type(namespace) is str:  # as in all objects of a real server
         return ObjectHead((namespace, name), uid, version)
     namespace, name, uid, version = [
         value if isinstance(value := metadata.get(field), str) else "" for field in _HEAD
@@ -231,8 +231,8 @@ def _metadata_head(metadata: object) -> ObjectHead:
 
 
 def version_number(version: str) -> int:
-    """A resourceVersion as a number, -1 when it is none. Comparable within one resource only."""
+    """Return a resourceVersion as a number, -1 if it is not one. Comparable within one resource only."""
     if len(version) < 19 and version.isascii() and version.isdecimal():
-        return int(version)  # what all API servers give
+        return int(version)  # the form that API servers send
     number = parse_whole(version, 0)
     return number if number is not None else -1

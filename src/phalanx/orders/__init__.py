@@ -1,1 +1,1 @@
-"""What can be told to a gang of any dialect, by its owner's own API: hold, release, cancel."""
+"""Orders to a gang of any dialect, through the API of its owner: hold, release, cancel."""

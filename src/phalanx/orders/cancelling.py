@@ -1,4 +1,4 @@
-"""Cancel: what would make the pods anew is deleted, and the pods with it."""
+"""Cancel: deletes the controller that would recreate the pods, and the pods with it."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ _LOOSE = frozenset({"PodGroup", "Pod"})
 
 
 def described(target: Target) -> str:
-    """What would be deleted, in a line."""
+    """Return a one-line description of the objects that a cancellation deletes."""
     pods = f"{len(target.members)} pods ({target.running} running)"
     below = f", the owner of {target.chain[0]}" if target.chain else ""
     return f"{target.title} in namespace {target.namespace}{below}, with its {pods}"
 
 
 def refuse_foreign_members(target: Target) -> None:
-    """Raises OrderError where pods of a loose gang have controllers, which would make them anew."""
+    """Raise OrderError if pods of a gang without a job have controllers, which would recreate them."""
     if target.document is not None and target.resource is not None and target.resource.kind not in _LOOSE:
         return
-    makers = sorted(
+    controllers = sorted(
         {f"{owner.get('kind')}/{owner.get('name')}" for pod in target.members if (owner := controller_of(pod))}
     )
-    if makers:
+    if controllers:
         raise OrderError(
-            f"{target.title}: its pods belong to {', '.join(makers)}, which would make them anew; cancel that"
+            f"{target.title}: its pods belong to {', '.join(controllers)}; cancel that, as it recreates them"
         )
 
 
 async def cancel(client: KubeClient, target: Target) -> str:
-    """Says what happened. Raises OrderError."""
+    """Delete the gang's objects. Return a message for the user. Raises OrderError."""
     refuse_foreign_members(target)
     top = [(target.path, target.uid)] if target.document is not None else []
-    rest: list[tuple[str, str]] = []
+    pods: list[tuple[str, str]] = []
     if target.resource is None or target.resource.kind in _LOOSE:
-        found = [(PODS.path(target.namespace, name_of(pod)), _uid(pod)) for pod in target.members]
-        rest = [each for each in found if each not in top]
-    if top and rest:
-        await _refuse_parts(client, target, [*top, *rest])
+        members = [(PODS.path(target.namespace, name_of(pod)), _uid(pod)) for pod in target.members]
+        pods = [member for member in members if member not in top]
+    if top and pods:
+        await _refuse_parts(client, target, [*top, *pods])
     for path, uid in top:
         await client.delete(path, uid=uid, propagation="Background")
-    await asyncio.gather(*(_delete(client, path, uid) for path, uid in rest))
+    await asyncio.gather(*(_delete(client, path, uid) for path, uid in pods))
     return f"{target.title} cancelled: it and its {len(target.members)} pods are deleted"
 
 
 async def _refuse_parts(client: KubeClient, target: Target, objects: list[tuple[str, str]]) -> None:
-    """Raises OrderError where only a part would be deleted: a gang is cancelled as a whole or not at all."""
+    """Raise OrderError if only some objects can be deleted, as a gang is cancelled as a whole or not at all."""
     for number, (path, uid) in enumerate(objects):
         try:
             await client.delete(path, uid=uid, dry_run=True)
@@ -61,7 +61,7 @@ async def _refuse_parts(client: KubeClient, target: Target, objects: list[tuple[
             if not number:
                 raise
             raise OrderError(
-                f"{target.title}: only a part of it could be deleted, so nothing was: {error.message}"
+                f"{target.title}: not cancelled, because only a part of it can be deleted: {error.message}"
             ) from error
 
 

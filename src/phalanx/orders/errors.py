@@ -1,10 +1,10 @@
-"""Why an order is refused, in words for whoever gave it."""
+"""Refusals of an order, with a text for the user."""
 
 from __future__ import annotations
 
 
 class OrderError(Exception):
-    """`message` is for people."""
+    """The order is refused; `message` is for the user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -12,8 +12,8 @@ class OrderError(Exception):
 
 
 class NotFoundError(OrderError):
-    """Nothing has the name that was given."""
+    """No object has this name."""
 
 
 class BadNameError(OrderError):
-    """What was named cannot be a gang's name, or is of a kind that nobody knows."""
+    """The name is invalid, or its kind is unknown."""

@@ -1,4 +1,4 @@
-"""The job that is meant by a name."""
+"""Lookup of a job by name."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from phalanx.reports.jobs.kinds import GANG
 
 
 async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> FoundJob:
-    """Raises OrderError where there is none, or several."""
+    """Return the job of a name. Raises OrderError if there is none or more than one."""
     try:
-        found = await reader.job(kind, namespace, name, time.time())
-        if found is None and kind in ("", GANG):
-            # A gang that its owner names is found by its owner, of which it may be a part.
+        job = await reader.job(kind, namespace, name, time.time())
+        if job is None and kind in ("", GANG):
+            # The name of a gang can be OWNER/PART if its owner names it; then the owner is looked up.
             owner, _, _ = shown_name(name).partition("/")
-            found = await reader.job_of_group(namespace, name, time.time())
-            found = found or await reader.job("", namespace, owner, time.time())
+            job = await reader.job_of_group(namespace, name, time.time())
+            job = job or await reader.job("", namespace, owner, time.time())
     except AmbiguousName as error:
         raise OrderError(str(error)) from error
-    if found is not None:
-        return found
-    what = {"": "job or PodGroup", "gang": "PodGroup or pod that names a gang", "vcjob": "Volcano Job"}.get(
+    if job is not None:
+        return job
+    kind_text = {"": "job or PodGroup", "gang": "PodGroup or pod that names a gang", "vcjob": "Volcano Job"}.get(
         kind, kind
     )
-    text = f"no {what} {name!r} in namespace {namespace!r}"
+    text = f"no {kind_text} {name!r} in namespace {namespace!r}"
     if kind in ("", "vcjob") and not await reader.has_volcano_jobs():
         text += "; this cluster does not have Volcano Jobs, `phalanx install` brings them"
     elif reader.warnings:

@@ -1,4 +1,4 @@
-"""Hold and release: by what the API of the object at the top has for it, or not at all."""
+"""Hold and release, through the API of the controlling object; refused if that API has no way to do it."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ _ABORTED = frozenset({"Aborted", "Aborting"})
 
 
 async def hold(client: KubeClient, target: Target) -> str:
-    """Keeps a gang that waits from starting; says what happened. Raises OrderError."""
+    """Prevent a waiting gang from starting. Return a message for the user. Raises OrderError."""
     _refuse_finished(target)
     if target.volcano_job:
         if _volcano_phase(target) in _ABORTED:
-            return f"{target.title} is held already"
+            return f"{target.title} is already held"
         _refuse_running(target)
         await _command(client, target, ABORT)
-        return _held(target, "its pods are made anew when it is released")
+        return _held_message(target, "its pods are recreated after the release")
     kind = target.suspendable
     if kind is None:
-        raise OrderError(f"{target.title} cannot be held: {_no_way(target)}")
+        raise OrderError(f"{target.title} cannot be held: {_why_impossible(target)}")
     if not await _keep_suspended(client, target, kind, _refuse_running):
-        return f"{target.title} is held already"
-    return _held(target, "it stays suspended")
+        return f"{target.title} is already held"
+    return _held_message(target, "it remains suspended")
 
 
 async def suspend(client: KubeClient, target: Target) -> str:
-    """Ends the pods of a job of any kind but Volcano's and keeps it, by its own field. Raises OrderError."""
+    """Suspend a job of any kind but Volcano's by its own field: its pods end, it remains. Raises OrderError."""
     _refuse_finished(target)
     kind = target.suspendable
     if kind is None:
-        raise OrderError(f"{target.title} cannot be suspended: {_no_way(target)}")
+        raise OrderError(f"{target.title} cannot be suspended: {_why_impossible(target)}")
     if not await _keep_suspended(client, target, kind):
-        return f"{target.title} is suspended already"
+        return f"{target.title} is already suspended"
     at = f"{target.title} -n {target.namespace}"
-    return f"{target.title} will be suspended; its pods end. To go on: phalanx job resume {at}"
+    return f"{target.title} will be suspended; its pods end. To resume: phalanx job resume {at}"
 
 
 async def _keep_suspended(
@@ -54,7 +54,7 @@ async def _keep_suspended(
     kind: SuspendableKind,
     check: Callable[[Target], None] = lambda target: None,
 ) -> bool:
-    """False where it is suspended already; `check` is asked before it is changed. Raises OrderError."""
+    """Suspend a job after `check`. Return False if it is suspended already. Raises OrderError."""
     _refuse_kueue(target)
     assert target.document is not None
     queued, suspended = bool(target.note("labels", QUEUE_LABEL)), is_suspended(kind, target.document)
@@ -64,44 +64,46 @@ async def _keep_suspended(
     _refuse_unended_ray_job(target)
     patch: dict[str, Any] = {} if suspended else _nested(kind.suspend, True)
     if queued:
-        # Else whoever lets suspended jobs go would do so when it is its turn.
+        # Without the annotation the queue's controller would resume the job when it is admitted.
         patch["metadata"] = {"annotations": {HOLD: "true"}}
     await client.patch(target.path, patch, PatchType.MERGE)
     return True
 
 
 async def release(client: KubeClient, target: Target) -> str:
-    """Lets a gang that is held take its turn again. Raises OrderError."""
+    """Release a held gang, so that it is scheduled again. Raises OrderError."""
     _refuse_finished(target)
     if target.volcano_job:
         if _volcano_phase(target) not in _ABORTED:
             return f"{target.title} is not held"
         await _command(client, target, RESUME)
-        return _released(target)
+        return _released_message(target)
     kind = target.suspendable
     if kind is None:
-        return f"{target.title} is not held, and cannot be: {_no_way(target)}"
+        return f"{target.title} is not held, and cannot be: {_why_impossible(target)}"
     _refuse_kueue(target)
     assert target.document is not None
     queued = bool(target.note("labels", QUEUE_LABEL))
     if queued and target.note("annotations", HOLD) == "true":
         patch: dict[str, Any] = {"metadata": {"annotations": {HOLD: None}}}
     elif queued and is_suspended(kind, target.document):
-        return f"{target.title} is not held: it waits in queue {target.note('labels', QUEUE_LABEL)} for its turn"
+        return f"{target.title} is not held: it waits in queue {target.note('labels', QUEUE_LABEL)}"
     elif is_suspended(kind, target.document):
         patch = _nested(kind.suspend, False)
     else:
         return f"{target.title} is not held"
     await client.patch(target.path, patch, PatchType.MERGE)
-    return _released(target)
+    return _released_message(target)
 
 
-def _held(target: Target, more: str) -> str:
-    return f"{target.title} held; {more}. To let it go: phalanx release {target.title} -n {target.namespace}"
+def _held_message(target: Target, consequence: str) -> str:
+    return (
+        f"{target.title} held; {consequence}. To release it: phalanx release {target.title} -n {target.namespace}"
+    )
 
 
-def _released(target: Target) -> str:
-    return f"{target.title} released: it takes its turn. To see when: phalanx jobs --start -n {target.namespace}"
+def _released_message(target: Target) -> str:
+    return f"{target.title} released; expected start: phalanx jobs --start -n {target.namespace}"
 
 
 def _nested(path: tuple[str, ...], value: object) -> dict[str, Any]:
@@ -120,21 +122,21 @@ def _volcano_phase(target: Target) -> str:
 def _refuse_finished(target: Target) -> None:
     phase = _volcano_phase(target) if target.volcano_job else ""
     conditions = mapping((target.document or {}).get("status")).get("conditions")
-    for each in conditions if isinstance(conditions, list) and target.suspendable is not None else ():
-        condition = mapping(each)
+    for item in conditions if isinstance(conditions, list) and target.suspendable is not None else ():
+        condition = mapping(item)
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Completed", "Failed"):
             phase = text(condition.get("type"))
     if phase in FINISHED or phase == "Complete":
-        raise OrderError(f"{target.title} is over ({phase})")
+        raise OrderError(f"{target.title} has finished ({phase})")
 
 
 def _refuse_running(target: Target) -> None:
     if target.running:
         raise OrderError(
-            f"{target.title} runs already ({target.running} pods); only what waits can be held. "
-            f"To end its pods and keep it: phalanx job suspend {target.title}"
+            f"{target.title} is running ({target.running} pods); only a waiting gang can be held. "
+            f"To end its pods, but not the job: phalanx job suspend {target.title}"
             if target.volcano_job or target.suspendable is not None
-            else f"{target.title} runs already ({target.running} pods); only what waits can be held"
+            else f"{target.title} is running ({target.running} pods); only a waiting gang can be held"
         )
 
 
@@ -147,25 +149,25 @@ def _refuse_kueue(target: Target) -> None:
 
 
 def _refuse_unended_ray_job(target: Target) -> None:
-    """KubeRay fails, for good, a RayJob that is suspended although its cluster is to outlive it."""
+    """Raise OrderError for a RayJob without shutdownAfterJobFinishes, which KubeRay fails if it is suspended."""
     assert target.document is not None
     ends = mapping(target.document.get("spec")).get("shutdownAfterJobFinishes") is True
     if target.resource is not None and target.resource.kind == "RayJob" and not ends:
         raise OrderError(
-            f"{target.title} cannot be suspended: KubeRay fails a RayJob for it unless its "
+            f"{target.title} cannot be suspended: KubeRay fails a suspended RayJob unless its "
             "shutdownAfterJobFinishes is true"
         )
 
 
-def _no_way(target: Target) -> str:
+def _why_impossible(target: Target) -> str:
     if target.document is None or (target.resource is not None and target.resource.kind in ("PodGroup", "Pod")):
-        return "its pods are there, gates can only be taken from a pod, and nobody would make the pods anew"
+        return "its pods exist already and cannot get a scheduling gate, and no controller would recreate them"
     assert target.resource is not None
-    return f"{target.resource.kind} of {target.resource.group or 'core'} has no field that keeps it from starting"
+    return f"{target.resource.kind} of {target.resource.group or 'core'} has no field to suspend it"
 
 
 async def _command(client: KubeClient, target: Target, action: str) -> None:
-    """A Command to a Volcano Job, which the job owns."""
+    """Create a Command for a Volcano Job, owned by the job."""
     assert target.document is not None
     entry = JobEntry(kind="vcjob", namespace=target.namespace, name=name_of(target.document), uid=target.uid)
     try:
@@ -175,5 +177,5 @@ async def _command(client: KubeClient, target: Target, action: str) -> None:
             raise
         raise OrderError(
             f"{target.title}: this cluster does not have the kind Command of bus.volcano.sh/v1alpha1; "
-            "`phalanx install` brings it"
+            "install it with `phalanx install`"
         ) from error

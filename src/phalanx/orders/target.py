@@ -1,4 +1,4 @@
-"""The gang that is meant, with the object at the top of it: whatever would make its pods anew."""
+"""Target of an order: a gang with its controlling object, which would recreate its pods."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from phalanx.reports.owners import OwnerReader
 Json = dict[str, Any]
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
-# What makes jobs again and again: a gang's run ends below it.
+# Kinds that create jobs repeatedly: an order is for one run, below such an object.
 _SCHEDULES = frozenset({"CronJob", "ScheduledSparkApplication", "CronWorkflow"})
 _MOST_OWNERS = 8
 
 
 @dataclass(frozen=True)
 class Target:
-    """`title` is what people call it, such as pytorchjob/train. `document` is the object at the top, None for a
-    gang that only its pods declare; `resource` is its kind. `chain` are the objects from what was named to the top.
-    `groups` are its PodGroups where it was found by them, `members` its pods as documents."""
+    """A gang that an order is for. `title` is its name for users, such as pytorchjob/train.
+
+    `document` is the controlling object, None for a gang that only its pods declare; `resource` is its kind.
+    `chain` has the titles from the named object up to the last one below the controlling object. `groups` are the
+    PodGroups if the gang was found by them, `members` its pods as documents."""
 
     title: str
     namespace: str
@@ -44,7 +46,7 @@ class Target:
 
     @property
     def pods(self) -> list[PodEntry]:
-        return [read_pod(each) for each in self.members]
+        return [read_pod(pod) for pod in self.members]
 
     @property
     def running(self) -> int:
@@ -60,7 +62,7 @@ class Target:
 
     @property
     def suspendable(self) -> SuspendableKind | None:
-        """How it is suspended, where its kind can be."""
+        """The way to suspend it, None if its kind has none."""
         return suspendable_kind(self.resource) if self.resource is not None else None
 
     @property
@@ -71,16 +73,16 @@ class Target:
 
     @property
     def uid(self) -> str:
-        """Of the object at the top; of a gang that only its pods declare, that of the oldest of them."""
+        """Uid of the controlling object; of the oldest pod if only pods declare the gang."""
         if self.document is None:
-            pods = [mapping(each.get("metadata")) for each in self.members]
+            pods = [mapping(metadata.get("metadata")) for metadata in self.members]
             keys = ("creationTimestamp", "name", "uid")
-            ages = sorted(tuple(text(each.get(key)) for key in keys) for each in pods)
+            ages = sorted(tuple(text(metadata.get(key)) for key in keys) for metadata in pods)
             return ages[0][2] if ages else ""
         return text(mapping(self.document.get("metadata")).get("uid"))
 
     def note(self, part: str, key: str) -> str:
-        """A label (`part` labels) or annotation of the object at the top."""
+        """Return a label (`part` is labels) or annotation of the controlling object."""
         return text(mapping(mapping((self.document or {}).get("metadata")).get(part)).get(key))
 
 
@@ -89,7 +91,7 @@ def name_of(document: Mapping[str, Any]) -> str:
 
 
 class TargetFinder:
-    """Looks targets up in one namespace; kinds are listed once."""
+    """Lookup of targets in one namespace; each kind is listed once."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -98,40 +100,42 @@ class TargetFinder:
         self._owners = OwnerReader(client, namespace)
 
     async def find(self, name: str) -> Target:
-        """`NAME` or `KIND/NAME`. Raises OrderError where there is none, or several."""
-        word, slash, rest = name.partition("/")
+        """Find the target of `NAME` or `KIND/NAME`. Raises OrderError if there is none or more than one."""
+        word, slash, object_name = name.partition("/")
         if not slash:
-            word, rest = "", name
+            word, object_name = "", name
         word = word.lower()
-        if "/" in rest and word not in WORDS:
-            # A part of what an owner starts, as lists show it.
-            word, rest = "", name
-        if not rest:
+        if "/" in object_name and word not in WORDS:
+            # The text is the name of a part of an owner's pods, as lists show it.
+            word, object_name = "", name
+        if not object_name:
             raise BadNameError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
         groups: tuple[tuple[Resource, Json], ...] = ()
         if word in _POD_WORDS:
-            members: Sequence[Json] = [await self._get(PODS, rest)]
+            members: Sequence[Json] = [await self._get(PODS, object_name)]
             first, resource = members[0], PODS
         elif word == "" or word in WORDS:
             kind = WORDS.get(word, "")
             try:
-                found = await find_job(self._reader, kind, rest, self._namespace)
+                job_found = await find_job(self._reader, kind, object_name, self._namespace)
             except NotFoundError:
-                # Its operator calls the PodGroup something else, or has made none.
-                job = None if kind else await self._job_called(rest)
+                # The operator gives the PodGroup another name, or has created none.
+                job = None if kind else await self._job_named(object_name)
                 if job is None:
                     raise
                 (resource, first), members = job, []
             else:
-                members = found.members
-                if found.entry.kind == GANG:
-                    where = found.resource
-                    groups = tuple((where, group) for group in found.groups if where is not None)
-                    return await self._of_gang(found.entry.name, groups, members)
-                first, resource = found.document, found.resource or PODS
+                members = job_found.members
+                if job_found.entry.kind == GANG:
+                    group_resource = job_found.resource
+                    groups = tuple(
+                        (group_resource, group) for group in job_found.groups if group_resource is not None
+                    )
+                    return await self._of_gang(job_found.entry.name, groups, members)
+                first, resource = job_found.document, job_found.resource or PODS
         else:
             resource = await self._suspendable_resource(word)
-            members, first = [], await self._get(resource, rest)
+            members, first = [], await self._get(resource, object_name)
         top, chain = await self._top(resource, first)
         if resource is not PODS or top[0] is not PODS:
             members = await self._members_of(top[1]) or members
@@ -140,21 +144,21 @@ class TargetFinder:
     async def _of_gang(
         self, name: str, groups: tuple[tuple[Resource, Json], ...], members: Sequence[Json]
     ) -> Target:
-        """By the controller of its PodGroup, else by that of its first pod."""
+        """Return the target by the controller of its PodGroup, else by that of its first pod."""
         for resource, document in (*groups, *((PODS, pod) for pod in members[:1])):
             if controller_of(document):
                 top, chain = await self._top(resource, document)
                 if top[1] is not document:
-                    # Pods that hold to the gang without the owner (another's) stay members.
-                    found = await self._members_of(top[1])
-                    return self._target(top[0], top[1], chain, groups, found or members)
+                    # Pods that name the gang and belong to another owner stay members.
+                    owned_pods = await self._members_of(top[1])
+                    return self._target(top[0], top[1], chain, groups, owned_pods or members)
         if groups:
             resource, document = groups[0]
             return self._target(resource, document, (), groups, members)
         if kinds := self._reader.unread_groups(members):
             raise OrderError(
-                f"podgroup/{name}: you may not list {', '.join(kinds)} in namespace {self._namespace}, and its "
-                "pods name one, which would stay: nothing was done; ask for the right to list and delete them"
+                f"podgroup/{name}: cannot list {', '.join(kinds)} in namespace {self._namespace}, and its pods "
+                "name such an object, which would remain; nothing was done. Get rights to list and delete them"
             )
         return Target(f"podgroup/{name}", self._namespace, None, None, (), (), tuple(members))
 
@@ -171,36 +175,36 @@ class TargetFinder:
 
     # owners
 
-    async def _job_called(self, name: str) -> tuple[Resource, Json] | None:
-        """The topmost job of a name, of whatever kind; None where there is none. Raises OrderError for several."""
-        found = await self._owners.called(name)
-        owners = (await self._owners.tree()).owners(name) if not found else {}
+    async def _job_named(self, name: str) -> tuple[Resource, Json] | None:
+        """Return the topmost job with a name, of any kind, None without one. Raises OrderError for several."""
+        jobs = await self._owners.called(name)
+        owners = (await self._owners.tree()).owners(name) if not jobs else {}
         for owner in owners:
             resource, objects = await self._owners.objects(owner.api_version, owner.kind)
             if resource is not None and owner.uid in objects:
-                found.append((resource, objects[owner.uid]))
+                jobs.append((resource, objects[owner.uid]))
         tops: dict[str, tuple[Resource, Json]] = {}
-        for each in found:
-            top, _ = await self._top(*each)
+        for job in jobs:
+            top, _ = await self._top(*job)
             tops[text(mapping(top[1].get("metadata")).get("uid"))] = top
         if len(tops) > 1:
-            told = ", ".join(sorted(_title(*top) for top in tops.values()))
-            raise OrderError(f"several jobs are called {name!r}; say which: {told}")
+            titles = ", ".join(sorted(_title(*top) for top in tops.values()))
+            raise OrderError(f"{len(tops)} jobs are named {name!r}; specify one of {titles}")
         return next(iter(tops.values()), None)
 
     async def _top(self, resource: Resource, document: Json) -> tuple[tuple[Resource, Json], tuple[str, ...]]:
-        """The topmost controller that makes a run, and the objects below it. What is not there any more is no
-        controller. Raises OrderError where one cannot be read."""
+        """Return the topmost controller of a run, and the titles of the objects below it. A deleted controller is
+        ignored. Raises OrderError if one cannot be read."""
         chain: list[str] = []
         for _ in range(_MOST_OWNERS):
             reference = controller_of(document)
             if not reference or reference.get("kind") in _SCHEDULES or reference.get("kind") == "Node":
                 break
-            where, objects = await self._owners.objects(
+            owner_resource, objects = await self._owners.objects(
                 text(reference.get("apiVersion")), text(reference.get("kind"))
             )
             above = objects.get(text(reference.get("uid")))
-            if where is None:
+            if owner_resource is None:
                 raise OrderError(
                     f"{_title(resource, document)} belongs to {reference.get('kind')}/{reference.get('name')} of "
                     f"{reference.get('apiVersion')}, which cannot be read"
@@ -208,12 +212,12 @@ class TargetFinder:
             if above is None:
                 break
             chain.append(_title(resource, document))
-            resource, document = where, above
+            resource, document = owner_resource, above
         return (resource, document), tuple(chain)
 
     async def _members_of(self, top: Json) -> list[Json]:
-        """The pods below an object."""
-        uid, found = text(mapping(top.get("metadata")).get("uid")), []
+        """Return the pods below an object."""
+        uid, members = text(mapping(top.get("metadata")).get("uid")), []
         _, pods = await self._owners.objects("v1", "Pod")
         for pod in pods.values():
             document: Json | None = pod
@@ -222,36 +226,38 @@ class TargetFinder:
                 if not reference:
                     break
                 if text(reference.get("uid")) == uid:
-                    found.append(pod)
+                    members.append(pod)
                     break
                 _, above = await self._owners.objects(
                     text(reference.get("apiVersion")), text(reference.get("kind"))
                 )
                 document = above.get(text(reference.get("uid")))
-        return found
+        return members
 
     # reading
 
     async def _get(self, resource: Resource, name: str) -> Json:
         try:
-            found: Json = await self._client.get(resource.path(self._namespace, name))
+            document: Json = await self._client.get(resource.path(self._namespace, name))
         except ApiError as error:
             if error.status != 404:
                 raise
-            what = resource.kind.lower()
-            raise OrderError(f"no {what} {name!r} in namespace {self._namespace!r}") from error
-        return found
+            kind = resource.kind.lower()
+            raise OrderError(f"no {kind} {name!r} in namespace {self._namespace!r}") from error
+        return document
 
     async def _suspendable_resource(self, word: str) -> Resource:
         for kind in SUSPENDABLE:
             served = kind.served
             if word.partition(".")[0] in (served.kind.lower(), served.plural):
-                found = (await self._owners.discovery()).find(served.group, served.plural)
-                if not found:
+                resources = (await self._owners.discovery()).find(served.group, served.plural)
+                if not resources:
                     raise OrderError(f"this cluster does not have the kind {served.kind} of {served.group}")
-                return found[0]
-        if found := [each for each in (await self._owners.discovery()).lookup(word) if each.namespaced]:
-            return found[0]
+                return resources[0]
+        if resources := [
+            resource for resource in (await self._owners.discovery()).lookup(word) if resource.namespaced
+        ]:
+            return resources[0]
         known = ", ".join(["vcjob", "podgroup", "pod", *(kind.served.kind.lower() for kind in SUSPENDABLE)])
         raise BadNameError(f"unknown kind {word!r}: expected one of {known}")
 

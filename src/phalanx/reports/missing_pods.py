@@ -24,7 +24,8 @@ from phalanx.model.text.quantity import Quantity
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.read_documents import job_entry, read_pod
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState, gang_state
 
 EVENTS = Resource("", "v1", "events", "Event")

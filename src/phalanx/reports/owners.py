@@ -24,7 +24,7 @@ from phalanx.reports.gang_names import AmbiguousGangError
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import mapping, text
 from phalanx.reports.owner_kinds import job_kinds, suspendable_kind
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 
 Json = dict[str, Any]
 

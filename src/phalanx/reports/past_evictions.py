@@ -10,7 +10,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.decisions import EvictionReason
 from phalanx.reports.evicted_members import EvictedMembers, advice_after_eviction
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState
 
 EVENTS = Resource("", "v1", "events", "Event")

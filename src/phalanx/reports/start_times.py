@@ -8,15 +8,17 @@ import msgspec
 
 from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey, shown_name
-from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
+from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.forecasts import UnitStart
-from phalanx.scheduling.start_reservations.plugin import load_promises
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
+from phalanx.scheduling.start_reservations.rehearsal import promise_moves
 from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.record_facts import observed_states
 
 
@@ -37,12 +39,12 @@ class StartEntry(msgspec.Struct):
 
 
 def start_entries(
-    snapshot: Snapshot, policy: Policy, stored: StoredPlan, now: float, should_stop: Callable[[], bool] = never
+    snapshot: Snapshot, policy: Policy, promises: Promises, now: float, should_stop: Callable[[], bool] = never
 ) -> list[StartEntry]:
     """The earliest first, those without a start last; the snapshot is used up by it."""
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
-    load_promises(scheduler.features, stored.promises)
+    rehearse_promises(scheduler.features, promises.promises)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     found = [
@@ -50,7 +52,8 @@ def start_entries(
         for each in forecast_starts(scheduler, now, should_stop)
         if not any(scheduler.session.requirement(gang).satisfied for gang in each.unit.gangs if gang.spec)
     ]
-    times = StartTimes(stored, found, now)
+    moves = promise_moves(scheduler.new_session(now))
+    times = StartTimes(promises, found, now, moves)
     entries = [entry for each in found for entry in _entries(each, times.start(each), observed)]
     entries.sort(key=lambda each: each.start.no_later_than or each.start.planned or "~")
     return _starting(scheduler, plan.binds, observed) + entries

@@ -18,8 +18,10 @@ from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.dominant_share import dominant_share
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
 from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import Promises
 from phalanx.views.record_facts import observed_states
 
 #: By what somebody stands behind the one before, where no plugin says so.
@@ -59,10 +61,13 @@ class OrderReport(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-def turn_order(snapshot: Snapshot, policy: Policy, now: float) -> OrderReport:
-    """One dry run at `now`; the snapshot is used up by it. Those that it would place come first."""
+def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> OrderReport:
+    """One dry run at `now`, which begins with the promised starts of the scheduler; the snapshot is used up by it.
+    Those that it would place come first."""
+    promises = promises or Promises()
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
+    rehearse_promises(scheduler.features, promises.promises)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     session = scheduler.new_session(now)
@@ -74,7 +79,8 @@ def turn_order(snapshot: Snapshot, policy: Policy, now: float) -> OrderReport:
         behind = line.behind(before, unit) if before is not None else ""
         entries += line.waiting(unit, len(entries) + 1, behind)
         before = unit
-    return OrderReport(entries, [f"not read: {text}" for text in snapshot.missing])
+    missing = [f"not read: {text}" for text in snapshot.missing]
+    return OrderReport(entries, missing + promises.warnings(now))
 
 
 def _satisfied(session: Session, unit: QueuedUnit) -> bool:

@@ -1,1 +1,1 @@
-"""The real scheduler in virtual time: workloads and clusters in, measurements out."""
+"""Simulation: the real scheduler in virtual time, with workloads and clusters as input and metrics as output."""

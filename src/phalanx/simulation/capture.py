@@ -1,4 +1,4 @@
-"""A live cluster as `phalanx capture` wrote it down, its objects in the order in which they are taken in."""
+"""A live cluster in a file of `phalanx capture`, with its objects in the order of their intake."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.simulation.documents import FileObject, kind_of, take_in
 from phalanx.simulation.errors import InputError
+from phalanx.views.promises import PromiseOrigin, Promises
 
 KIND = "Capture"
-# What others refer to comes first. (Group objects and accounts are told by the dialects.)
+# Kinds that other objects refer to are applied first. (The dialects list the kinds of groups and accounts.)
 _FIRST = ("PriorityClass", "Namespace", "ResourceQuota", "PodDisruptionBudget", "Node")
 
 
 class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is known of a capture beside its objects. `moment` is when it was made, in seconds since the epoch;
-    `missing` says what could not be read. `promises` and `usages` are what the scheduler had written down."""
+    """Head of a capture. `moment` is its time in seconds since the epoch; `missing` lists the unreadable objects.
+
+    `promises` and `usages` are the records that the scheduler had stored, `promise_origin` is the version and time
+    of the promises."""
 
     moment: int
     schedulers: tuple[str, ...] = ("phalanx",)
@@ -29,27 +32,35 @@ class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     missing: tuple[str, ...] = ()
     promises: tuple[StoredReservation, ...] = ()
     usages: tuple[AccountUsage, ...] = ()
+    promise_origin: PromiseOrigin = PromiseOrigin()
+
+    @property
+    def promised(self) -> Promises:
+        """Promised starts of the scheduler when the capture was made."""
+        return Promises(self.promises, origin=self.promise_origin)
 
 
 def read_capture(entry: FileObject) -> Capture:
-    """The head of a capture. Raises InputError."""
+    """Decode the head of a capture. Raises InputError."""
     try:
         return msgspec.convert(entry.document.get("spec"), Capture)
     except msgspec.ValidationError as error:
-        raise InputError(f"{entry.place}: spec: {error}; make the capture anew") from error
+        raise InputError(f"{entry.place}: spec: {error}; repeat `phalanx capture` with this release") from error
 
 
 def take_in_all(intake: Intake, capture: Capture, entries: Sequence[FileObject]) -> list[ClusterEvent]:
-    """What the objects of a capture mean. Those of kinds that nobody asks for any more are passed over."""
+    """Return the events of a capture's objects. Objects of kinds that no dialect reads are ignored."""
     return intake.serves_native(capture.native_groups) + take_in_more(intake, entries, ())
 
 
-def take_in_more(intake: Intake, entries: Sequence[FileObject], there: Sequence[FileObject]) -> list[ClusterEvent]:
-    """The same of further objects, beside those that are `there` already."""
+def take_in_more(
+    intake: Intake, entries: Sequence[FileObject], present: Sequence[FileObject]
+) -> list[ClusterEvent]:
+    """Return the events of further objects, beside those in `present`."""
     events: list[ClusterEvent] = []
     declaring = [
-        *(each.kind for each in intake.dialects.groups.values()),
-        *(each.kind for each in intake.dialects.accounts.values()),
+        *(reader.kind for reader in intake.dialects.groups.values()),
+        *(reader.kind for reader in intake.dialects.accounts.values()),
     ]
     stages: tuple[list[FileObject], ...] = ([], [], [], [])
     for entry in entries:
@@ -63,20 +74,20 @@ def take_in_more(intake: Intake, entries: Sequence[FileObject], there: Sequence[
     for stage in stages[:3]:
         for entry in stage:
             events += take_in(intake, entry)
-    return events + _context_events(intake, stages[3], there)
+    return events + _context_events(intake, stages[3], present)
 
 
 def _context_events(
-    intake: Intake, entries: Sequence[FileObject], there: Sequence[FileObject]
+    intake: Intake, entries: Sequence[FileObject], present: Sequence[FileObject]
 ) -> list[ClusterEvent]:
-    """What decides about pods from beside, and the owners above them; owners may lead to further owners."""
+    """Return the events of objects that affect pods, and of their owners; owners can lead to further owners."""
     events: list[ClusterEvent] = []
-    asked: set[WantedKind] = set()
-    while fresh := [kind for kind in intake.enrichers.kinds if kind not in asked]:
-        asked.update(fresh)
-        for served, entry in _of_kinds(entries, fresh):
+    handled: set[WantedKind] = set()
+    while added := [kind for kind in intake.enrichers.kinds if kind not in handled]:
+        handled.update(added)
+        for served, entry in _of_kinds(entries, added):
             events += intake.apply(intake.enrichers.updated(served, entry.identified))
-    seen = {(served.group, served.plural) for served, _ in _of_kinds([*entries, *there], intake.owners.kinds)}
+    seen = {(served.group, served.plural) for served, _ in _of_kinds([*entries, *present], intake.owners.kinds)}
     for served, entry in _of_kinds(entries, intake.owners.kinds):
         if (served.group, served.plural) in intake.workloads.wanted:
             events += intake.owners.updated(served, entry.identified)

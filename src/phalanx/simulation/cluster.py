@@ -1,4 +1,4 @@
-"""The simulated cluster: from a file of objects, a table of nodes, or what a log says about its machine."""
+"""The simulated cluster: read from a file of objects, a table of nodes, or the header of a batch log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from phalanx.simulation.workloads.swf import read_swf
 from phalanx.simulation.world import Delays
 
 _OPENB = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-# As many pods as a kubelet takes by default.
+# Default limit of pods per node of a kubelet.
 _PODS = 110
-# The trace does not say how many a node may run; nothing was refused for their number.
+# The trace has no limit of pods per node, and no pod was refused for that reason.
 _MOST_PODS = 1000
 _MIB = 2**20
 _OWN = ("NodePool", "Machine", "World", CAPTURE)
@@ -35,9 +35,10 @@ _MOST_NODES = 1_000_000
 
 
 class SimulatedCluster(msgspec.Struct, frozen=True):
-    """`entries` go through the dialects, `nodes` are there as they are. `processors` is how many a machine has that
-    is one pool of processors, 0 for a cluster of nodes; `start` the time (seconds since the epoch) at which a log
-    begins, 0 where nothing says it."""
+    """The cluster at the beginning. `entries` are applied by the dialects, `nodes` directly.
+
+    `processors` is the size of a machine that is one pool of processors, 0 for a cluster of nodes. `start` is the
+    beginning of the log (seconds since the epoch), 0 if unknown."""
 
     name: str
     entries: tuple[FileObject, ...] = ()
@@ -48,13 +49,13 @@ class SimulatedCluster(msgspec.Struct, frozen=True):
     capture: Capture | None = None
 
     def open(self, options: DialectOptions | None = None) -> tuple[Intake, list[ClusterEvent]]:
-        """The door for what comes later, and what is there at the beginning. Raises InputError."""
-        # What a scheduler has signed is believed in a copy, which has no keys.
+        """Return the intake for later objects, and the events of the initial ones. Raises InputError."""
+        # The copy has no keys, so it accepts every signature of a scheduler.
         signer = Signer(unchecked=True) if self.capture is not None else None
         intake = Intake(self.schedulers, options, signer, dialects=installed_dialects())
         events: list[ClusterEvent] = [NodeUpdated(node) for node in self.nodes]
         if self.capture is not None:
-            # (What is wrong with objects of a live cluster is told there.)
+            # A live cluster can have invalid objects: the live scheduler reports them, so warnings are ignored.
             return intake, events + take_in_all(intake, self.capture, self.entries)
         for entry in self.entries:
             events += take_in(intake, entry)
@@ -71,8 +72,8 @@ class SimulatedCluster(msgspec.Struct, frozen=True):
 
 
 def read_cluster(text: str, name: str) -> SimulatedCluster:
-    """By the name of the file: `.swf` is a log (one pool of as many processors as its header says), `.csv` a table
-    of nodes, everything else YAML or JSON. Raises InputError."""
+    """Read a cluster by the file name: `.swf` is a log (one pool with the processors of its header), `.csv` a table
+    of nodes, any other name YAML or JSON. Raises InputError."""
     if name.endswith(".swf"):
         log = read_swf(text, name)
         return pool(log.processors, name, log.start or 0)
@@ -101,18 +102,18 @@ def read_cluster(text: str, name: str) -> SimulatedCluster:
         name, tuple(entries), machine.nodes, machine.processors, start, delays=delays, capture=capture
     )
     if capture is not None and any(entry.kind == "Node" for entry in entries):
-        # (What can be wrong with a file that people write is not looked for in what a program wrote.)
+        # A program wrote the capture, so checks for mistakes of users are skipped.
         return cluster
     nodes = sum(isinstance(event, NodeUpdated) for event in cluster.open()[1])
     if not nodes:
         raise InputError(f"{name}: no node; write v1 Node objects, or a NodePool of {OWN_VERSION}")
     if machine.processors and nodes > 1:
-        raise InputError(f"{name}: a Machine is the only node; leave the others out, or write a NodePool instead")
+        raise InputError(f"{name}: a Machine must be the only node; remove the other nodes, or write a NodePool")
     return cluster
 
 
 def pool(processors: int, name: str, start: int = 0) -> SimulatedCluster:
-    """A machine whose processors are one pool: where in it a job is does not matter."""
+    """Return a machine whose processors are one pool, so the place of a job within it does not matter."""
     if processors < 1:
         raise InputError(f"{name}: {processors} processors; write at least 1")
     node = Node("pool", allocatable=requests_of({CPU: processors * 1000, PODS: processors}))
@@ -120,7 +121,7 @@ def pool(processors: int, name: str, start: int = 0) -> SimulatedCluster:
 
 
 def _members(entry: FileObject) -> list[FileObject]:
-    """A NodePool as the Node objects that it stands for: `count` times `template`, named `<name>-<number>`."""
+    """Return the Node objects of a NodePool: `count` copies of its spec, named `<name>-<number>`."""
     spec = entry.document.get("spec")
     if not isinstance(spec, Mapping):
         raise InputError(f"{entry.place}: spec is missing; write spec: {{count: 10, allocatable: {{cpu: 64}}}}")
@@ -155,7 +156,7 @@ def _delays(entry: FileObject) -> Delays:
 
 
 def _only(entry: FileObject, field: str) -> object:
-    """The one field that the spec may have."""
+    """Return the value of the only field that the spec can have. Raises InputError for other fields."""
     spec = entry.document.get("spec")
     for key in spec if isinstance(spec, Mapping) else ():
         if key != field:
@@ -164,7 +165,7 @@ def _only(entry: FileObject, field: str) -> object:
 
 
 def _nodes_of_table(text: str, name: str) -> list[Node]:
-    """The node list of the openb trace: sn, cpu_milli, memory_mib, gpu, model."""
+    """Read the node list of the openb trace: sn, cpu_milli, memory_mib, gpu, model."""
     nodes = []
     for line, row in table(text, name, _OPENB):
         amounts = {key: whole(row, key, name, line) for key in ("cpu_milli", "memory_mib", "gpu")}

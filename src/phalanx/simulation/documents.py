@@ -1,4 +1,4 @@
-"""Objects as they stand in files, handed to the same door as those of a live cluster."""
+"""Objects of files, applied through the same intake as those of a live cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OWN_VERSION = f"{OWN_GROUP}/v1alpha1"
 
 
 class FileObject(msgspec.Struct, frozen=True):
-    """One object of a file; `place` says which: `cluster.yaml: document 2 (Node n1)`."""
+    """One object of a file; `place` identifies it in messages: `cluster.yaml: document 2 (Node n1)`."""
 
     place: str
     document: Document
@@ -44,12 +44,12 @@ class FileObject(msgspec.Struct, frozen=True):
 
     @property
     def own(self) -> bool:
-        """Whether it is a kind of the simulator's own."""
+        """Whether the kind is the simulator's own."""
         return self.api_version.partition("/")[0] == OWN_GROUP
 
     @property
     def identified(self) -> Document:
-        """The document with a uid: objects in files have none, and what they are called is as good here."""
+        """The document with a uid: objects in files have none, so the namespace and name replace it."""
         metadata = self.document["metadata"]
         if metadata.get("uid"):
             return self.document
@@ -58,7 +58,7 @@ class FileObject(msgspec.Struct, frozen=True):
 
 
 def read_documents(text: str, name: str) -> list[FileObject]:
-    """The objects of a YAML (or JSON) file; those of a List one by one. Raises InputError."""
+    """Return the objects of a YAML or JSON file, with Lists expanded. Raises InputError."""
     entries: list[FileObject] = []
     try:
         for number, document in enumerate(_documents(text), 1):
@@ -70,7 +70,7 @@ def read_documents(text: str, name: str) -> list[FileObject]:
 
 
 def _documents(text: str) -> Iterator[object]:
-    """(JSON is YAML, but captures of large clusters are larger than YAML may be.)"""
+    """Yield the documents of a text. JSON is tried first, as large captures exceed the limits of YAML."""
     if text.lstrip()[:1] == "{":
         try:
             yield decode_json(text)
@@ -96,7 +96,7 @@ def _entries(document: object, place: str) -> Iterator[FileObject]:
 
 
 def read_entry(document: object, place: str) -> FileObject:
-    """One object. Raises InputError."""
+    """Return one object. Raises InputError."""
     entries = list(_entries(document, place))
     if len(entries) != 1:
         raise InputError(f"{place}: write one object")
@@ -104,8 +104,8 @@ def read_entry(document: object, place: str) -> FileObject:
 
 
 def take_in(intake: Intake, entry: FileObject) -> list[ClusterEvent]:
-    """What an object means to the scheduler. Raises InputError for a kind that nobody reads, or one that is no
-    object of its kind."""
+    """Return the events of an object. Raises InputError for a kind that the scheduler does not read, and for an
+    invalid object."""
     document = entry.identified
     core: dict[tuple[str, str], tuple[Callable[[bytes], Any], Callable[[Any], list[ClusterEvent]]]] = {
         ("v1", "Node"): (decode_node, intake.node),
@@ -114,11 +114,11 @@ def take_in(intake: Intake, entry: FileObject) -> list[ClusterEvent]:
         ("v1", "ResourceQuota"): (decode_resource_quota, intake.resource_quota),
         ("scheduling.k8s.io/v1", "PriorityClass"): (decode_priority_class, intake.priority_class),
     }
-    known = core.get((entry.api_version, entry.kind))
-    if known is not None:
-        decode, take = known
+    core_kind = core.get((entry.api_version, entry.kind))
+    if core_kind is not None:
+        decode, apply = core_kind
         try:
-            return take(decode(msgspec.json.encode(document)))
+            return apply(decode(msgspec.json.encode(document)))
         except msgspec.DecodeError as error:
             raise InputError(f"{entry.place}: {error}") from error
     if (entry.api_version, entry.kind) == ("policy/v1", "PodDisruptionBudget"):
@@ -127,7 +127,7 @@ def take_in(intake: Intake, entry: FileObject) -> list[ClusterEvent]:
 
 
 def take_away(intake: Intake, entry: FileObject) -> list[ClusterEvent]:
-    """The same for an object that is gone."""
+    """Return the events of an object's deletion. Raises InputError for a kind that cannot be deleted here."""
     metadata = entry.document["metadata"]
     namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
     match entry.api_version, entry.kind:
@@ -141,37 +141,35 @@ def take_away(intake: Intake, entry: FileObject) -> list[ClusterEvent]:
             return intake.priority_class_removed(name)
         case "policy/v1", "PodDisruptionBudget":
             return intake.disruption_budget_removed(namespace, name)
-    served = kind_of(entry, [each.kind for each in intake.dialects.accounts.values()])
+    served = kind_of(entry, [kind.kind for kind in intake.dialects.accounts.values()])
     if served is not None:
         return intake.account_removed(served, namespace, name)
     served = kind_of(entry, list(intake.enrichers.kinds))
     if served is not None:
         return intake.apply(intake.enrichers.removed(served, namespace, name))
-    raise InputError(f"{entry.place}: {entry.kind} cannot be taken away in a simulation")
+    raise InputError(f"{entry.place}: {entry.kind} cannot be deleted in a simulation")
 
 
 def _custom(intake: Intake, entry: FileObject, document: Document) -> list[ClusterEvent]:
-    served = kind_of(entry, [each.kind for each in intake.dialects.accounts.values()])
+    served = kind_of(entry, [reader.kind for reader in intake.dialects.accounts.values()])
     if served is not None:
         return intake.account(served, document)
-    served = kind_of(entry, [each.kind for each in intake.dialects.groups.values()])
+    served = kind_of(entry, [reader.kind for reader in intake.dialects.groups.values()])
     if served is not None:
         return intake.group(served, document)
     served = kind_of(entry, list(intake.enrichers.kinds))
     if served is not None:
         return intake.apply(intake.enrichers.updated(served, document))
-    raise InputError(
-        f"{entry.place}: {entry.api_version} {entry.kind} is no kind that the scheduler reads; leave it out"
-    )
+    raise InputError(f"{entry.place}: the scheduler does not read {entry.api_version} {entry.kind}; remove it")
 
 
 def kind_of(entry: FileObject, kinds: list[WantedKind]) -> ServedKind | None:
-    """Which of the kinds an object is of. Raises InputError for a version that nobody reads."""
+    """Return the kind that an object has, None for none of them. Raises InputError for an unknown version."""
     group, _, version = entry.api_version.rpartition("/")
     for kind in kinds:
         if (kind.group, kind.kind) == (group, entry.kind):
             if version not in kind.versions:
-                known = ", ".join(f"{group}/{each}" for each in kind.versions)
+                known = ", ".join(f"{group}/{known_version}" for known_version in kind.versions)
                 raise InputError(f"{entry.place}: apiVersion is {entry.api_version}; write one of {known}")
             return kind.served_as(version)
     return None

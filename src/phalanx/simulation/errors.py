@@ -1,7 +1,7 @@
-"""What is wrong with what a simulation was given."""
+"""Errors in the input of a simulation."""
 
 from __future__ import annotations
 
 
 class InputError(Exception):
-    """The message names the file, the line or field, and what to write instead."""
+    """Invalid input; the message names the file, the line or field, and the expected value."""

@@ -1,4 +1,4 @@
-"""What is going to happen, in order of time."""
+"""Queue of future events in order of time."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ Effect = Callable[[], None]
 
 
 class EventOrder(enum.IntEnum):
-    """What happens first of that which happens in the same moment; after all of it comes one cycle."""
+    """Order of events of one moment; one cycle follows after all of them."""
 
-    END = 0  # pods finish, are killed, have left
+    END = 0  # pods finish, are killed, are deleted
     START = 1  # bound pods begin to run
-    NODE = 2  # nodes come, go and return
+    NODE = 2  # nodes are added, fail and return
     POLICY = 3  # queues, quotas and policies change
     SUBMIT = 4
     TIMER = 5
 
 
 class EventQueue:
-    """Times are whole seconds. What is due in one moment and of one order keeps the order of its coming."""
+    """Priority queue of events; times are whole seconds. Events of one time and order run in order of addition."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, Effect]] = []
@@ -39,6 +39,6 @@ class EventQueue:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: int) -> Iterator[Effect]:
-        """What is due, one after the other; what is added meanwhile for now is due as well."""
+        """Yield the due effects one by one, including those that are added for `now` while they run."""
         while self._heap and self._heap[0][0] <= now:
             yield heapq.heappop(self._heap)[3]

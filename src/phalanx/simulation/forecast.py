@@ -1,4 +1,4 @@
-"""A cluster as it goes on from one moment if nothing else comes: who starts when and where, who is evicted."""
+"""Forecast of a cluster without further arrivals: start times and nodes of jobs, and evictions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
+from phalanx.scheduling.start_reservations.rehearsal import PromiseMove, moves_of
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.history import JobHistory, JobOutcome
 from phalanx.simulation.present import RunTimes, present_jobs
@@ -20,8 +21,8 @@ from phalanx.simulation.world import JobRun, PodRun, World
 
 
 class PodMove(msgspec.Struct, frozen=True):
-    """A pod of the job got a node, left it because its time was over, or was told to leave, at `when` (seconds
-    since the epoch); `ran` is for how long it had run, in seconds, since its work was saved."""
+    """Binding, end or eviction of a pod on `node` at `when` (seconds since the epoch); `ran` is its run time in
+    seconds since its last checkpoint."""
 
     when: int
     job: str
@@ -32,8 +33,9 @@ class PodMove(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct):
-    """`jobs` are all gangs and pods on their own by name (namespace/name); of those, `running` had started before.
-    `promised` are the starts that a policy which keeps starts would promise at once."""
+    """Result of a forecast. `jobs` are all gangs and single pods by name (namespace/name); `running` had started
+    before. `promised` are the starts that a policy with start reservations would promise at once, `moves` the
+    promised starts of the capture that it would move at once."""
 
     moment: int
     until: int
@@ -44,15 +46,16 @@ class Forecast(msgspec.Struct):
     ended: list[PodMove]
     evicted: list[PodMove]
     promised: dict[str, int]
+    moves: dict[str, PromiseMove]
     failures: list[str]
 
     def start(self, name: str) -> int | None:
-        """When a job starts that had not; None where it does not."""
+        """Return the start of a job, None if it does not start."""
         job = self.jobs.get(name)
         return job.start if job is not None else None
 
     def nodes(self, name: str) -> list[str]:
-        """The nodes of the pods that a job gets until its start, one for each."""
+        """Return the nodes of the pods that a job has at its start, one entry per pod."""
         start = self.start(name)
         if start is None:
             return []
@@ -61,7 +64,7 @@ class Forecast(msgspec.Struct):
 
 
 class _ForecastWorld(World):
-    """Takes down what happens to whom."""
+    """World that records bindings, ends and evictions of pods."""
 
     def __init__(self, state: ClusterState, policy: Policy, moment: int) -> None:
         super().__init__(state, policy, (), start=moment)
@@ -74,14 +77,14 @@ class _ForecastWorld(World):
         run = self._runs[bind.uid]
         self.bound.append(self._move(run, run.pods[bind.uid]))
 
-    def _end(self, run: JobRun, pods: list[PodRun]) -> None:
+    def _end_pods(self, run: JobRun, pods: list[PodRun]) -> None:
         self.left += [self._move(run, live) for live in pods if run.pods.get(live.pod.uid) is live]
-        super()._end(run, pods)
+        super()._end_pods(run, pods)
 
-    def _leave(self, run: JobRun, live: PodRun) -> None:
+    def _complete_deletion(self, run: JobRun, live: PodRun) -> None:
         if run.pods.get(live.pod.uid) is live:
             self.left.append(self._move(run, live))
-        super()._leave(run, live)
+        super()._complete_deletion(run, live)
 
     def _evict(self, uid: str) -> None:
         run = self._runs[uid]
@@ -103,9 +106,9 @@ def forecast(
     then: Sequence[ClusterEvent] = (),
     awaited: Collection[str] = (),
 ) -> Forecast:
-    """What follows within `horizon` seconds. `events` bring the cluster about, `then` happens to it at once.
+    """Return the forecast for `horizon` seconds. `events` create the cluster, `then` is applied at the beginning.
 
-    It is over when everything that waits has started, or all of `awaited` where some are named.
+    It ends when every waiting job has started, or all of `awaited` if that is not empty.
     """
     moment = capture.moment
     state = ClusterState(capture.schedulers)
@@ -113,27 +116,30 @@ def forecast(
     world.apply(events)
     present = present_jobs(state, moment, run_times)
     world.adopt(present)
-    running = frozenset(each.history.name for each in present if each.history.outcome is JobOutcome.RUNNING)
-    members = {each.history.name: frozenset(pod.uid for pod, _ in each.pods) for each in present}
+    running = frozenset(job.history.name for job in present if job.history.outcome is JobOutcome.RUNNING)
+    members = {job.history.name: frozenset(pod.uid for pod, _ in job.pods) for job in present}
     load_promises(world.scheduler.features, capture.promises)
     world.scheduler.history.restore(capture.usages, moment)
     world.apply(then)
     promised: dict[str, int] = {}
+    moves: dict[str, PromiseMove] = {}
 
-    def look(now: int) -> None:
+    def observe(now: int) -> None:
         if now == moment:
             promised.update(_promises(world))
+            moves.clear()
+            moves.update(_moves(world))
 
-    world.looked = look
-    jobs = {each.history.name: each.history for each in present}
-    waited = [jobs[name] for name in awaited if name in jobs]
+    world.observer = observe
+    jobs = {job.history.name: job.history for job in present}
+    awaited_jobs = [jobs[name] for name in awaited if name in jobs]
 
-    def enough() -> bool:
-        if waited:
-            return all(job.outcome is not JobOutcome.WAITING for job in waited)
+    def is_complete() -> bool:
+        if awaited_jobs:
+            return all(job.outcome is not JobOutcome.WAITING for job in awaited_jobs)
         return not world.waiting
 
-    world.run(moment + horizon, enough)
+    world.run(moment + horizon, is_complete)
     return Forecast(
         moment,
         world.now,
@@ -144,25 +150,35 @@ def forecast(
         world.left,
         world.evicted,
         promised,
+        moves,
         world.failures[:20],
     )
 
 
 def _promises(world: World) -> dict[str, int]:
-    plan, found = reservation_plan(world.scheduler.features), dict[str, int]()
+    plan, starts = reservation_plan(world.scheduler.features), dict[str, int]()
     for reservation in plan.all() if plan is not None else ():
         keys: list[str | GangKey] = [reservation.key] if isinstance(reservation.key, str) else [*reservation.key]
         for key in keys:
-            found[name_of(world.state, key)] = reservation.told
-    return found
+            starts[name_of(world.state, key)] = reservation.told
+    return starts
 
 
-def name_of(state: ClusterState, who: str | GangKey) -> str:
-    """What a gang, or a pod on its own (by uid), is called here."""
-    if isinstance(who, GangKey):
-        return who.path
-    record = state.pods.get(who)
+def _moves(world: World) -> dict[str, PromiseMove]:
+    plan, moves = reservation_plan(world.scheduler.features), dict[str, PromiseMove]()
+    for move in moves_of(plan) if plan is not None else ():
+        key = move.promise.key
+        for unit in (key,) if isinstance(key, str) else key:
+            moves[name_of(world.state, unit)] = move
+    return moves
+
+
+def name_of(state: ClusterState, unit: str | GangKey) -> str:
+    """Return the name of a gang, or of a single pod (by uid), in a forecast."""
+    if isinstance(unit, GangKey):
+        return unit.path
+    record = state.pods.get(unit)
     pod: Pod | None = record.pod if record is not None else None
     if record is not None and record.gang is not None:
         return record.gang.key.path
-    return pod.key if pod is not None else who
+    return pod.key if pod is not None else unit

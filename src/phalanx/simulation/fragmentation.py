@@ -1,4 +1,4 @@
-"""How much of the idle GPUs is of no use to the jobs of the workload (the F of the plugin `fgd`)."""
+"""Fragmentation: the part of idle GPUs that the workload's jobs cannot use (F of the plugin `fgd`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.simulation.job import SimulatedJob
 
 
 class WorkloadFragmentation:
-    """The part of what is idle that is broken up, for jobs as frequent as they are in the workload."""
+    """Fragmentation of idle GPUs for the jobs of a workload, weighted by their frequency."""
 
     def __init__(self, jobs: Iterable[SimulatedJob]) -> None:
         frequencies: Counter[PodClass] = Counter()
@@ -30,14 +30,14 @@ class WorkloadFragmentation:
         )
 
     def ratio(self, state: ClusterState) -> float:
-        """0 where every idle GPU is of use to everybody, or none is idle."""
+        """Return the fragmented part: 0 if every job can use every idle GPU, or none is idle."""
         rows = np.flatnonzero(state.nodes.alive)
         cards = idle_cards(state.nodes, rows)
         cards, rows = cards[cards.any(axis=1)], rows[cards.any(axis=1)]
         if not len(rows):
             return 0.0
         cpu = state.nodes.idle[state.space.find(CPU)][rows].astype(np.int64)
-        # Nodes with the same idle are many, and which of their GPUs it is makes no difference.
+        # Many nodes have the same idle resources, and the order of their GPUs is irrelevant.
         kinds, counts = np.unique(np.column_stack((cpu, np.sort(cards, axis=1))), axis=0, return_counts=True)
-        broken = self._fragmentation.of(kinds[:, 0], kinds[:, 1:]) * counts
-        return round(float(broken.sum() / cards.sum()), 6)
+        fragmented = self._fragmentation.of(kinds[:, 0], kinds[:, 1:]) * counts
+        return round(float(fragmented.sum() / cards.sum()), 6)

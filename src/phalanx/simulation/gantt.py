@@ -1,4 +1,4 @@
-"""Who was on which node in one hour of a simulation."""
+"""Pods by node in one hour of a simulation, for a Gantt chart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.simulation.history import JobHistory
 from phalanx.simulation.timeline import TimelineSample
 
 HOUR = 3600
-# More nodes, or more bars, and nobody can read the chart.
+# A chart with more nodes or bars is unreadable.
 _MOST_NODES = 24
 _MOST_BARS = 1500
 
@@ -28,8 +28,8 @@ class GanttBar(msgspec.Struct, frozen=True):
 
 
 class GanttHour(msgspec.Struct, frozen=True):
-    """The hour from `begin` on, in order of nodes and times; `nodes` is how many had something, more than are shown
-    perhaps."""
+    """Bars of the hour from `begin` on, in order of nodes and times; `nodes` counts all nodes with pods, also those
+    beyond the shown ones."""
 
     begin: int
     bars: list[GanttBar]
@@ -39,19 +39,19 @@ class GanttHour(msgspec.Struct, frozen=True):
 def gantt_hour(
     jobs: Sequence[JobHistory], samples: Sequence[TimelineSample], begin: int | None, now: int
 ) -> GanttHour:
-    """Of the hour that begins at `begin`; None for the one around the longest queue (where nobody ever waits, the
-    most jobs at once)."""
+    """Return the hour that begins at `begin`; None selects the hour around the longest queue, or around the most
+    running jobs if no job ever waits."""
     if begin is None:
-        fullest = max(samples, key=lambda each: (each.waiting, each.running), default=None)
-        begin = fullest.time - HOUR // 2 if fullest is not None else now
+        busiest = max(samples, key=lambda sample: (sample.waiting, sample.running), default=None)
+        begin = busiest.time - HOUR // 2 if busiest is not None else now
     begin = max(begin, samples[0].time) if samples else begin
     end = begin + HOUR
     bars = [
-        GanttBar(node, job.name, job.queue, stint.begin, left, pods)
+        GanttBar(node, job.name, job.queue, stint.begin, stint_end, pods)
         for job in jobs
         for stint in job.stints
-        for left in [stint.end if stint.end is not None else now]
-        if stint.begin < end and left > begin
+        for stint_end in [stint.end if stint.end is not None else now]
+        if stint.begin < end and stint_end > begin
         for node, pods in stint.nodes.items()
     ]
     bars.sort(key=lambda bar: (_natural(bar.node), bar.begin, bar.job))
@@ -61,5 +61,5 @@ def gantt_hour(
 
 
 def _natural(name: str) -> tuple[str | int, ...]:
-    """gpu-2 before gpu-10."""
+    """Return a sort key that puts gpu-2 before gpu-10."""
     return tuple(int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name))

@@ -1,10 +1,10 @@
-"""How GPUs are called and counted in traces."""
+"""Names and units of GPUs in traces."""
 
 from __future__ import annotations
 
 GPU = "nvidia.com/gpu"
-# Thousandths of GPUs, where pods may ask for a part of one; which card it is of is decided with the node.
+# Thousandths of a GPU, for pods that request a part of one; the node's allocator chooses the card.
 GPU_MILLI = "gpu-milli"
 WHOLE_CARD = 1000
-# The label of a node that says which model its GPUs are.
+# Node label with the model of its GPUs.
 GPU_MODEL = "gpu-model"

@@ -1,4 +1,4 @@
-"""What happened to the jobs of one simulation, for whoever measures it."""
+"""History of the jobs of one simulation, for its metrics."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import msgspec
 
 
 class JobOutcome(enum.StrEnum):
-    """How a job ended, or where it stands when the simulation does."""
+    """End of a job, or its state at the end of the simulation."""
 
     DONE = "done"
-    KILLED = "killed"  # at its limit
-    WITHDRAWN = "withdrawn"  # its user had no patience any more
+    KILLED = "killed"  # at its run-time limit
+    WITHDRAWN = "withdrawn"  # by its user, after the patience was over
     RUNNING = "running"
     WAITING = "waiting"
 
 
 class Stint(msgspec.Struct):
-    """Pods that got nodes in one moment: how many on each, until the last of them had left (None: not yet)."""
+    """Pods that were bound at one moment: count per node, and the end of the last of them (None: not yet)."""
 
     begin: int
     nodes: dict[str, int]
@@ -26,11 +26,11 @@ class Stint(msgspec.Struct):
 
 
 class JobHistory(msgspec.Struct):
-    """One job as it went; times in seconds since the epoch, None where it has not happened.
+    """Course of one job; times in seconds since the epoch, None if not reached.
 
-    `start` is when its quorum had its nodes for the first time, `end` when its last pod had left. `ran` are pod
-    seconds on nodes, `useful` those of them whose work counted in the end. `why` is what the scheduler last said.
-    `promised` is the start that it was told first, `slip` the cause for which that was taken back last.
+    `start` is the first time at which its quorum was bound, `end` that of its last pod's end. `ran` are pod
+    seconds on nodes, `useful` those whose work was not lost. `why` is the last verdict.
+    `promised` is the first promised start, `slip` the cause of its last postponement.
     """
 
     name: str
@@ -44,12 +44,12 @@ class JobHistory(msgspec.Struct):
     start: int | None = None
     end: int | None = None
     outcome: JobOutcome = JobOutcome.WAITING
-    evicted: int = 0  # pods that were told to leave
-    restarts: int = 0  # how often the whole of it began anew
-    lost: int = 0  # pods that a failing node took along
+    evicted: int = 0  # number of evicted pods
+    restarts: int = 0  # number of restarts of the whole job
+    lost: int = 0  # number of pods on failed nodes
     ran: int = 0
     useful: int = 0
-    node: str = ""  # of its first pod
+    node: str = ""  # node of its first pod
     why: str = ""
     promised: int | None = None
     slip: str = ""
@@ -60,17 +60,17 @@ class JobHistory(msgspec.Struct):
 
     @property
     def lateness(self) -> int | None:
-        """By how much it started later than it was promised, negative where it was earlier; None without either."""
+        """Delay in seconds of the start after the first promised start, negative if earlier; None without both."""
         return self.start - self.promised if self.start is not None and self.promised is not None else None
 
     @property
     def run(self) -> int:
-        """From its start to its end; 0 where it has not ended."""
+        """Seconds from its start to its end; 0 before its end."""
         return self.end - self.start if self.start is not None and self.end is not None else 0
 
 
 class Integral:
-    """The sum over time of amounts that change at moments: amount seconds, exact."""
+    """Integral over time of amounts that change at moments, as exact amount seconds."""
 
     __slots__ = ("_since", "amounts", "sums")
 
@@ -81,19 +81,20 @@ class Integral:
 
     def add(self, now: int, changes: tuple[tuple[str, int], ...], factor: int = 1) -> None:
         for name, amount in changes:
-            held = self.amounts.get(name, 0)
-            if held:
-                self.sums[name] = self.sums.get(name, 0) + held * (now - self._since[name])
+            before = self.amounts.get(name, 0)
+            if before:
+                self.sums[name] = self.sums.get(name, 0) + before * (now - self._since[name])
             self._since[name] = now
-            self.amounts[name] = held + amount * factor
+            self.amounts[name] = before + amount * factor
 
     def total(self, now: int) -> dict[str, int]:
-        """What the sums are if nothing changes until `now`."""
+        """Return the sums at `now` if nothing changes until then."""
         return {
-            name: self.sums.get(name, 0) + held * (now - self._since[name]) for name, held in self.amounts.items()
+            name: self.sums.get(name, 0) + amount * (now - self._since[name])
+            for name, amount in self.amounts.items()
         }
 
     def restart(self, now: int) -> None:
-        """Counts from now on only."""
+        """Reset the sums, so that only the time from `now` on counts."""
         self.sums = {}
         self._since = dict.fromkeys(self._since, now)

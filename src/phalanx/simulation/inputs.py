@@ -1,4 +1,4 @@
-"""The files that a simulation is made of, read and checked before anything runs."""
+"""Input files of a simulation, read and validated before it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BUILT_IN = "built-in"
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """`role` is what it is used for, `name` the file without its folder, so that reports are the same anywhere."""
+    """An input file; `role` is its use, `name` has no folder, so reports do not depend on the machine."""
 
     role: str
     name: str
@@ -47,8 +47,9 @@ def read_inputs(
     until: str | None,
     hour: str | None = None,
 ) -> Inputs:
-    """`processors` stands for a machine that is one pool where there is no cluster file. Raises InputError,
-    PolicyError."""
+    """Read all inputs. Without a cluster file, `processors` is the size of a machine that is one pool.
+
+    Raises InputError and PolicyError."""
     files: list[InputFile] = []
 
     def text_of(role: str, path: str) -> str:
@@ -61,21 +62,21 @@ def read_inputs(
     else:
         cluster = read_cluster(text_of("cluster", cluster_file), cluster_file)
     if not workload_files and all(entry.kind != "Pod" for entry in cluster.entries):
-        raise InputError(f"{cluster.name}: it has no pods of its own; give at least one --workload FILE")
+        raise InputError(f"{cluster.name}: no pods in the cluster; give at least one --workload FILE")
     workloads: list[Workload] = []
     for path in workload_files:
-        beside = partial(_beside, text_of, path)
-        workloads += read_workloads(text_of("workload", path), path, beside)
+        open_file = partial(_read_sibling, text_of, path)
+        workloads += read_workloads(text_of("workload", path), path, open_file)
     policies: list[NamedPolicy] = []
     for path in policy_files:
         text = text_of("policy", path)
         if not text.strip():
-            raise PolicyError(f"{path}: it is empty; write actions and tiers, or leave --policy out")
+            raise PolicyError(f"{path}: empty file; write actions and tiers, or omit --policy")
         load_policy(text, path)
         policies.append(NamedPolicy(_name(path, [policy.name for policy in policies]), text))
     chosen = tuple(policies) or (NamedPolicy(_BUILT_IN, DEFAULT_POLICY),)
     if len(set(seeds)) != len(seeds):
-        raise InputError("--seed: a seed is named twice; each gives the same again")
+        raise InputError("--seed: a seed is named twice; give each seed once")
     return Inputs(
         Experiment(
             cluster,
@@ -90,23 +91,23 @@ def read_inputs(
 
 
 def read_text(path: str) -> tuple[bytes, str]:
-    """A file as it is, and its text; one that ends with .gz is unpacked. Raises InputError."""
+    """Return the bytes of a file and its text, decompressed if the name ends with .gz. Raises InputError."""
     try:
         raw = Path(path).read_bytes()
         return raw, (gzip.decompress(raw) if path.endswith(".gz") else raw).decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
+        raise InputError(f"{path}: cannot read the file: {error}") from error
 
 
-def _beside(text_of: Callable[[str, str], str], path: str, name: str) -> str:
-    """A file that another one names, from the folder of that one."""
+def _read_sibling(text_of: Callable[[str, str], str], path: str, name: str) -> str:
+    """Return the text of a file in the folder of `path`."""
     return text_of("trace", str(Path(path).parent / name))
 
 
-def _name(path: str, taken: Sequence[str]) -> str:
-    """What a policy is called in tables: its file without the ending, numbered where two are called alike."""
+def _name(path: str, used_names: Sequence[str]) -> str:
+    """Return the name of a policy in tables: the file name without suffix, numbered if it is not unique."""
     name, number = Path(path).stem, 1
-    while name in taken:
+    while name in used_names:
         number += 1
         name = f"{Path(path).stem}-{number}"
     return name

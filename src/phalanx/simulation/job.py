@@ -1,4 +1,4 @@
-"""Jobs as a workload states them, before anything has happened to them."""
+"""Jobs of a workload, before the simulation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ NAMESPACE = "simulation"
 
 
 class SimulatedJob(msgspec.Struct, frozen=True):
-    """One gang; a pod on its own where `pods` is 1.
+    """One gang, or a single pod if `pods` is 1.
 
-    `submit` is in seconds since the workload's beginning. Each pod runs for `run_time` seconds (None: as long as
-    is simulated), or until the limit in `limits` is reached. `minimum` is the quorum, `width` what the job counts
-    as in tables (the processors of a batch system's job are one pod here). The work done is saved every
-    `checkpoint` seconds of running; 0 where a job that is disturbed begins anew. Who has not started after
-    `patience` seconds is withdrawn (None: never).
+    `submit` is in seconds since the workload's beginning. Each pod runs for `run_time` seconds (None: until the end
+    of the simulation), or until the limit in `limits` is reached. `minimum` is the quorum, `width` the size of the
+    job in tables (the processors of a batch system's job are one pod here). Work is saved every
+    `checkpoint` seconds of running; with 0 a disrupted job restarts from the beginning. A job that has not started
+    after `patience` seconds is withdrawn (None: never).
     """
 
     name: str
@@ -40,22 +40,22 @@ class SimulatedJob(msgspec.Struct, frozen=True):
 
     @property
     def ends_after(self) -> int | None:
-        """For how many seconds a pod of it holds its node: it is done, or killed at its limit."""
+        """Seconds for which a pod occupies its node: until its work is done, or its limit kills it."""
         if self.run_time is None or (self.limits.limit and self.limits.limit < self.run_time):
             return self.limits.limit or None
         return self.run_time
 
     @property
     def killed(self) -> bool:
-        """Whether its limit ends it before it is done."""
+        """Whether its limit ends it before its work is done."""
         return bool(self.limits.limit) and (self.run_time is None or self.limits.limit < self.run_time)
 
 
 def pod_class(requests: dict[str, int], limit: int = 0, grace: int = 0, **fields: object) -> PodClass:
-    """A class of pods that ask for these amounts; `limit` in seconds from their start, 0 for none."""
-    asked: Requests = requests_of(requests)
+    """Return a class of pods with these requests; `limit` is in seconds from their start, 0 for none."""
+    amounts: Requests = requests_of(requests)
     return PodClass(
-        requests=asked,
+        requests=amounts,
         scored_cpu=requests.get("cpu", 100),
         scored_memory=requests.get("memory", 200 * 2**20),
         run_limit=limit + grace if limit else 0,

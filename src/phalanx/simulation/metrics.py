@@ -1,4 +1,4 @@
-"""What a simulation is judged by; names and formulas are the field's own (docs/simulate.md)."""
+"""Metrics of a simulation, with the names and formulas of the field (docs/simulate.md)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from phalanx.simulation.history import JobHistory, JobOutcome
 from phalanx.simulation.job import SimulatedJob
 from phalanx.simulation.timeline import TimelineSample
 
-# Runs shorter than this (seconds) count as this long: a slowdown of something that takes no time says nothing.
+# Lower bound of run times in seconds: the slowdown of a very short job has no meaning.
 TAU = 10
-# Percent of what the cluster offers that has been asked for so far.
+# Requested part of the cluster's capacity, in percent.
 _LOADS = (80, 90, 100, 110, 120, 130)
-# Classes of limits, in seconds.
+# Classes of run-time limits, in seconds.
 LIMITS = (("5m", 300), ("15m", 900), ("1h", 3600), ("4h", 14400), ("12h", 43200), ("1d", 86400), ("4d", 345600))
 LONGER, NO_LIMIT = "longer", "none"
 _OF_GROUPS = (
@@ -28,12 +28,12 @@ _OF_GROUPS = (
 
 
 def bounded_slowdown(wait: int, run: int) -> float:
-    """max(1, (wait + run) / max(tau, run)) (Feitelson)."""
+    """Return max(1, (wait + run) / max(tau, run)) (Feitelson)."""
     return max(1.0, (wait + run) / max(TAU, run))
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that at least `percent` of a hundred do not exceed; `values` ascending, 0 for none."""
+    """Return the smallest value with at least `percent` % of `values` (ascending) at or below it; 0 for none."""
     if not values:
         return 0.0
     return values[max(0, -(-len(values) * percent // 100) - 1)]
@@ -44,13 +44,13 @@ def mean(values: Sequence[float]) -> float:
 
 
 def jain(shares: Sequence[float]) -> float:
-    """(sum x)^2 / (n sum x^2): 1 where all are alike, 1/n where one has everything."""
+    """Return (sum x)^2 / (n sum x^2): 1 if all shares are equal, 1/n if one has everything."""
     squares = fsum(share * share for share in shares)
     return fsum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
 def job_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int]:
-    """About those that have ended where a run time is needed, and about those that have started for waits."""
+    """Return the metrics of jobs: run times of ended jobs, waits of started jobs."""
     started = [job for job in jobs if job.start is not None]
     ended = [job for job in started if job.end is not None and job.outcome is not JobOutcome.WITHDRAWN]
     waits = sorted(float(job.wait(now)) for job in started)
@@ -90,16 +90,16 @@ def job_metrics(jobs: Sequence[JobHistory], now: int) -> dict[str, float | int]:
 def by_group(
     jobs: Sequence[JobHistory], group: Callable[[JobHistory], str], now: int
 ) -> dict[str, dict[str, float | int]]:
-    """Waits and slowdowns of each group, groups in order of their names as they come."""
+    """Return waits and slowdowns by group, in order of the groups' first jobs."""
     groups: dict[str, list[JobHistory]] = {}
     for job in jobs:
         groups.setdefault(group(job), []).append(job)
-    found = {name: job_metrics(members, now) for name, members in groups.items()}
-    return {name: {key: metrics[key] for key in _OF_GROUPS} for name, metrics in found.items()}
+    group_metrics = {name: job_metrics(members, now) for name, members in groups.items()}
+    return {name: {key: metrics[key] for key in _OF_GROUPS} for name, metrics in group_metrics.items()}
 
 
 def width_class(job: JobHistory) -> str:
-    """1, 2, 3-4, 5-8, ... : powers of two."""
+    """Return the width class of a job: 1, 2, 3-4, 5-8, ... (powers of two)."""
     top = 1
     while top < job.width:
         top *= 2
@@ -108,92 +108,95 @@ def width_class(job: JobHistory) -> str:
 
 
 def limit_class(job: JobHistory) -> str:
-    """How long it may run at most, in classes that grow by about four."""
+    """Return the class of a job's run-time limit; classes grow by a factor of about four."""
     if not job.limit:
         return NO_LIMIT
-    return next((name for name, most in LIMITS if job.limit <= most), LONGER)
+    return next((name for name, bound in LIMITS if job.limit <= bound), LONGER)
 
 
 def promise_metrics(jobs: Sequence[JobHistory]) -> dict[str, float | int]:
-    """How far those starts that were promised came from the first promise, those with a named cause included."""
-    found = [each for job in jobs if (each := job.lateness) is not None]
-    late = [float(max(0, each)) for each in found]
+    """Return the deviations of starts from their first promised start, including those with a named cause."""
+    deviations = [lateness for job in jobs if (lateness := job.lateness) is not None]
+    late = [float(max(0, value)) for value in deviations]
     return {
-        "promises_kept_ratio": sum(not each for each in late) / len(late) if late else 1.0,
+        "promises_kept_ratio": sum(not value for value in late) / len(late) if late else 1.0,
         "mean_lateness_seconds": mean(late),
         "max_lateness_seconds": max(late, default=0.0),
-        "mean_earliness_seconds": mean([float(max(0, -each)) for each in found]),
+        "mean_earliness_seconds": mean([float(max(0, -value)) for value in deviations]),
     }
 
 
 def ratio(used: Mapping[str, int], offered: Mapping[str, int]) -> dict[str, float]:
-    """By resource, of those that are offered; amount seconds of both."""
+    """Return used / offered by resource, for the offered resources; both are amount seconds."""
     return {name: used.get(name, 0) / amount for name, amount in sorted(offered.items()) if amount}
 
 
 def allocation_at_loads(
     jobs: Sequence[SimulatedJob], histories: Sequence[JobHistory], resource: str, offered: int
 ) -> dict[str, float]:
-    """`allocation_at_load_100` is the part of what is offered that was held when jobs had come that ask for all of
-    it; only of workloads in which nobody ever ends."""
+    """Return the allocated part of the capacity when arrived jobs request 80 to 130 % of it, for `resource`.
+
+    The key for 100 % is `allocation_at_load_100`. Empty if a job of the workload ends."""
     if not offered or any(job.run_time is not None for job in jobs):
         return {}
-    found: dict[str, float] = {}
-    asked = held = 0
+    ratios: dict[str, float] = {}
+    requested = allocated = 0
     loads = list(_LOADS)
-    for job, history in zip(sorted(jobs, key=lambda each: each.submit), histories, strict=False):
+    for job, history in zip(sorted(jobs, key=lambda candidate: candidate.submit), histories, strict=False):
         amount = job.pods * dict(job.pod_class.requests).get(resource, 0)
-        while loads and (asked + amount) * 100 > loads[0] * offered:
-            found[f"allocation_at_load_{loads.pop(0)}"] = held / offered
-        asked += amount
-        held += amount if history.start is not None else 0
-    if loads and asked * 100 >= (loads[0] - 1) * offered:
-        found[f"allocation_at_load_{loads[0]}"] = held / offered
-    return found
+        while loads and (requested + amount) * 100 > loads[0] * offered:
+            ratios[f"allocation_at_load_{loads.pop(0)}"] = allocated / offered
+        requested += amount
+        allocated += amount if history.start is not None else 0
+    if loads and requested * 100 >= (loads[0] - 1) * offered:
+        ratios[f"allocation_at_load_{loads[0]}"] = allocated / offered
+    return ratios
 
 
 def fairness(samples: Sequence[TimelineSample]) -> tuple[float, float]:
-    """(Jain's index over the queues' ratios of what they held to their fair shares, the mean over time and queues
-    of how far they were apart as a part of the fair share), of queues that had a fair share at all."""
-    held: dict[str, int] = {}
+    """Return (Jain's index, mean gap) of queues with a fair share.
+
+    The index is over the ratios of allocated amount to fair share. The gap is the mean over time and queues of
+    their difference, as a part of the fair share."""
+    allocated: dict[str, int] = {}
     fair: dict[str, int] = {}
     gaps: dict[str, int] = {}
     for sample, following in pairwise(samples):
         length = following.time - sample.time
         for queue, share in sample.fair.items():
-            mine = sample.held.get(queue, 0)
-            held[queue] = held.get(queue, 0) + mine * length
+            amount = sample.held.get(queue, 0)
+            allocated[queue] = allocated.get(queue, 0) + amount * length
             fair[queue] = fair.get(queue, 0) + share * length
-            gaps[queue] = gaps.get(queue, 0) + abs(mine - share) * length
+            gaps[queue] = gaps.get(queue, 0) + abs(amount - share) * length
     shared = [queue for queue in sorted(fair) if fair[queue]]
-    return jain([held[queue] / fair[queue] for queue in shared]), mean([gaps[q] / fair[q] for q in shared])
+    return jain([allocated[queue] / fair[queue] for queue in shared]), mean([gaps[q] / fair[q] for q in shared])
 
 
 def start_metrics(plan: ReservationPlan | None) -> dict[str, float | int | None]:
-    """How promised starts came true: over all of a run; None where there was too little to say."""
+    """Return the accuracy of promised starts over a whole run; None for a value with too little data."""
     outcomes = plan.starts.outcomes if plan is not None else PromiseOutcomes()
     score = plan.starts.calibration.total if plan is not None else Score()
-    found: dict[str, float | int | None] = {
+    metrics: dict[str, float | int | None] = {
         "promises": sum(outcomes.counts.values()),
         "broken_promises": outcomes.counts[NO_CAUSE],
         "slipped_promises": sum(outcomes.counts.values()) - outcomes.counts[NO_CAUSE] - outcomes.counts[KEPT],
     }
     for percent, part in zip(TOLD, score.coverage, strict=True):
-        found[f"coverage_p{percent}"] = part if score.starts else None
-    found["pinball_loss"] = score.pinball_loss if score.starts else None
-    return found
+        metrics[f"coverage_p{percent}"] = part if score.starts else None
+    metrics["pinball_loss"] = score.pinball_loss if score.starts else None
+    return metrics
 
 
 def saturated(jobs: Sequence[JobHistory], samples: Sequence[TimelineSample]) -> bool:
-    """Whether more came than could be served: the last tenth of the arrivals found a longer queue (by a half, and
-    by ten jobs) than the middle tenth, so that waits tell how long was looked at rather than how well it went."""
+    """Return whether more jobs arrived than the cluster can run: the queue at the last tenth of the arrivals is
+    longer (by half, and by ten jobs) than at the middle tenth. Then waits depend on the simulated time."""
     if len(jobs) < 20:
         return False
     submits = sorted(job.submit for job in jobs)
     count = len(submits)
 
     def waiting(start: int, end: int) -> float:
-        return mean([float(each.waiting) for each in samples if submits[start] <= each.time <= submits[end]])
+        return mean([float(sample.waiting) for sample in samples if submits[start] <= sample.time <= submits[end]])
 
     middle, last = waiting(count * 45 // 100, count * 55 // 100), waiting(count * 9 // 10, count - 1)
     return last > 1.5 * middle and last > middle + 10

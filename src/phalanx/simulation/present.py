@@ -1,4 +1,4 @@
-"""Pods that are there when a simulation begins: which of them are one job, and when those that run end."""
+"""Pods that exist at the beginning of a simulation: their grouping into jobs, and the end of running ones."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _ENDED = (MemberState.SUCCEEDED, MemberState.FAILED)
 
 
 class RunTimes(enum.StrEnum):
-    """For how long pods are taken to run of which nobody knows it."""
+    """Assumed run time of pods without a known one."""
 
-    LIMITS = "limits"  # until they are killed: what others wait for comes no later
-    ESTIMATES = "estimates"  # for as long as their users say, else until they are killed
+    LIMITS = "limits"  # until they are killed, which is the latest possible end
+    ESTIMATES = "estimates"  # the users' estimates, without one until they are killed
 
 
 class PresentJob(msgspec.Struct):
-    """`pods` are those that live, each with for how long it holds its node from its start (None: no end is known),
-    `ended` the uids of those that have ended and still show. `gang` is None for a pod on its own."""
+    """An existing job. `pods` are its live pods, each with the seconds from its start to its end (None: unknown).
+
+    `ended` are the uids of pods that have ended and still exist. `gang` is None for a single pod."""
 
     job: SimulatedJob
     history: JobHistory
@@ -38,19 +39,19 @@ class PresentJob(msgspec.Struct):
 
 
 def present_jobs(state: ClusterState, now: int, run_times: RunTimes) -> list[PresentJob]:
-    """By name. Placeholders are none; pods that nobody will schedule here, such as another scheduler's that wait,
-    are jobs that never start."""
-    found: dict[tuple[str, str], tuple[GangKey | None, list[PodRecord]]] = {}
+    """Return the jobs by name, without placeholders. Waiting pods of another scheduler are jobs that never
+    start."""
+    groups: dict[tuple[str, str], tuple[GangKey | None, list[PodRecord]]] = {}
     for record in state.pods.values():
         pod = record.pod
         if pod.placeholder:
             continue
         key = record.gang.key if record.gang is not None else None
         name = key.path if key is not None else pod.key
-        found.setdefault((name, "" if key is not None else pod.uid), (key, []))[1].append(record)
+        groups.setdefault((name, "" if key is not None else pod.uid), (key, []))[1].append(record)
     return [
         _job(state, name, key, sorted(records, key=lambda record: record.order), now, run_times)
-        for (name, _), (key, records) in sorted(found.items())
+        for (name, _), (key, records) in sorted(groups.items())
         if any(record.state not in _ENDED for record in records)
     ]
 
@@ -65,7 +66,7 @@ def _job(
     if gang is not None and gang.spec is not None:
         minimum = max(1, gang.spec.min_member)
         need = quorum_requirement(gang, gang.spec)
-        # A gang that has started and needs all no more does not begin anew when it loses one.
+        # A started gang that needs only some members now does not restart when it loses one.
         minimum = 1 if need.satisfied and gang.active and minimum > gang.active else minimum
         queue, created = gang.spec.queue, gang.spec.created or created
         preemptable = preemptable and gang.spec.preemptable
@@ -95,7 +96,7 @@ def _job(
 
 
 def _length(pod: Pod, now: int, run_times: RunTimes) -> int | None:
-    """From the pod's start, or what will be its start. Who is past its end has some time more."""
+    """Return the seconds from the pod's (future) start to its end. An overdue pod gets some more time."""
     start, stated = pod.started or now, pod.run_time
     limit = stated.latest_end(start, pod.grace)
     end = limit
@@ -109,7 +110,7 @@ def _length(pod: Pod, now: int, run_times: RunTimes) -> int | None:
 
 
 def replacement(pod: Pod, name: str, now: int) -> Pod:
-    """What the controller of a pod that is gone makes instead."""
+    """Return the pod that a controller creates in place of a deleted one."""
     return msgspec.structs.replace(
         pod,
         name=name,

@@ -1,4 +1,4 @@
-"""How far it is, for people: one line that is written again and again."""
+"""Progress bar for a terminal: one line that is overwritten."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WIDTH = 30
 
 
 class ProgressBar:
-    """`total` runs, each of which may tell how far it is itself (`within`)."""
+    """Progress of `total` runs; a run can report its own progress with `within`."""
 
     def __init__(self, stream: TextIO, total: int, *, shown: bool) -> None:
         self._stream, self._total, self._shown = stream, total, shown

@@ -1,4 +1,4 @@
-"""What waiting jobs were told about their starts, and how much stands idle because room is kept for them."""
+"""Promised starts of waiting jobs, and the amount that is idle because it is reserved for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from phalanx.simulation.history import JobHistory
 
 
 class PromiseLog:
-    """Follows the scheduler's plan of starts; `plan` is None where the policy keeps none.
+    """Log of the scheduler's plan of starts; `plan` is None if the policy has no start reservations.
 
-    `idle` is how much of the `resource` stands idle now on nodes where it is kept for a start to come (at most what
-    is kept there), while others wait; `idle_seconds` the sum of it over time.
+    `idle` is the amount of `resource` that is idle now on nodes with a reservation for a later start (at most the
+    reserved amount), while other jobs wait; `idle_seconds` is its integral over time.
     """
 
     def __init__(self, state: ClusterState, plan: ReservationPlan | None, resource: str) -> None:
@@ -28,22 +28,22 @@ class PromiseLog:
         self._version = -1
 
     def update(self, history_of: Callable[[UnitKey], JobHistory | None]) -> None:
-        """After a cycle: who was promised a start for the first time, and whose start has slipped."""
+        """Record first promises and slips after a cycle."""
         plan = self._plan
         if plan is None or plan.version == self._version:
             return
         self._version = plan.version
-        for each in plan.all():
-            history = history_of(each.key)
+        for reservation in plan.all():
+            history = history_of(reservation.key)
             if history is None or history.start is not None:
                 continue
             if history.promised is None:
-                history.promised = each.promised
-            if each.slips:
-                history.slip = each.slips[-1].cause.value
+                history.promised = reservation.promised
+            if reservation.slips:
+                history.slip = reservation.slips[-1].cause.value
 
     def measure(self, now: int, waiting: int) -> None:
-        """After all cycles of a moment; `waiting` is how many jobs wait."""
+        """Measure the idle amount after all cycles of a moment; `waiting` is the number of waiting jobs."""
         plan = self._plan
         if plan is None:
             return
@@ -55,10 +55,10 @@ class PromiseLog:
         nodes, column = self._state.nodes, self._state.space.find(self._resource)
         if column is None:
             return 0
-        kept = np.zeros(nodes.capacity, dtype=np.int64)
-        for each in plan.all():
-            for share in each.window.shares if each.start > now else ():
+        reserved = np.zeros(nodes.capacity, dtype=np.int64)
+        for reservation in plan.all():
+            for share in reservation.window.shares if reservation.start > now else ():
                 usage = share.pod_class.footprint.usage
                 if column < len(usage):
-                    np.add.at(kept, share.rows, share.counts * usage[column])
-        return int(np.minimum(nodes.idle[column].clip(0), kept).sum())
+                    np.add.at(reserved, share.rows, share.counts * usage[column])
+        return int(np.minimum(nodes.idle[column].clip(0), reserved).sum())

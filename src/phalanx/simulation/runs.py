@@ -1,4 +1,4 @@
-"""One simulation from the texts of its files to what it is judged by; picklable, for sweeps over processes."""
+"""One simulation from its inputs to its metrics; picklable, for sweeps over processes."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ from phalanx.simulation.timeline import Timeline, TimelineSample
 from phalanx.simulation.workloads.workload import Workload
 from phalanx.simulation.world import World
 
-# 2026-01-01T00:00:00Z: where virtual time begins unless a log says when it was.
+# 2026-01-01T00:00:00Z: beginning of virtual time, unless a log has its own.
 EPOCH = 1_767_225_600
-# Every so many samples over time the fragmentation is computed too.
+# Fragmentation is computed for one in this many samples.
 _FRAGMENTATION_SAMPLES = 16
-# What of a resource's own units makes one.
+# Number of internal units of a resource in one unit of reports.
 _UNIT = {CPU: 1000, GPU_MILLI: WHOLE_CARD}
 Progress = Callable[[int, int], None]
 Metrics = dict[str, float | int | str | None]
 
 
 class NamedPolicy(msgspec.Struct, frozen=True):
-    """A policy file's text, "" for the built-in one."""
+    """Name and text of a policy file; "" is the built-in policy."""
 
     name: str
     text: str = ""
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """What a run did, for whoever divides it by the time that it took."""
+    """Counts of a run, for rates per second of real time."""
 
     pod_events: int
     cycles: int
@@ -66,7 +66,7 @@ class Speed(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct):
-    """`start` and `end` are in seconds since the epoch; `failures` tell what raised within the scheduler."""
+    """Result of one run. `start` and `end` are seconds since the epoch; `failures` are scheduler exceptions."""
 
     policy: str
     seed: int
@@ -84,8 +84,10 @@ class RunResult(msgspec.Struct):
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """What is simulated: every workload at once, in one cluster. `until` is in seconds after the beginning, and so
-    is `hour`: which one the chart of nodes shows (None: the one with the longest queue)."""
+    """Input of a run: all workloads together, in one cluster.
+
+    `until` and `hour` are in seconds after the beginning; `hour` selects the chart of nodes (None: the hour with
+    the longest queue)."""
 
     cluster: SimulatedCluster
     workloads: tuple[Workload, ...]
@@ -96,16 +98,18 @@ class Experiment(msgspec.Struct, frozen=True):
 def simulate(
     experiment: Experiment, policy: NamedPolicy, seed: int, progress: Progress = lambda done, total: None
 ) -> RunResult:
-    """Raises InputError, PolicyError. `progress` is told how many of all jobs have ended."""
+    """Run one simulation. `progress` gets the counts of ended and of all jobs. Raises InputError, PolicyError."""
     loaded = load_policy(policy.text, policy.name) if policy.text else load_policy()
     cluster = experiment.cluster
-    intake, there = cluster.open(dialect_options(loaded))
+    intake, initial_events = cluster.open(dialect_options(loaded))
     jobs: list[SimulatedJob] = []
     for workload in experiment.workloads:
         jobs += workload.jobs(seed, cluster)
-    start = cluster.start or next((each.start for each in experiment.workloads if each.start), 0) or EPOCH
-    asked = {name for job in jobs for name, _ in job.pod_class.requests}
-    main = next((name for name in (GPU_MILLI, GPU) if name in asked), CPU)
+    start = (
+        cluster.start or next((workload.start for workload in experiment.workloads if workload.start), 0) or EPOCH
+    )
+    requested = {name for job in jobs for name, _ in job.pod_class.requests}
+    main = next((name for name in (GPU_MILLI, GPU) if name in requested), CPU)
     timeline = Timeline()
     world = World(
         ClusterState(cluster.schedulers), loaded, jobs, start=start, delays=cluster.delays, main_resource=main
@@ -113,15 +117,15 @@ def simulate(
 
     fragmentation = WorkloadFragmentation(jobs) if main in (GPU, GPU_MILLI) else None
 
-    def look(now: int) -> None:
+    def observe(now: int) -> None:
         if timeline.wants(now):
-            # It takes as long as many cycles, and changes slowly.
-            often = fragmentation if len(timeline.samples) % _FRAGMENTATION_SAMPLES == 0 else None
-            timeline.add(_sample(world, main, now, often))
+            # The ratio costs as much as many cycles, and changes slowly.
+            sampled = fragmentation if len(timeline.samples) % _FRAGMENTATION_SAMPLES == 0 else None
+            timeline.add(_sample(world, main, now, sampled))
             progress(world.ended, len(jobs))
 
-    world.looked = look
-    world.apply(there)
+    world.observer = observe
+    world.apply(initial_events)
     world.adopt(present_jobs(world.state, start, RunTimes.ESTIMATES))
     if cluster.capture is not None:
         load_promises(world.scheduler.features, cluster.capture.promises)
@@ -132,8 +136,8 @@ def simulate(
         world.run(start + experiment.until if experiment.until is not None else None)
     timeline.add(_sample(world, main, world.now, fragmentation))
     progress(len(jobs), len(jobs))
-    # (What ran before says nothing about a policy.)
-    judged = [job for job in world.histories if job.start is None or job.start >= start]
+    # Jobs that ran before are excluded, because they do not depend on the policy.
+    measured = [job for job in world.histories if job.start is None or job.start >= start]
     hour = start + experiment.hour if experiment.hour is not None else None
     gantt = gantt_hour(world.histories, timeline.samples, hour, world.now)
     for history in world.histories:
@@ -143,10 +147,10 @@ def simulate(
         seed,
         start,
         world.now,
-        _metrics(world, judged, main, timeline.samples, jobs),
-        by_group(judged, width_class, world.now),
-        by_group(judged, limit_class, world.now),
-        by_group(judged, lambda job: job.queue, world.now),
+        _metrics(world, measured, main, timeline.samples, jobs),
+        by_group(measured, width_class, world.now),
+        by_group(measured, limit_class, world.now),
+        by_group(measured, lambda job: job.queue, world.now),
         world.histories,
         timeline.samples,
         gantt,
@@ -157,7 +161,7 @@ def simulate(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Nearly all that a run makes lives on or goes by itself: to look for cycles in it takes time for nothing."""
+    """Run garbage collections rarely: nearly all objects of a run have no cycles or live until its end."""
     thresholds = gc.get_threshold()
     gc.set_threshold(200_000, 50, 1000)
     try:
@@ -168,25 +172,25 @@ def _rare_collections() -> Iterator[None]:
 
 def _metrics(
     world: World,
-    judged: Sequence[JobHistory],
+    measured: Sequence[JobHistory],
     main: str,
     samples: Sequence[TimelineSample],
     jobs: Sequence[SimulatedJob],
 ) -> Metrics:
-    metrics: Metrics = dict(job_metrics(judged, world.now))
+    metrics: Metrics = dict(job_metrics(measured, world.now))
     parts = ratio(world.used.total(world.now), world.capacity.total(world.now))
     metrics["utilisation"] = parts.get(main, 0.0)
     metrics["utilisation_resource"] = main
     if main in (GPU, GPU_MILLI):
         metrics["gpu_allocation_ratio"] = parts.get(main, 0.0)
-        broken = [sample.fragmentation for sample in samples if sample.fragmentation is not None]
-        metrics["fragmentation"] = mean(broken)
+        ratios = [sample.fragmentation for sample in samples if sample.fragmentation is not None]
+        metrics["fragmentation"] = mean(ratios)
         metrics["final_gpu_allocation_ratio"] = samples[-1].used.get(main, 0.0)
         metrics.update(allocation_at_loads(jobs, world.submitted, main, world.capacity.amounts.get(main, 0)))
     metrics["jain_index"], metrics["mean_share_gap"] = fairness(samples)
-    metrics["saturated"] = int(saturated(judged, samples))
+    metrics["saturated"] = int(saturated(measured, samples))
     metrics |= start_metrics(reservation_plan(world.scheduler.features))
-    metrics.update(promise_metrics(judged))
+    metrics.update(promise_metrics(measured))
     idle_hours = world.promises.idle_seconds / (3600 * _UNIT.get(main, 1))
     metrics["reserved_idle_gpu_hours"] = idle_hours if main != CPU else 0.0
     metrics["reserved_idle_cpu_hours"] = idle_hours if main == CPU else 0.0
@@ -210,8 +214,8 @@ def _sample(world: World, main: str, now: int, fragmentation: WorkloadFragmentat
     for queue, wanted in sorted(world.wanted.items()):
         account = accounts.get(AccountKey(Tree.QUEUE, queue))
         claims.append(ShareClaimant(queue, account.weight if account is not None else 1, wanted))
-    broken = fragmentation.ratio(world.state) if fragmentation is not None else None
+    fragmented = fragmentation.ratio(world.state) if fragmentation is not None else None
     fair = fill(offered.get(main, 0), claims)
-    held = dict(sorted(world.held.items()))
+    allocated = dict(sorted(world.held.items()))
     reserved = round(world.promises.idle / offered[main], 6) if offered.get(main) else 0.0
-    return TimelineSample(now, world.waiting, running, used, held, dict(fair), broken, reserved)
+    return TimelineSample(now, world.waiting, running, used, allocated, dict(fair), fragmented, reserved)

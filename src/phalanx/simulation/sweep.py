@@ -1,4 +1,4 @@
-"""Several policies and seeds: over the processes of this machine, or over a Dask cluster."""
+"""Runs of several policies and seeds: over the processes of this machine, or over a Dask cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Timed = tuple[RunResult, float]
 def sweep(
     inputs: Inputs, *, processes: int | None = None, dask: str | None = None, progress: bool = True
 ) -> list[Timed]:
-    """Each policy with each seed, in that order, each with the seconds that it took. Raises InputError."""
+    """Run each policy with each seed. Return the results in this order, with seconds. Raises InputError."""
     tasks = [(policy, seed) for policy in inputs.policies for seed in inputs.seeds]
     bar = ProgressBar(sys.stderr, len(tasks), shown=progress and sys.stderr.isatty())
     try:
@@ -68,6 +68,6 @@ def _on_dask(
     except (OSError, ValueError) as error:
         raise InputError(f"--dask {address}: no Dask scheduler answers: {error}") from error
     with client:
-        asked = client.scatter(experiment, broadcast=True)
-        futures = [client.submit(_run, asked, policy, seed, pure=False) for policy, seed in tasks]
+        scattered = client.scatter(experiment, broadcast=True)
+        futures = [client.submit(_run, scattered, policy, seed, pure=False) for policy, seed in tasks]
         return _gather(futures, bar, distributed.as_completed)

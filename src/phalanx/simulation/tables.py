@@ -1,4 +1,4 @@
-"""CSV files, read strictly."""
+"""Strict reader of CSV files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Row = dict[str, str]
 
 
 def columns_of(text: str) -> list[str]:
-    """The names in the first line."""
+    """Return the column names of the first line."""
     return next(csv.reader(io.StringIO(text)), [])
 
 
 def table(text: str, name: str, columns: Sequence[str]) -> list[tuple[int, Row]]:
-    """(line number, row) of a file with at least these columns. Raises InputError."""
+    """Return (line number, row) of a file with at least these columns. Raises InputError."""
     reader = csv.DictReader(io.StringIO(text))
     names = reader.fieldnames or ()
     missing = [column for column in columns if column not in names]
@@ -29,12 +29,12 @@ def table(text: str, name: str, columns: Sequence[str]) -> list[tuple[int, Row]]
             raise InputError(f"{name}: line {reader.line_num}: write {len(names)} values, one for each column")
         rows.append((reader.line_num, row))
     if not rows:
-        raise InputError(f"{name}: no row below the names of the columns")
+        raise InputError(f"{name}: no row below the header line")
     return rows
 
 
 def whole(row: Mapping[str, str], column: str, name: str, line: int, *, default: int | None = None) -> int:
-    """A whole number that is not negative; fractions are cut off. Raises InputError."""
+    """Return a whole number >= 0 with any fraction cut off. Raises InputError."""
     text = row[column].strip()
     if not text and default is not None:
         return default

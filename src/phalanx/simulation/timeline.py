@@ -1,18 +1,19 @@
-"""Samples over time, as many as a chart can show, however long the simulation runs."""
+"""Samples over time, limited in number for charts, however long the simulation runs."""
 
 from __future__ import annotations
 
 import msgspec
 
-# Twice as many as are kept when every second one is let go.
+# Number of samples at which every second one is dropped.
 _MOST = 1024
 
 
 class TimelineSample(msgspec.Struct, frozen=True):
-    """The cluster at one moment (seconds since the epoch). `used` are parts of what is offered, by resource. Of the
-    resource that counts most, in its units, `held` is what each queue has, `fair` what it would have if its weight
-    alone decided (weighted max-min, nobody more than it asks for);
-    `reserved_idle` is the part of it that stands idle because a start is kept."""
+    """The cluster at one moment (seconds since the epoch). `used` are used parts of the capacity, by resource.
+
+    The other fields are amounts of the main resource: `held` is the allocated amount by queue, `fair` its fair
+    share by weight (weighted max-min, at most its requests); `reserved_idle` is the part that is idle for a
+    reserved start."""
 
     time: int
     waiting: int
@@ -25,14 +26,14 @@ class TimelineSample(msgspec.Struct, frozen=True):
 
 
 class Timeline:
-    """Keeps a sample for each stretch of time; stretches grow as time goes on."""
+    """Samples at intervals that grow with the simulated time."""
 
     def __init__(self) -> None:
         self.samples: list[TimelineSample] = []
         self._step = 1
 
     def wants(self, now: int) -> bool:
-        """Whether a stretch has gone by since the last sample."""
+        """Return whether an interval has passed since the last sample."""
         return not self.samples or now - self.samples[-1].time >= self._step
 
     def add(self, sample: TimelineSample) -> None:

@@ -1,4 +1,4 @@
-"""The world around the scheduler in virtual time: kubelets, controllers, failing nodes, a clock."""
+"""Simulated surroundings of the scheduler in virtual time: kubelets, controllers, failing nodes, a clock."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from phalanx.simulation.job import SimulatedJob
 from phalanx.simulation.present import PresentJob, replacement
 from phalanx.simulation.promises import PromiseLog
 
-# More cycles in one moment than this, and the scheduler would never come to rest.
+# Limit of cycles in one moment, so that a scheduler that never becomes idle does not block the simulation.
 _MOST_CYCLES = 1000
-# So often it is looked again where nothing happens any more but the time that passes.
-_MOST_FRUITLESS = 100
+# Limit of rechecks while only the time passes and no other event is left.
+_MAX_FRUITLESS = 100
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """How long the world takes, in seconds: `start` from a binding until the pod runs."""
+    """Delays of the cluster in seconds: `start` from a binding until the pod runs."""
 
     start: int = 0
 
 
 class PodRun:
-    """One pod while it lives. `length` is for how long it holds its node, `saved` the work that an earlier life of
-    it has saved, in seconds."""
+    """One live pod. `length` is the time for which it occupies its node, `saved` the work that its predecessors
+    have saved, both in seconds."""
 
     __slots__ = ("bound", "deleted", "length", "pod", "saved", "started", "stint")
 
     def __init__(self, pod: Pod, length: int | None, saved: int = 0) -> None:
         self.pod = pod
         self.length = length
-        self.deleted = pod.terminating  # before anything was simulated
+        self.deleted = pod.terminating  # True if it was deleted before the simulation
         self.bound: int | None = None
         self.started: int | None = None
         self.stint: Stint | None = None
@@ -63,9 +63,9 @@ class PodRun:
 
 
 class JobRun:
-    """One job while it lives: its pods by uid, how many of them have nodes, and how many are still to end. `kept`
-    are those that have ended and are still shown. `key` is that of a gang. Of a job that was `present` at the
-    beginning pods may differ, `lost` are those that nobody makes again."""
+    """One live job: its pods by uid, the number with nodes, and the number that have not ended. `kept` are ended
+    pods that still exist. `key` is that of a gang. The pods of a job that was `present` at the beginning can
+    differ; `lost` counts the pods that no controller recreates."""
 
     __slots__ = ("history", "job", "kept", "key", "lost", "made", "pods", "present", "remaining", "with_nodes")
 
@@ -83,11 +83,11 @@ class JobRun:
 
 
 class World:
-    """One cluster, one policy, one list of jobs. `start` is the moment (seconds since the epoch) that jobs count
-    their submission from.
+    """One cluster, one policy, one list of jobs. `start` is the zero of the jobs' submission times (seconds
+    since the epoch).
 
-    `looked` is called once per moment after its cycles, with the time. `held` is what each queue holds of the
-    `main_resource`, `wanted` what all its jobs that have not ended ask for.
+    `observer` is called once per moment after its cycles, with the time. `held` is the amount of `main_resource`
+    by queue, `wanted` the requests of all its jobs that have not ended.
     """
 
     def __init__(
@@ -114,20 +114,20 @@ class World:
         self.failures: list[str] = []
         self._delays = delays or Delays()
         self._main = main_resource
-        self.looked: Callable[[int], None] = lambda now: None
+        self.observer: Callable[[int], None] = lambda now: None
         self.held: dict[str, int] = {}
         self.wanted: dict[str, int] = {}
         self.ended = 0
-        self._runs: dict[str, JobRun] = {}  # by the uid of a pod that lives
-        self._jobs: dict[GangKey, JobRun] = {}  # those that are gangs
+        self._runs: dict[str, JobRun] = {}  # by the uid of a live pod
+        self._jobs: dict[GangKey, JobRun] = {}  # jobs that are gangs
         self.nodes: dict[str, Node] = {}
         for job in jobs:
             self.queue.add(start + job.submit, EventOrder.SUBMIT, partial(self._submit, job))
 
-    # what the outside does
+    # events from outside
 
     def apply(self, events: Iterable[ClusterEvent]) -> None:
-        """Nodes, queues and quotas as they are from now on."""
+        """Apply changes of nodes, queues and quotas."""
         for event in events:
             match event:
                 case NodeUpdated(node):
@@ -141,13 +141,13 @@ class World:
 
     @property
     def submitted(self) -> list[JobHistory]:
-        """Those that have come, without those that were there at the beginning."""
+        """Histories of submitted jobs, without those that existed at the beginning."""
         return self.histories[self._adopted :]
 
     def lose_node(self, when: int, name: str, duration: int | None) -> None:
-        """A node fails with all that is on it; it is back after `duration` seconds, as it was (None: never)."""
+        """Fail a node with all its pods; it returns unchanged after `duration` seconds (None: never)."""
 
-        def lost() -> None:
+        def fail_node() -> None:
             node = self.nodes.get(name)
             if node is None:
                 return
@@ -155,14 +155,14 @@ class World:
             if duration is not None:
                 self.at(self.now + duration, EventOrder.NODE, lambda: [NodeUpdated(node)])
 
-        self.queue.add(when, EventOrder.NODE, lost)
+        self.queue.add(when, EventOrder.NODE, fail_node)
 
     def at(self, when: int, order: EventOrder, events: Callable[[], Sequence[ClusterEvent]]) -> None:
-        """Something that will come from outside; `events` is asked when it is time."""
+        """Schedule events from outside; `events` is called when the time has come."""
         self.queue.add(when, order, lambda: self.apply(events()))
 
     def run(self, until: int | None = None, enough: Callable[[], bool] = lambda: False) -> None:
-        """To the end of everything that happens, or until `until` (seconds since the epoch), or `enough` is so."""
+        """Run until no event is left, or until `until` (seconds since the epoch), or until `enough()` is True."""
         while (when := self._next_moment()) is not None and (until is None or when < until):
             self.now = when
             self._moment()
@@ -179,27 +179,27 @@ class World:
             return when
         wake = max(self.now + 1, ceil(wake))
         if when is None:
-            # Nothing will happen any more but what the scheduler itself waits for.
-            return wake if self.waiting and self._fruitless < _MOST_FRUITLESS else None
+            # Only the scheduler's own rechecks are left.
+            return wake if self.waiting and self._fruitless < _MAX_FRUITLESS else None
         return min(when, wake)
 
     def _moment(self) -> None:
         now, scheduler, before = self.now, self.scheduler, self.binds + self.evictions
-        for happening in self.queue.due(now):
-            happening()
+        for effect in self.queue.due(now):
+            effect()
         scheduler.activate_due(now)
         for _ in range(_MOST_CYCLES):
             if scheduler.idle:
                 break
             plan = scheduler.cycle(now)
             self.promises.update(self._history_of)
-            self._carry_out(plan)
-            # What begins and ends without delay belongs to this moment.
-            for happening in self.queue.due(now):
-                happening()
+            self._execute(plan)
+            # Events without a delay belong to the same moment.
+            for effect in self.queue.due(now):
+                effect()
         self._fruitless = self._fruitless + 1 if self.binds + self.evictions == before else 0
         self.promises.measure(now, self.waiting)
-        self.looked(now)
+        self.observer(now)
 
     def _history_of(self, key: UnitKey) -> JobHistory | None:
         run = self._runs.get(key) if isinstance(key, str) else self._jobs.get(key[0])
@@ -209,7 +209,7 @@ class World:
 
     def _submit(self, job: SimulatedJob) -> None:
         if not self.histories:
-            # What stood empty before there was anything to do says nothing about a policy.
+            # Idle capacity before the first job does not depend on the policy, so it is not counted.
             self.capacity.restart(self.now)
         history = JobHistory(
             job.name, self.now, job.width, job.pods, job.queue, job.user, job.limits.limit, job.priority
@@ -217,7 +217,7 @@ class World:
         key = GangKey(job.namespace, job.name) if job.pods > 1 else None
         run = JobRun(job, history, key)
         self.histories.append(history)
-        self._want(job, 1)
+        self._add_demand(job, 1)
         self.waiting += 1
         if key is not None:
             self._jobs[key] = run
@@ -227,7 +227,7 @@ class World:
                         key,
                         uid=job.name,
                         min_member=job.minimum,
-                        # Who is left of a gang whose others are done still runs.
+                        # A gang still runs while some members run and the others have succeeded.
                         match_policy=MatchPolicy.WAITING_RUNNING_SUCCEEDED,
                         queue=job.queue,
                         created=self.now,
@@ -243,8 +243,8 @@ class World:
 
     def _make_pod(self, run: JobRun, index: int, saved: int = 0) -> None:
         job = run.job
-        made, run.made = run.made, run.made + 1
-        name = job.name if job.pods == 1 and made == 0 else f"{job.name}-{made}"
+        number, run.made = run.made, run.made + 1
+        name = job.name if job.pods == 1 and number == 0 else f"{job.name}-{number}"
         pod = Pod(
             job.namespace,
             name,
@@ -268,14 +268,14 @@ class World:
         self._observe(pod)
 
     def adopt(self, jobs: Iterable[PresentJob]) -> None:
-        """Takes over pods that the state holds already."""
+        """Adopt pods that the state has already."""
         if not self.histories:
             self.capacity.restart(self.now)
         for present in jobs:
             run = JobRun(present.job, present.history, present.gang, present=True)
             self.histories.append(run.history)
             self._adopted += 1
-            self._want(run.job, 1)
+            self._add_demand(run.job, 1)
             run.kept, run.remaining = list(present.ended), len(present.pods)
             self._runs.update(dict.fromkeys(present.ended, run))
             if run.key is not None:
@@ -303,16 +303,16 @@ class World:
             return
         live.bound = pod.bound or pod.started or self.now
         run.with_nodes += 1
-        self._hold(run, [live], 1)
+        self._add_usage(run, [live], 1)
         if pod.terminating:
             when = max(pod.leaves, self.now + 1)
-            self.queue.add(when, EventOrder.END, partial(self._leave, run, live))
+            self.queue.add(when, EventOrder.END, partial(self._complete_deletion, run, live))
         elif pod.started:
             live.started = pod.started
             if live.length is not None:
-                self.queue.add(pod.started + live.length, EventOrder.END, partial(self._end, run, [live]))
+                self.queue.add(pod.started + live.length, EventOrder.END, partial(self._end_pods, run, [live]))
         else:
-            self.queue.add(self.now + self._delays.start, EventOrder.START, partial(self._begin, run, [live]))
+            self.queue.add(self.now + self._delays.start, EventOrder.START, partial(self._start_pods, run, [live]))
 
     def _observe(self, pod: Pod) -> None:
         self.pod_events += 1
@@ -323,22 +323,24 @@ class World:
         del self._runs[uid]
         self.state.apply(PodRemoved(uid))
 
-    # what the scheduler decides
+    # decisions of the scheduler
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _execute(self, plan: Plan) -> None:
         self.cycles += 1
         self.failures.extend(f"{failure.what}: {failure.why}" for failure in plan.failures)
         starting: dict[int, tuple[JobRun, list[PodRun]]] = {}
         for bind in plan.binds:
             self._bind(bind, starting)
         for run, pods in starting.values():
-            self._hold(run, pods, 1)
+            self._add_usage(run, pods, 1)
             stint = Stint(self.now, Counter(live.pod.node for live in pods))
             run.history.stints.append(stint)
             for live in pods:
                 live.stint = stint
             if self._delays.start:
-                self.queue.add(self.now + self._delays.start, EventOrder.START, partial(self._begin, run, pods))
+                self.queue.add(
+                    self.now + self._delays.start, EventOrder.START, partial(self._start_pods, run, pods)
+                )
             else:
                 self._plan_end(run, pods)
         for key in (admission.gang for admission in plan.admissions):
@@ -350,9 +352,9 @@ class World:
         for entry in plan.gangs:
             if entry.verdict is not None and entry.gang in self._jobs:
                 self._jobs[entry.gang].history.why = entry.verdict.message
-        for told in plan.pods:
-            if told.verdict is not None and told.uid in self._runs:
-                self._runs[told.uid].history.why = told.verdict.message
+        for pod_entry in plan.pods:
+            if pod_entry.verdict is not None and pod_entry.uid in self._runs:
+                self._runs[pod_entry.uid].history.why = pod_entry.verdict.message
 
     def _bind(self, bind: Bind, starting: dict[int, tuple[JobRun, list[PodRun]]]) -> None:
         run = self._runs[bind.uid]
@@ -380,8 +382,8 @@ class World:
                 history.start, history.node = self.now, bind.node
         starting.setdefault(id(run), (run, []))[1].append(live)
 
-    def _begin(self, run: JobRun, pods: list[PodRun]) -> None:
-        """Bound pods begin to run, unless they have gone meanwhile."""
+    def _start_pods(self, run: JobRun, pods: list[PodRun]) -> None:
+        """Start bound pods, unless they were deleted before."""
         pods = [live for live in pods if live.pod.uid in run.pods and not live.pod.terminating]
         for live in pods:
             live.started = self.now
@@ -390,16 +392,16 @@ class World:
         self._plan_end(run, pods)
 
     def _plan_end(self, run: JobRun, pods: list[PodRun]) -> None:
-        """Pods that have begun together end together, but for what some have saved before."""
+        """Schedule the ends of pods: one event for all that started together and have saved the same work."""
         groups: dict[int, list[PodRun]] = {}
         for live in pods:
             if live.length is not None:
                 groups.setdefault(live.length - live.saved, []).append(live)
-        for left, group in groups.items():
-            self.queue.add(self.now + left, EventOrder.END, partial(self._end, run, group))
+        for remaining, group in groups.items():
+            self.queue.add(self.now + remaining, EventOrder.END, partial(self._end_pods, run, group))
 
-    def _end(self, run: JobRun, pods: list[PodRun]) -> None:
-        """The pods are done, or their limit kills them; those that have gone before are not among them."""
+    def _end_pods(self, run: JobRun, pods: list[PodRun]) -> None:
+        """End pods whose work is done or whose limit is reached; skip those that were deleted before."""
         ended = [live for live in pods if run.pods.get(live.pod.uid) is live and not live.pod.terminating]
         killed = run.job.killed
         for live in ended:
@@ -407,7 +409,7 @@ class World:
                 run.history.useful += self.now - live.started + live.saved
             self._release(run, live)
             run.kept.append(live.pod.uid)
-        self._hold(run, ended, -1)
+        self._add_usage(run, ended, -1)
         run.remaining -= len(ended)
         if ended and not run.remaining:
             self._finish(run, JobOutcome.KILLED if killed else JobOutcome.DONE)
@@ -419,7 +421,7 @@ class World:
     def _finish(self, run: JobRun, outcome: JobOutcome) -> None:
         run.history.end, run.history.outcome = self.now, outcome
         self.ended += 1
-        self._want(run.job, -1)
+        self._add_demand(run.job, -1)
         for uid in run.kept:
             self._remove(uid)
         if run.key is not None:
@@ -427,7 +429,7 @@ class World:
             del self._jobs[run.key]
 
     def _withdraw(self, run: JobRun) -> None:
-        """Its user gives up, unless it has started or begun to."""
+        """Withdraw a job for its user, unless it has started or a pod is bound."""
         if run.history.start is not None or run.with_nodes:
             return
         self.waiting -= 1
@@ -435,47 +437,47 @@ class World:
         run.pods.clear()
         self._finish(run, JobOutcome.WITHDRAWN)
 
-    # what goes before its time
+    # evictions and losses
 
     def _evict(self, uid: str) -> None:
         run = self._runs[uid]
         run.history.evicted += 1
         self.evictions += 1
-        self._tell_to_leave(run, run.pods[uid])
+        self._terminate_pod(run, run.pods[uid])
 
-    def _tell_to_leave(self, run: JobRun, live: PodRun) -> None:
+    def _terminate_pod(self, run: JobRun, live: PodRun) -> None:
         grace = run.job.grace
         live.pod = msgspec.structs.replace(live.pod, terminating=True, leaves=self.now + grace)
         self._observe(live.pod)
-        self.queue.add(self.now + grace, EventOrder.END, partial(self._leave, run, live))
+        self.queue.add(self.now + grace, EventOrder.END, partial(self._complete_deletion, run, live))
 
-    def _leave(self, run: JobRun, live: PodRun) -> None:
+    def _complete_deletion(self, run: JobRun, live: PodRun) -> None:
         if run.pods.get(live.pod.uid) is live:
-            self._lose(run, [live])
+            self._lose_pods(run, [live])
 
     def _lose_pods_of(self, node: str) -> None:
-        found: dict[int, tuple[JobRun, list[PodRun]]] = {}
+        losses: dict[int, tuple[JobRun, list[PodRun]]] = {}
         for uid, run in self._runs.items():
             live = run.pods.get(uid)
             if live is not None and live.bound is not None and live.pod.node == node:
-                found.setdefault(id(run), (run, []))[1].append(live)
-        for run, pods in found.values():
+                losses.setdefault(id(run), (run, []))[1].append(live)
+        for run, pods in losses.values():
             run.history.lost += len(pods)
-            self._lose(run, pods)
+            self._lose_pods(run, pods)
 
-    def _lose(self, run: JobRun, pods: list[PodRun]) -> None:
-        """The pods have gone and their controller makes others; a gang that falls below its quorum begins anew."""
-        self._hold(run, [live for live in pods if live.bound is not None], -1)
+    def _lose_pods(self, run: JobRun, pods: list[PodRun]) -> None:
+        """Remove pods and recreate them as their controller does; a gang below its quorum restarts."""
+        self._add_usage(run, [live for live in pods if live.bound is not None], -1)
         for live in pods:
             saved = live.saved
             if run.job.checkpoint and live.started is not None:
-                done = live.saved + self.now - live.started
-                saved = done - done % run.job.checkpoint
+                work = live.saved + self.now - live.started
+                saved = work - work % run.job.checkpoint
             self._release(run, live)
             self._remove(live.pod.uid)
-            self._make_again(run, live, saved)
+            self._recreate_pod(run, live, saved)
         if run.present and not run.pods:
-            self._give_up(run)
+            self._abandon(run)
             return
         succeeded = run.job.pods - run.remaining - run.lost
         if run.with_nodes + succeeded >= run.job.minimum or run.history.outcome is not JobOutcome.RUNNING:
@@ -484,10 +486,10 @@ class World:
         run.history.outcome = JobOutcome.WAITING
         self.waiting += 1
         for live in [live for live in run.pods.values() if live.bound is not None and not live.pod.terminating]:
-            self._tell_to_leave(run, live)
+            self._terminate_pod(run, live)
 
-    def _make_again(self, run: JobRun, live: PodRun, saved: int) -> None:
-        """As the controller of the pod does. Who was deleted by its user comes no more."""
+    def _recreate_pod(self, run: JobRun, live: PodRun, saved: int) -> None:
+        """Recreate a pod as its controller does, unless its user had deleted it."""
         pod = live.pod
         if not run.present:
             self._make_pod(run, pod.index, saved)
@@ -498,19 +500,19 @@ class World:
             run.remaining -= 1
             return
         run.made += 1
-        again = replacement(pod, f"{pod.name.partition('+')[0]}+{run.made}", self.now)
-        run.pods[again.uid] = PodRun(again, live.length, saved)
-        self._runs[again.uid] = run
-        self._observe(again)
+        successor = replacement(pod, f"{pod.name.partition('+')[0]}+{run.made}", self.now)
+        run.pods[successor.uid] = PodRun(successor, live.length, saved)
+        self._runs[successor.uid] = run
+        self._observe(successor)
 
-    def _give_up(self, run: JobRun) -> None:
-        """All that is left of a job are pods that nobody makes again."""
+    def _abandon(self, run: JobRun) -> None:
+        """Finish a job without pods, because no controller recreates them."""
         if run.history.outcome is JobOutcome.WAITING:
             self.waiting -= 1
         self._finish(run, JobOutcome.KILLED)
 
     def _release(self, run: JobRun, live: PodRun) -> None:
-        """A pod holds its node no longer."""
+        """Release the node of a pod."""
         if live.bound is not None:
             run.with_nodes -= 1
         if live.stint is not None:
@@ -520,8 +522,8 @@ class World:
         live.bound = live.started = None
         del run.pods[live.pod.uid]
 
-    def _hold(self, run: JobRun, pods: Sequence[PodRun], factor: int) -> None:
-        """These of its pods have nodes now, or (-1) have none any more."""
+    def _add_usage(self, run: JobRun, pods: Sequence[PodRun], factor: int) -> None:
+        """Add the usage of pods that are bound now, or subtract it with factor -1."""
         job, count = run.job, len(pods) * factor
         if run.present:
             for live in pods:
@@ -530,7 +532,7 @@ class World:
             self.used.add(self.now, (*job.pod_class.requests, (PODS, 1)), count)
         self.held[job.queue] = self.held.get(job.queue, 0) + self._main_amount(job) * count
 
-    def _want(self, job: SimulatedJob, factor: int) -> None:
+    def _add_demand(self, job: SimulatedJob, factor: int) -> None:
         self.wanted[job.queue] = self.wanted.get(job.queue, 0) + self._main_amount(job) * job.pods * factor
 
     def _main_amount(self, job: SimulatedJob) -> int:

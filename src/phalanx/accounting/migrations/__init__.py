@@ -1,1 +1,1 @@
-"""How the tables came to be, as Alembic keeps it."""
+"""Alembic migrations of the tables."""

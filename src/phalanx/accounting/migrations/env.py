@@ -1,4 +1,4 @@
-"""Alembic runs this. The connection, within a transaction, is given by `phalanx.accounting.database`."""
+"""Alembic environment. `phalanx.accounting.database` passes the connection, within a transaction."""
 
 from __future__ import annotations
 

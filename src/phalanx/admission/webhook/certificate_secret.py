@@ -1,4 +1,4 @@
-"""The Secret in which the webhook keeps its certificates, and the TLS context that serves what it holds."""
+"""The Secret with the webhook's certificates, and the TLS context that serves them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from phalanx.kube.own_objects import LABELS
 
 log = logging.getLogger(__name__)
 
-# Replicas that meet at the Secret: one of them was faster each time.
+# Conflicts of replicas that write the Secret at the same time.
 _TRIES = 5
 
 
 class CertificateSecret:
-    """`refresh` brings `context` and `bundle` up to date. `now` is seconds since the epoch."""
+    """Certificates of the webhook; `refresh` updates `context` and `bundle`. `now` is seconds since the epoch."""
 
     def __init__(self, client: KubeClient, namespace: str, names: Iterable[str], now: Callable[[], float]) -> None:
         self._client = client
@@ -38,15 +38,15 @@ class CertificateSecret:
         self.context.set_alpn_protocols(["http/1.1"])
 
     async def refresh(self) -> None:
-        """Reads the Secret, and writes it where something in it is missing or about to end.
+        """Read the Secret, and write it if a part is missing or expires soon.
 
-        Raises ApiError and ConnectionLost; what was served before is served on.
+        Raises ApiError and ConnectionLost; the certificates that are in use remain so.
         """
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 data = await self._read_or_renew()
             except ApiError as error:
-                if error.status != 409 or not left:
+                if error.status != 409 or not tries_left:
                     raise
             else:
                 self._load(data)
@@ -61,19 +61,19 @@ class CertificateSecret:
                 raise
             secret = None
         data = _decoded(secret)
-        wanted = renewed(data, self._names, int(self._now()))
-        if wanted is None:
+        renewed_data = renewed(data, self._names, int(self._now()))
+        if renewed_data is None:
             return data
-        encoded = {name: base64.b64encode(content).decode() for name, content in wanted.items()}
+        encoded = {name: base64.b64encode(content).decode() for name, content in renewed_data.items()}
         if secret is None:
             metadata = {"name": CERTIFICATES, "namespace": self._namespace, "labels": dict(LABELS)}
             body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": encoded}
             await self._client.create(SECRETS.path(self._namespace), body)
         else:
-            # With its resourceVersion: of replicas that renew together one has the last word.
+            # The resourceVersion is included: of replicas that renew at the same time only one succeeds.
             await self._client.replace(path, {**secret, "data": encoded})
         log.info("certificates of the webhook renewed in secret %s/%s", self._namespace, CERTIFICATES)
-        return wanted
+        return renewed_data
 
     def _load(self, data: dict[str, bytes]) -> None:
         self.bundle = bundle(data, int(self._now()))
@@ -83,7 +83,7 @@ class CertificateSecret:
         with tempfile.NamedTemporaryFile(prefix="phalanx-", suffix=".pem") as file:  # created with mode 0600
             file.write(chain)
             file.flush()
-            # Connections that are open keep the certificate that they began with.
+            # Open connections continue with the certificate of their handshake.
             self.context.load_cert_chain(file.name)
         self._loaded = chain
 

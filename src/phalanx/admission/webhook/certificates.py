@@ -1,8 +1,8 @@
-"""The webhook's certificate authorities and its serving certificate, as they are kept in a Secret.
+"""The webhook's certificate authorities and its serving certificate, as stored in a Secret.
 
-Everything follows from what the Secret holds and the time, so replicas that look at the same Secret do the same.
-An authority is called after the second in which it was made. A new one is published for a while before it signs,
-so whoever calls the webhook trusts it by then; the old one is published until it ends.
+All decisions depend only on the Secret and the time, so replicas that read the same Secret decide the same.
+An authority's name has the second of its creation. A new one is published for a while before it signs,
+so that callers of the webhook trust it by then; the old one is published until it expires.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
-#: Seconds for which authorities and serving certificates are good; they are replaced in the last third.
+#: Lifetimes in seconds of authorities and serving certificates; they are replaced in the last third.
 AUTHORITY_SECONDS: Final = 730 * 86400
 SERVING_SECONDS: Final = 90 * 86400
 #: Seconds for which a new authority is published before it signs.
 PUBLISHED_SECONDS: Final = 86400
-# Clocks differ.
+# Tolerance for clocks that differ.
 _SKEW: Final = timedelta(hours=1)
 _AUTHORITY = re.compile(r"ca-([0-9]{1,12})\.crt")
 
@@ -32,17 +32,17 @@ Data = Mapping[str, bytes]
 
 
 def renewed(data: Data, names: Iterable[str], now: int) -> dict[str, bytes] | None:
-    """What the Secret shall hold, None where it is as it shall be. `names` are those under which we are called.
+    """Return the new content of the Secret, None if it needs no change. `names` are DNS names and IPs.
 
-    What cannot be read is made anew; names that are certified already stay, for another replica's sake.
+    Unreadable parts are replaced; names in the present certificate stay, because another replica can use them.
     """
     authorities = _authorities(data, now)
     newest = max(authorities, default=None)
     if newest is None or _remaining(authorities[newest][0], now) * 3 < AUTHORITY_SECONDS:
         authorities[now] = _new_authority(now)
-    published = [made for made in authorities if made <= now - PUBLISHED_SECONDS]
+    published = [created for created in authorities if created <= now - PUBLISHED_SECONDS]
     signing = max(published) if published else min(authorities)
-    wanted = {key: value for made, pair in authorities.items() for key, value in _entry(made, pair).items()}
+    content = {key: value for created, pair in authorities.items() for key, value in _entry(created, pair).items()}
     certificate = _serving(data, now)
     named = _names(certificate) if certificate is not None else set()
     certified = (
@@ -52,24 +52,24 @@ def renewed(data: Data, names: Iterable[str], now: int) -> dict[str, bytes] | No
         and _signed_by(certificate, authorities[signing][0])
     )
     if certified:
-        wanted |= {key: data[key] for key in (CERTIFICATE, KEY)}
+        content |= {key: data[key] for key in (CERTIFICATE, KEY)}
     else:
-        wanted |= _new_serving(authorities[signing], sorted({*names, *named}), now)
-    return None if wanted == dict(data) else wanted
+        content |= _new_serving(authorities[signing], sorted({*names, *named}), now)
+    return None if content == dict(data) else content
 
 
 def bundle(data: Data, now: int) -> bytes:
-    """The authorities that callers shall trust, PEM, the newest first."""
-    found = _authorities(data, now)
-    return b"".join(_pem(found[made][0]) for made in sorted(found, reverse=True))
+    """Return the authorities that callers must trust, as PEM, newest first."""
+    authorities = _authorities(data, now)
+    return b"".join(_pem(authorities[created][0]) for created in sorted(authorities, reverse=True))
 
 
 _Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
 def _authorities(data: Data, now: int) -> dict[int, _Pair]:
-    """Those that can be read and have not ended, by when they were made. None is from the future."""
-    found: dict[int, _Pair] = {}
+    """Return the valid authorities by the time of their creation, without those from the future."""
+    authorities: dict[int, _Pair] = {}
     for name, content in data.items():
         match = _AUTHORITY.fullmatch(name)
         if match is None or int(match[1]) > now + _SKEW.total_seconds():
@@ -82,8 +82,8 @@ def _authorities(data: Data, now: int) -> dict[int, _Pair]:
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
             continue
         if _remaining(certificate, now) > 0:
-            found[int(match[1])] = (certificate, key)
-    return found
+            authorities[int(match[1])] = (certificate, key)
+    return authorities
 
 
 def _serving(data: Data, now: int) -> x509.Certificate | None:
@@ -104,7 +104,7 @@ def _remaining(certificate: x509.Certificate, now: int) -> float:
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
-    except Exception:  # any kind of mismatch; the library promises no list
+    except Exception:  # every exception means a mismatch; the library documents no list
         return False
     return True
 
@@ -174,8 +174,8 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _entry(made: int, pair: _Pair) -> dict[str, bytes]:
-    return {f"ca-{made}.crt": _pem(pair[0]), f"ca-{made}.key": _private(pair[1])}
+def _entry(created: int, pair: _Pair) -> dict[str, bytes]:
+    return {f"ca-{created}.crt": _pem(pair[0]), f"ca-{created}.key": _private(pair[1])}
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -1,4 +1,4 @@
-"""What the rules look up in a cluster: queues and namespaces from watches, rights and groups on demand."""
+"""Cluster data for the rules: queues and namespaces from watches, rights and groups on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class ClusterView:
-    """`run` keeps it up to date. What a watch has not brought yet is read when it is asked for."""
+    """View of a cluster, updated by `run`. An object that a watch has not delivered yet is read on demand."""
 
     def __init__(self, client: KubeClient, context: AdmissionContext) -> None:
         self._client = client
@@ -39,7 +39,7 @@ class ClusterView:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())
@@ -49,15 +49,15 @@ class ClusterView:
             await reflector.synced.wait()
 
     async def context(self, namespace: str, queues: Iterable[str] = ()) -> AdmissionContext:
-        """What rules may know about something in a namespace that names some queues."""
+        """Return the context for an object in a namespace that names some queues."""
         for queue in queues:
-            await self._look_at(queue)
+            await self._refresh_queue(queue)
         return msgspec.structs.replace(
             self._context, queues=self._queues, namespace=await self._namespace(namespace) if namespace else {}
         )
 
     async def with_unfinished_groups(self, context: AdmissionContext, queue: str) -> AdmissionContext:
-        """With the number of groups in a queue that are not completed."""
+        """Return the context with the number of groups in a queue that are not completed."""
         listed = await self._client.list_all(GROUPS.path())
         count = sum(
             (text(mapping(item.get("spec")).get("queue")) or DEFAULT) == queue
@@ -67,7 +67,7 @@ class ClusterView:
         return msgspec.structs.replace(context, unfinished_groups={queue: count})
 
     async def may_use(self, user: UserInfo, queue: str) -> bool:
-        """Whether somebody has the verb `use` on a queue. Raises ApiError where that cannot be asked."""
+        """Return whether a user has the verb `use` on a queue. Raises ApiError if the review fails."""
         if not user.username and not user.groups:
             return False
         spec = {
@@ -86,11 +86,11 @@ class ClusterView:
         answer = await self._client.create(_REVIEWS, review)
         return mapping(mapping(answer).get("status")).get("allowed") is True
 
-    async def _look_at(self, name: str) -> None:
-        """Reads a queue, and those above it, that are not known or not open: it may have changed a moment ago."""
-        passed: set[str] = set()
-        while name and name not in passed:
-            passed.add(name)
+    async def _refresh_queue(self, name: str) -> None:
+        """Read a queue and its ancestors if they are unknown or not open, because a change can be moments old."""
+        visited: set[str] = set()
+        while name and name not in visited:
+            visited.add(name)
             known = self._queues.get(name)
             if known is None or mapping(known.get("status")).get("state", OPEN) != OPEN:
                 known = await self._read(QUEUES, name)
@@ -105,14 +105,14 @@ class ClusterView:
 
     async def _read(self, resource: Resource, name: str) -> Json | None:
         try:
-            found: Json = await self._client.get(resource.path(None, name))
+            document: Json = await self._client.get(resource.path(None, name))
         except ValueError:
             return None  # no object can have such a name
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return found
+        return document
 
     def _queue_changed(self, change: Change[dict[str, Any]]) -> None:
         match change:
@@ -124,9 +124,9 @@ class ClusterView:
     def _namespace_changed(self, change: Change[dict[str, Any]]) -> None:
         match change:
             case Upsert(namespace):
-                # Only what rules read is kept.
+                # Only the fields that rules read are stored, to save memory.
                 meta = namespace["metadata"]
-                kept = {"name": name_of(namespace), "annotations": meta.get("annotations") or {}}
-                self._namespaces[name_of(namespace)] = {"metadata": kept}
+                metadata = {"name": name_of(namespace), "annotations": meta.get("annotations") or {}}
+                self._namespaces[name_of(namespace)] = {"metadata": metadata}
             case Delete((_, name)):
                 self._namespaces.pop(name, None)

@@ -1,4 +1,4 @@
-"""The webhook over HTTP: one path per rule, health and metrics."""
+"""HTTP endpoint of the webhook: one path per rule, health and metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.kube.path_access import AccessError, PathAccess
 
 log = logging.getLogger(__name__)
 
-# An object and its last state, of at most 3 MiB each for whatever Kubernetes stores, and room to spare.
+# Limit in bytes: an object and its old state, of at most 3 MiB each in Kubernetes, and a reserve.
 MOST_BYTES = 12 * 2**20
 
 
@@ -26,11 +26,11 @@ class AdmissionMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.reviews = Counter(
-            "phalanx_admission_reviews", "Questions of the API server", ["path", "result"], registry=self.registry
+            "phalanx_admission_reviews", "Admission reviews", ["path", "result"], registry=self.registry
         )
         self.duration = Histogram(
             "phalanx_admission_review_duration_seconds",
-            "From a question to its answer",
+            "Seconds per admission review",
             ["path"],
             buckets=[0.0005 * 2**step for step in range(14)],
             registry=self.registry,
@@ -43,7 +43,7 @@ def application(
     ready: Callable[[], bool],
     access: PathAccess | None = None,
 ) -> web.Application:
-    """Serves reviews. Whatever is sent, the answer is an AdmissionReview or an HTTP error, and nothing ends."""
+    """Return the application. Every request gets an AdmissionReview or an HTTP error, even a malformed one."""
     app = web.Application(client_max_size=MOST_BYTES)
     for route in ROUTES:
         app.router.add_post(route.path, _handler(route, reviewer, metrics))
@@ -54,15 +54,16 @@ def application(
 def probes(
     metrics: AdmissionMetrics, ready: Callable[[], bool], access: PathAccess | None = None
 ) -> list[web.RouteDef]:
-    """Health and metrics: also served at an address of their own. With `access`, metrics are only for whom the API
-    server lets get that path; health is for everybody."""
+    """Return the routes of health and metrics, which can also have a separate address.
+
+    With `access`, only users with the permission for that path can read metrics; health is public."""
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def is_ready(_: web.Request) -> web.Response:
-        good = ready()
-        return web.Response(text="ok\n" if good else "not synced\n", status=200 if good else 503)
+        is_synced = ready()
+        return web.Response(text="ok\n" if is_synced else "not synced\n", status=200 if is_synced else 503)
 
     async def show(request: web.Request) -> web.Response:
         if access is not None:
@@ -94,24 +95,24 @@ def _handler(
 
 
 async def _answer(route: Route, reviewer: AdmissionReviewer, request: web.Request) -> tuple[str, web.Response]:
-    """What is counted, and what is sent."""
+    """Review a request. Return the result for the metric, and the response."""
     try:
-        question = read_review(await request.read())
+        review = read_review(await request.read())
         if route.defaults is not None:
-            patch = await reviewer.patch(route, question)
-            return "patched" if patch else "allowed", _json(write_review(question.uid, patch))
-        denial = await reviewer.denial(route, question)
+            patch = await reviewer.patch(route, review)
+            return "patched" if patch else "allowed", _json(write_review(review.uid, patch))
+        denial = await reviewer.denial(route, review)
         if denial is None:
-            return "allowed", _json(write_review(question.uid))
+            return "allowed", _json(write_review(review.uid))
         log.info(
             "%s %s %s/%s denied: %s",
             route.subject,
-            question.operation,
-            question.namespace,
-            question.name,
+            review.operation,
+            review.namespace,
+            review.name,
             denial.message,
         )
-        return "denied", _json(write_review(question.uid, denial=denial))
+        return "denied", _json(write_review(review.uid, denial=denial))
     except web.HTTPRequestEntityTooLarge:
         return "unreadable", web.Response(
             status=413, text=f"the AdmissionReview is longer than {MOST_BYTES} bytes\n"
@@ -119,11 +120,11 @@ async def _answer(route: Route, reviewer: AdmissionReviewer, request: web.Reques
     except ReviewError as error:
         return "unreadable", web.Response(status=400, text=f"{error}\n")
     except (ApiError, ConnectionLost, ConfigError) as error:
-        # The failure policy of the webhook decides.
-        log.warning("%s: the cluster cannot be asked: %s", route.path, error)
-        return "failed", web.Response(status=503, text=f"the cluster cannot be asked: {error}\n")
+        # The failure policy of the webhook configuration decides about the request.
+        log.warning("%s: no answer from the cluster: %s", route.path, error)
+        return "failed", web.Response(status=503, text=f"no answer from the cluster: {error}\n")
     except (RecursionError, Exception) as error:
-        log.exception("%s: a question cannot be answered", route.path)
+        log.exception("%s: the review failed", route.path)
         return "failed", web.Response(status=500, text=f"{type(error).__name__}: {error}\n")
 
 

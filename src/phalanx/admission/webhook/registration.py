@@ -1,4 +1,4 @@
-"""The webhook configurations that make the API server ask us. They are ours by name; nobody else's are touched."""
+"""Webhook configurations that make the API server call us; only those with our name are changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 
 class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the API server finds us: `url` (without a path), or the Service `namespace`/`service`."""
+    """Address of the webhook for the API server: `url` (without a path), or the Service `namespace`/`service`."""
 
     url: str = ""
     namespace: str = ""
@@ -63,8 +63,8 @@ class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistrationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`failure_policy` is that of our own kinds. Pods fail open, but where `queue_rights` are asked for: those that
-    name a queue must not pass while nobody asks. `excluded_namespaces` are never asked about."""
+    """Settings of the registration. `failure_policy` is for our own kinds. Pods fail open, except with
+    `queue_rights`: a pod that names a queue must not pass unchecked. `excluded_namespaces` are never reviewed."""
 
     address: WebhookAddress
     scheduler_names: tuple[str, ...]
@@ -76,19 +76,19 @@ class RegistrationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def register(client: KubeClient, options: RegistrationOptions, authorities: bytes) -> bool:
-    """Brings both configurations up to date; writes nothing where they are. Whether something was written."""
+    """Apply both configurations if they differ from the stored ones. Return whether one was written."""
     wrote = False
     for manifest in configurations(options, authorities):
         resource = MUTATING if manifest["kind"] == MUTATING.kind else VALIDATING
         path = resource.path(None, NAME)
         try:
-            found = await client.get(path)
+            stored = await client.get(path)
         except ApiError as error:
             if error.status != 404:
                 raise
-            found = {}
-        if _holds(found.get("webhooks"), manifest["webhooks"]) and _holds(
-            mapping(found.get("metadata")).get("labels"), manifest["metadata"]["labels"]
+            stored = {}
+        if _includes(stored.get("webhooks"), manifest["webhooks"]) and _includes(
+            mapping(stored.get("metadata")).get("labels"), manifest["metadata"]["labels"]
         ):
             continue
         await client.patch(path, manifest, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True)
@@ -98,24 +98,24 @@ async def register(client: KubeClient, options: RegistrationOptions, authorities
 
 
 async def unregister(client: KubeClient, address: WebhookAddress | None = None) -> str:
-    """Takes both configurations away; with `address` only those that call there, for there is one registration in a
-    cluster and it may be another installation's. Says whom the API server goes on calling, "" for nobody."""
-    kept = ""
+    """Delete both configurations; with `address` only those that call it, because a cluster has one registration,
+    which can be another installation's. Return the address that the API server still calls, "" if none."""
+    remaining_address = ""
     for resource in (MUTATING, VALIDATING):
         path = resource.path(None, NAME)
         try:
-            if address is not None and (other := _called_elsewhere(await client.get(path), address)):
-                kept = other
+            if address is not None and (other_address := _called_elsewhere(await client.get(path), address)):
+                remaining_address = other_address
                 continue
             await client.delete(path)
         except ApiError as error:
             if error.status != 404:
                 raise
-    return kept
+    return remaining_address
 
 
 def _called_elsewhere(configuration: Json, address: WebhookAddress) -> str:
-    """Whom a configuration calls that is not at an address, "" for nobody."""
+    """Return the address that a configuration calls if it is not `address`, else ""."""
     for webhook in sequence(configuration.get("webhooks")):
         config = mapping(mapping(webhook).get("clientConfig"))
         service = mapping(config.get("service"))
@@ -125,17 +125,17 @@ def _called_elsewhere(configuration: Json, address: WebhookAddress) -> str:
 
 
 def configurations(options: RegistrationOptions, authorities: bytes) -> list[Json]:
-    """Both, with every default spelled out, so that they can be compared with what is stored."""
+    """Return both configurations with every default, so that they can be compared with the stored ones."""
     return [
         {
             "apiVersion": f"{_GROUP}/{_VERSION}",
             "kind": resource.kind,
             "metadata": {"name": NAME, "labels": dict(LABELS)},
             "webhooks": [
-                entry for route in ROUTES if taken(route) for entry in _entries(route, options, authorities)
+                entry for route in ROUTES if is_included(route) for entry in _entries(route, options, authorities)
             ],
         }
-        for resource, taken in ((MUTATING, _mutates), (VALIDATING, _validates))
+        for resource, is_included in ((MUTATING, _mutates), (VALIDATING, _validates))
     ]
 
 
@@ -152,12 +152,12 @@ def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> 
         return
     base = _entry(route, options, authorities)
     if route is QUEUE_RIGHTS:
-        # Native Jobs are everybody's: only those that name a queue may be held up.
+        # Native Jobs belong to all users of a cluster: only those that name a queue are reviewed.
         conditions = [("named", _names_a_queue()), ("changed", _CHANGED)]
         yield base | {"name": "queuerights.webhook.phalanx.dev", "failurePolicy": "Fail"} | _conditions(conditions)
         return
     if route is QUOTA_RESERVATIONS:
-        # Pods of every scheduler use the quota.
+        # Pods of every scheduler use the quota of their namespace.
         reserving = base["namespaceSelector"] | {"matchLabels": {RESERVING: ENABLED}}
         yield base | {
             "failurePolicy": "Ignore",
@@ -172,7 +172,7 @@ def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> 
     open_ended = base | {"failurePolicy": "Ignore"}
     if _mutates(route):
         gated = f"has(object.metadata.annotations) && '{QUEUE_GATE}' in object.metadata.annotations"
-        # A resource group may be about pods of any scheduler.
+        # A resource group can select pods of any scheduler.
         conditions = [] if options.resource_groups else [("ours", ours), ("gated", gated)]
         yield open_ended | _conditions(conditions)
         return
@@ -182,7 +182,7 @@ def _entries(route: Route, options: RegistrationOptions, authorities: bytes) -> 
     )
     yield open_ended | _conditions([("ours", ours), ("budgeted", budgets)])
     if options.queue_rights:
-        # Whoever writes a pod's status may write on the pod; kubelets do, and change no queue.
+        # Users with write access to a pod's status can change its labels with it; kubelets change no queue.
         rules = [rule | {"resources": ["pods", "pods/status"]} for rule in base["rules"]]
         yield (
             base
@@ -207,25 +207,25 @@ _CHANGED = (
 
 
 def _names_a_queue() -> str:
-    """In CEL, for the resources that `QUEUE_RIGHTS` is about."""
+    """Return the CEL condition for the resources of `QUEUE_RIGHTS` that name a queue."""
     terms = ["(request.resource.resource == 'podgroups' && has(object.spec) && has(object.spec.queue))"]
     for resource, places in sorted(LABELLED.items()):
         plural, _, group = resource.partition(".")
-        found = " || ".join(f"({_has_label('object', path)})" for path in places)
+        condition = " || ".join(f"({_has_label('object', path)})" for path in places)
         terms.append(
-            f"(request.resource.group == '{group}' && request.resource.resource == '{plural}' && ({found}))"
+            f"(request.resource.group == '{group}' && request.resource.resource == '{plural}' && ({condition}))"
         )
     return " || ".join(terms)
 
 
 def _has_label(root: str, path: Sequence[str]) -> str:
-    """In CEL: whether the label of queues stands at a path below something."""
+    """Return the CEL condition that the queue label exists at a path below `root`."""
     before = list(itertools.takewhile(lambda key: key != "*", path))
     exists = " && ".join(f"has({'.'.join([root, *before[: end + 1]])})" for end in range(len(before)))
-    place = ".".join([root, *before])
+    prefix = ".".join([root, *before])
     if len(before) == len(path):
-        return f"{exists} && '{QUEUE_LABEL}' in {place}"
-    return f"{exists} && {place}.exists(each, {_has_label('each', path[len(before) + 1 :])})"
+        return f"{exists} && '{QUEUE_LABEL}' in {prefix}"
+    return f"{exists} && {prefix}.exists(each, {_has_label('each', path[len(before) + 1 :])})"
 
 
 def _conditions(conditions: list[tuple[str, str]]) -> Json:
@@ -264,15 +264,15 @@ def _entry(route: Route, options: RegistrationOptions, authorities: bytes) -> Js
         },
     }
     if _mutates(route):
-        # Others may fill in what ours depends on; what is there is not filled in twice.
+        # Another webhook can add fields that our defaults depend on; a second run adds no field twice.
         entry["reinvocationPolicy"] = "IfNeeded"
     return entry
 
 
-def _holds(found: Any, wanted: Any) -> bool:
-    """Whether what is stored says what is wanted, and perhaps more in fields that we do not know."""
+def _includes(stored: Any, wanted: Any) -> bool:
+    """Return whether a stored value includes the wanted one; it can have further fields, even unknown ones."""
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_holds(found.get(key), value) for key, value in wanted.items())
+        return isinstance(stored, dict) and all(_includes(stored.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
-        return isinstance(found, list) and len(found) == len(wanted) and all(map(_holds, found, wanted))
-    return bool(found == wanted)
+        return isinstance(stored, list) and len(stored) == len(wanted) and all(map(_includes, stored, wanted))
+    return bool(stored == wanted)

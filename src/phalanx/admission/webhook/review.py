@@ -1,4 +1,4 @@
-"""AdmissionReview (admission.k8s.io/v1): the question that an API server asks, and our answer."""
+"""AdmissionReview (admission.k8s.io/v1): the request of an API server, and our response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ API_VERSION = "admission.k8s.io/v1"
 
 
 class ReviewError(ValueError):
-    """What was sent is no question that can be answered; the text says why."""
+    """The body is not a valid AdmissionReview; the text names the fault."""
 
 
 class UserInfo(msgspec.Struct, frozen=True):
@@ -29,12 +29,12 @@ class ReviewedResource(msgspec.Struct, frozen=True):
     resource: str = ""
 
     def __str__(self) -> str:
-        """Written plural.group."""
+        """Return the resource as plural.group."""
         return f"{self.resource}.{self.group}".rstrip(".")
 
 
 class ReviewRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """`object` is None for a deletion, `old_object` for a creation."""
+    """Request of a review. `object` is None for a deletion, `old_object` for a creation."""
 
     uid: str
     operation: str
@@ -55,7 +55,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """`code` 0 leaves it to the API server, as upstream does."""
+    """Denial of a request. With `code` 0 the API server chooses the code, as upstream does."""
 
     message: str
     code: int = 0
@@ -63,21 +63,21 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 def read_review(body: bytes) -> ReviewRequest:
-    """The question. Raises ReviewError."""
+    """Decode the request of a review. Raises ReviewError."""
     try:
         review = decode_json(body, _Review)
     except msgspec.DecodeError as error:
-        raise ReviewError(f"the body is no AdmissionReview: {error}") from error
+        raise ReviewError(f"the body is not an AdmissionReview: {error}") from error
     if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
-        found = f"{review.api_version[:60]}, Kind={review.kind[:60]}"
-        raise ReviewError(f"expected {API_VERSION}, Kind=AdmissionReview, got {found}")
+        received = f"{review.api_version[:60]}, Kind={review.kind[:60]}"
+        raise ReviewError(f"expected {API_VERSION}, Kind=AdmissionReview, got {received}")
     if review.request is None or not review.request.uid:
         raise ReviewError("the AdmissionReview has no request with a uid")
     return review.request
 
 
 def write_review(uid: str, patch: Sequence[object] = (), denial: Denial | None = None) -> bytes:
-    """The answer: a denial, or yes, with a patch where there is something to fill in."""
+    """Encode the response: a denial, or an approval with a patch if there are defaults to add."""
     response: dict[str, Any] = {"uid": uid, "allowed": denial is None}
     if denial is not None:
         status: dict[str, Any] = {"message": denial.message}

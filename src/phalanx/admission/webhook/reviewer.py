@@ -1,4 +1,4 @@
-"""From a question to an answer: the rules of the path, then who may use which queue."""
+"""Review of a request: the rules of the path, then the right to use the named queues."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from phalanx.admission.webhook.routes import QUOTA_RESERVATIONS, Route
 
 
 class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`queue_rights`: queues may be used by whom they are given to. `protect_busy_queues`: queues with unfinished
-    groups cannot be deleted."""
+    """Options of the review. `queue_rights`: only users with the right can use a queue.
+    `protect_busy_queues`: queues with unfinished groups cannot be deleted."""
 
     queue_rights: bool = False
     protect_busy_queues: bool = False
 
 
 class AdmissionReviewer:
-    """Answers reviews. Raises ApiError or ConnectionLost where the cluster cannot be asked."""
+    """Reviewer of requests. Raises ApiError or ConnectionLost if the cluster does not answer."""
 
     def __init__(self, view: ClusterView, options: ReviewOptions, reservations: QuotaReservationCheck) -> None:
         self._view = view
@@ -33,15 +33,15 @@ class AdmissionReviewer:
         self._options = options
 
     async def patch(self, route: Route, request: ReviewRequest) -> list[dict[str, Any]]:
-        """What is to be filled in."""
+        """Return the JSON patch with the defaults."""
         document = request.object
         if route.defaults is None or document is None or request.sub_resource or request.operation != "CREATE":
             return []
         context = await self._view.context(request.namespace)
-        return route.defaults(_placed(document, request), context).patch
+        return route.defaults(_with_names(document, request), context).patch
 
     async def denial(self, route: Route, request: ReviewRequest) -> Denial | None:
-        """Why not, if so."""
+        """Return the denial of a request, None if it is allowed."""
         if route.validate is None or request.operation not in route.operations:
             return None
         if request.sub_resource and (route.subject != "pods" or request.sub_resource != "status"):
@@ -52,9 +52,9 @@ class AdmissionReviewer:
             return Denial("the request has no object")
         if route is QUOTA_RESERVATIONS:
             return await self._denial_of_quota(request, request.object)
-        document, old = _placed(request.object, request), request.old_object
+        document, old = _with_names(request.object, request), request.old_object
         if request.sub_resource:
-            # Nothing of it is the rules' business, but it may name a queue.
+            # A status has no rules, but its metadata can name a queue.
             if not self._options.queue_rights:
                 return None
             context = await self._view.context(request.namespace)
@@ -85,7 +85,7 @@ class AdmissionReviewer:
 
     async def _denial_of_quota(self, request: ReviewRequest, pod: dict[str, Any]) -> Denial | None:
         if request.dry_run:
-            return None  # what is admitted is noted, and this one never comes
+            return None  # an admitted pod is recorded in the ledger, and a dry run creates no pod
         refusal = await self._reservations.refusal(request.namespace, request.uid, pod)
         return Denial(refusal, 403, "Forbidden") if refusal else None
 
@@ -101,8 +101,8 @@ def _resource(route: Route, request: ReviewRequest) -> str:
     return route.resources[0] if len(route.resources) == 1 else str(request.resource)
 
 
-def _placed(document: Json, request: ReviewRequest) -> Json:
-    """With the namespace of the request, which an object need not repeat."""
+def _with_names(document: Json, request: ReviewRequest) -> Json:
+    """Return the document with the namespace and name of the request, which an object can omit."""
     meta = mapping(document.get("metadata"))
     name = text(meta.get("name")) or request.name or text(meta.get("generateName")) + "x" * 5
     return {**document, "metadata": {**meta, "namespace": request.namespace, "name": name}}

@@ -1,4 +1,4 @@
-"""What is asked at which path (Volcano's), and which rules answer."""
+"""Paths of the webhook (Volcano's) and their rules."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Defaults = Callable[[Json, AdmissionContext], PatchBuilder]
 Validate = Callable[[Json, Json | None, AdmissionContext], list[str]]
 
 
-def _nothing(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
-    """What has no rules but who may use which queue."""
+def _no_refusals(document: Json, old: Json | None, context: AdmissionContext) -> list[str]:
+    """Return no refusals, for kinds without a rule beyond the right to use a queue."""
     return []
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """`resources` are written plural.group. `rights_only`: nothing but the right to use queues is asked there."""
+    """A path with its rules. `resources` are plural.group. `rights_only`: only the right to use queues counts."""
 
     path: str
     resources: tuple[str, ...]
@@ -35,7 +35,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> str:
-        """The first part of the path: the plural, where there is one resource."""
+        """First part of the path: the plural, if there is one resource."""
         return self.path.split("/")[1]
 
     @property
@@ -44,39 +44,39 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _CREATE, _WRITE = ("CREATE",), ("CREATE", "UPDATE")
-# Groups of PodGroups that have no rules but this one: kube-batch's.
+# API groups of kube-batch's PodGroups, without a rule beyond the right to use a queue.
 _KUBE_BATCH = ("scheduling.incubator.k8s.io", "incubator.scheduling.k8s.io", "scheduling.sigs.dev")
 _BATCH, _FLOW, _SCHEDULING = "batch.volcano.sh", "flow.volcano.sh", "scheduling.volcano.sh"
 
 
-def _at(path: str, group: str, version: str, operations: tuple[str, ...], **rules: object) -> Route:
+def _route(path: str, group: str, version: str, operations: tuple[str, ...], **rules: object) -> Route:
     resource = f"{path.split('/')[1]}.{group}".rstrip(".")
     return Route(path=path, resources=(resource,), version=version, operations=operations, **rules)  # type: ignore[arg-type]
 
 
-#: Jobs of other controllers that wait suspended in a queue, what makes them, and kube-batch's groups.
+#: Jobs of other controllers that wait suspended in a queue, the kinds that create them, and kube-batch's groups.
 QUEUE_RIGHTS: Final = Route(
     path="/queuerights/validate",
     resources=(*sorted(LABELLED), *(f"podgroups.{group}" for group in _KUBE_BATCH)),
     version="*",
     operations=_WRITE,
-    validate=_nothing,
+    validate=_no_refusals,
     rights_only=True,
 )
-#: What is held of a namespace's quota for groups; who asks is the API server, for namespaces with a label.
-QUOTA_RESERVATIONS: Final = _at("/pods/quota", "", "v1", _CREATE, validate=_nothing)
+#: Check of quota that is reserved for groups; the API server calls it only for namespaces with a label.
+QUOTA_RESERVATIONS: Final = _route("/pods/quota", "", "v1", _CREATE, validate=_no_refusals)
 ROUTES: Final = (
-    _at("/jobs/mutate", _BATCH, "v1alpha1", _CREATE, defaults=jobs.defaults),
-    _at("/podgroups/mutate", _SCHEDULING, "v1beta1", _CREATE, defaults=pod_groups.defaults),
-    _at("/pods/mutate", "", "v1", _CREATE, defaults=pods.defaults),
-    _at("/queues/mutate", _SCHEDULING, "v1beta1", _CREATE, defaults=queues.defaults, namespaced=False),
-    _at("/jobs/validate", _BATCH, "v1alpha1", _WRITE, validate=jobs.validate),
-    _at("/cronjobs/validate", _BATCH, "v1alpha1", _WRITE, validate=cron_jobs.validate),
-    _at("/jobflows/validate", _FLOW, "v1alpha1", _WRITE, validate=job_flows.validate),
-    _at("/jobtemplates/validate", _FLOW, "v1alpha1", _WRITE, validate=_nothing, rights_only=True),
-    _at("/podgroups/validate", _SCHEDULING, "v1beta1", _WRITE, validate=pod_groups.validate),
-    _at("/pods/validate", "", "v1", _WRITE, validate=pods.validate),
-    _at(
+    _route("/jobs/mutate", _BATCH, "v1alpha1", _CREATE, defaults=jobs.defaults),
+    _route("/podgroups/mutate", _SCHEDULING, "v1beta1", _CREATE, defaults=pod_groups.defaults),
+    _route("/pods/mutate", "", "v1", _CREATE, defaults=pods.defaults),
+    _route("/queues/mutate", _SCHEDULING, "v1beta1", _CREATE, defaults=queues.defaults, namespaced=False),
+    _route("/jobs/validate", _BATCH, "v1alpha1", _WRITE, validate=jobs.validate),
+    _route("/cronjobs/validate", _BATCH, "v1alpha1", _WRITE, validate=cron_jobs.validate),
+    _route("/jobflows/validate", _FLOW, "v1alpha1", _WRITE, validate=job_flows.validate),
+    _route("/jobtemplates/validate", _FLOW, "v1alpha1", _WRITE, validate=_no_refusals, rights_only=True),
+    _route("/podgroups/validate", _SCHEDULING, "v1beta1", _WRITE, validate=pod_groups.validate),
+    _route("/pods/validate", "", "v1", _WRITE, validate=pods.validate),
+    _route(
         "/queues/validate",
         _SCHEDULING,
         "v1beta1",
@@ -84,7 +84,7 @@ ROUTES: Final = (
         validate=queues.validate,
         namespaced=False,
     ),
-    _at(
+    _route(
         "/hypernodes/validate",
         "topology.volcano.sh",
         "v1alpha1",

@@ -1,4 +1,4 @@
-"""The webhook process: certificates first, then the door, then the registration that makes the API server call."""
+"""The webhook process: loads certificates, then serves, then registers itself with the API server."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from phalanx.kube.retry import Backoff, RetryPolicy
 
 log = logging.getLogger(__name__)
 
-#: Seconds between looks at the Secret and at the registration.
+#: Seconds between checks of the Secret and of the registration.
 REFRESH_SECONDS = 60.0
 
 
 class WebhookError(Exception):
-    """The webhook cannot start; the text says why and what to change."""
+    """The webhook cannot start; the text names the reason and the fix."""
 
 
 class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`listen` is HOST:PORT, `url` or `service` (NAMESPACE/NAME, with :PORT where it is not 443) where the API
-    server calls; where neither is given, `listen` itself. With `guard_metrics` metrics are served
-    over TLS alone, with the webhook's certificate, and only to whom the API server lets get that path."""
+    """Options of the webhook. `listen` is HOST:PORT. The API server calls `url`, or `service` (NAMESPACE/NAME, with
+    :PORT if it is not 443), or `listen` if both are empty. With `guard_metrics`, metrics are served only
+    over TLS, with the webhook's certificate, and only to users with the permission for that path."""
 
     listen: str = "0.0.0.0:8443"
     url: str = ""
@@ -57,7 +57,7 @@ class WebhookOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookService:
-    """`run` until cancelled or stopped; `ready` is set when the API server has been told to call."""
+    """Service that runs until cancelled or stopped; `ready` is set once the API server calls it."""
 
     def __init__(self, client: KubeClient, options: WebhookOptions, now: Callable[[], float] = time.time) -> None:
         self._client = client
@@ -83,24 +83,25 @@ class WebhookService:
         self._stopped.set()
 
     async def run(self) -> None:
-        """Raises WebhookError where an address cannot be used, and what the first use of the API server raises."""
+        """Serve. Raises WebhookError for an unusable address, and the exception of the first API request."""
         host, port = split_address(self._options.listen, "--listen")
         secret = CertificateSecret(self._client, self._options.namespace, _names(self._options, host), self._now)
-        await _patiently(secret.refresh)
+        await _retry_until_success(secret.refresh)
         access = PathAccess(self._client) if self._options.guard_metrics else None
         app = application(self._reviewer, self.metrics, self.ready.is_set, access)
         async with contextlib.AsyncExitStack() as stack:
             self.port = await stack.enter_async_context(_served(app, host, port, "--listen", secret))
             if self._options.metrics_address:
-                watched = web.Application()
-                watched.add_routes(probes(self.metrics, self.ready.is_set, access))
-                where = split_address(self._options.metrics_address, "--metrics-address")
+                metrics_app = web.Application()
+                metrics_app.add_routes(probes(self.metrics, self.ready.is_set, access))
+                address = split_address(self._options.metrics_address, "--metrics-address")
                 certificate = secret if access is not None else None
                 self.metrics_port = await stack.enter_async_context(
-                    _served(watched, *where, "--metrics-address", certificate)
+                    _served(metrics_app, *address, "--metrics-address", certificate)
                 )
             parts = [
-                asyncio.create_task(part) for part in (self._view.run(), self._keep(secret), self._stopped.wait())
+                asyncio.create_task(part)
+                for part in (self._view.run(), self._maintain(secret), self._stopped.wait())
             ]
             try:
                 done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -111,10 +112,10 @@ class WebhookService:
                     part.cancel()
                 await asyncio.gather(*parts, return_exceptions=True)
 
-    async def _keep(self, secret: CertificateSecret) -> None:
-        """Registers, and looks from time to time whether certificates end or somebody changed the registration."""
+    async def _maintain(self, secret: CertificateSecret) -> None:
+        """Register, then renew certificates and restore a changed registration at intervals."""
         await self._view.synced()
-        await _patiently(lambda: self._register(secret))
+        await _retry_until_success(lambda: self._register(secret))
         self.ready.set()
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
@@ -122,7 +123,7 @@ class WebhookService:
                 await secret.refresh()
                 await self._register(secret)
             except (ApiError, ConnectionLost) as error:
-                log.warning("certificates and registration are not looked after now: %s", error)
+                log.warning("cannot check certificates and registration, retrying: %s", error)
 
     async def _register(self, secret: CertificateSecret) -> None:
         options = self._options
@@ -144,7 +145,7 @@ class WebhookService:
 async def _served(
     app: web.Application, host: str, port: int, flag: str, secret: CertificateSecret | None
 ) -> AsyncIterator[int]:
-    """The port at which it is served."""
+    """Serve an application, and yield its port."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=5.0)
     await runner.setup()
     try:
@@ -158,8 +159,8 @@ async def _served(
         await runner.cleanup()
 
 
-async def _patiently(step: Callable[[], object]) -> None:
-    """Until it succeeds, however long the API server keeps us waiting. Raises where waiting does not help."""
+async def _retry_until_success(step: Callable[[], object]) -> None:
+    """Repeat a step until it succeeds, however long that takes. Raise errors that a retry cannot resolve."""
     retry, backoff = RetryPolicy(), Backoff()
     while True:
         try:
@@ -174,7 +175,7 @@ async def _patiently(step: Callable[[], object]) -> None:
 
 
 def split_address(address: str, flag: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT. Raises WebhookError."""
+    """Split HOST:PORT. Raises WebhookError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise WebhookError(f"{flag}: {address!r} is not HOST:PORT, such as 0.0.0.0:8443")
@@ -182,9 +183,9 @@ def split_address(address: str, flag: str) -> tuple[str, int]:
 
 
 def service_address(service: str) -> WebhookAddress:
-    """Of NAMESPACE/NAME or NAMESPACE/NAME:PORT. Raises WebhookError."""
-    namespace, slash, rest = service.partition("/")
-    name, colon, port = rest.partition(":")
+    """Parse NAMESPACE/NAME or NAMESPACE/NAME:PORT. Raises WebhookError."""
+    namespace, slash, name_and_port = service.partition("/")
+    name, colon, port = name_and_port.partition(":")
     if not slash or not namespace or not name or (colon and not port.isdecimal()):
         raise WebhookError(f"--service: {service!r} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")
     return WebhookAddress(namespace=namespace, service=name, port=int(port) if colon else 443)
@@ -200,7 +201,7 @@ def _address(options: WebhookOptions, port: int) -> WebhookAddress:
 
 
 def _names(options: WebhookOptions, host: str) -> set[str]:
-    """Under which we are called. Raises WebhookError where nobody could call us."""
+    """Return the DNS names and IPs of the webhook. Raises WebhookError if the API server cannot reach it."""
     if options.url and options.service:
         raise WebhookError("give --url or --service, not both")
     if options.service:
@@ -215,7 +216,7 @@ def _names(options: WebhookOptions, host: str) -> set[str]:
     with contextlib.suppress(ValueError):
         if ipaddress.ip_address(host).is_unspecified:
             raise WebhookError(
-                f"--listen {options.listen} does not say where the API server finds the webhook; "
+                f"--listen {options.listen} is not an address that the API server can call; "
                 "give --url https://HOST:PORT or --service NAMESPACE/NAME"
             )
     return {host}

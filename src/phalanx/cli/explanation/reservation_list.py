@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
 
     async def read(client: KubeClient) -> Found[ReservationRow]:
         _, names = await read_policy(client)
-        found, warnings = await read_reservations(client, invocation.lease_namespace, names)
+        found, warnings = await read_reservations(client, invocation.lease_namespace, time.time(), names)
         kinds = arguments.kinds
         return Found([room for room in found if not kinds or room.kind in kinds], warnings)
 
@@ -65,6 +66,7 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
 
 
 def _columns() -> tuple[Column[ReservationRow], ...]:
+    from phalanx.cli.listing.ages import relative
     from phalanx.cli.listing.node_names import compress
     from phalanx.cli.listing.table import Column
 
@@ -76,8 +78,8 @@ def _columns() -> tuple[Column[ReservationRow], ...]:
         Column("NAME", lambda room, now: room.name),
         Column("KIND", lambda room, now: room.kind),
         Column("PHASE", lambda room, now: room.phase),
-        Column("START", lambda room, now: room.start),
-        Column("END", lambda room, now: room.end),
+        Column("START", lambda room, now: relative(room.start, now), order=lambda room: room.start),
+        Column("END", lambda room, now: relative(room.end, now), order=lambda room: room.end),
         Column("QUEUE", lambda room, now: room.queue),
         Column("PODS", lambda room, now: str(room.pods), order=lambda room: room.pods),
         Column("NODES", lambda room, now: str(len(room.nodes)), order=lambda room: len(room.nodes)),

@@ -14,10 +14,11 @@ from phalanx.reports.gang_names import AmbiguousGangError
 from phalanx.reports.missing_pods import add_missing_pods, why_owner
 from phalanx.reports.owners import OwnerReader, add_suspended_job, below, without_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
-from phalanx.reports.promised_starts import read_plan
+from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -50,14 +51,14 @@ async def read_verdict(
     await read_usage(client, snapshot, policy, lease_namespace, names)
     for text in snapshot.missing:
         click.echo(f"warning: not read: {text}", err=True)
-    stored = await read_plan(client, lease_namespace, names)
-    report = WhyReport(snapshot, policy, time.time(), stored)
+    promises, now = await read_promises(client, lease_namespace, names), time.time()
+    report = WhyReport(snapshot, policy, now, promises)
     answer = await _TargetVerdict(client, report, *target).read()
     if answer.waits:
         namespace_of, _, gang = answer.gang.partition("/")
         who = GangKey(namespace_of, gang) if gang else answer.uid
-        if stored.warning:
-            click.echo(f"warning: {stored.warning}", err=True)
+        for text in promises.warnings(now):
+            click.echo(f"warning: {text}", err=True)
         answer.start = report.start(who, time_limit())
     return answer
 

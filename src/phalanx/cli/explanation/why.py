@@ -16,7 +16,7 @@ from phalanx.cli.jobs.starts import start_lines
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.why import GangSize, WhyAnswer
+    from phalanx.reports.why_answer import GangSize, WhyAnswer
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", "group", "workload", "workloads"})
@@ -137,10 +137,7 @@ def render(answer: WhyAnswer) -> str:
         if answer.missing and answer.state.waits and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     if answer.start is not None:
-        from phalanx.cli.listing.ages import age
-
-        old = age(answer.start.planned_at, time.time())
-        lines.extend(f"  {line}" for line in start_lines(answer.start, old))
+        lines.extend(f"  {line}" for line in start_lines(answer.start, time.time()))
     if answer.size is not None:
         lines.extend(_size_lines(answer.size))
     if answer.run_time is not None:

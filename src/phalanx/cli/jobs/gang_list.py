@@ -212,7 +212,7 @@ def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tupl
     from phalanx.model.matching import all_hold
     from phalanx.reports.gangs.gang_list import gang_entries
     from phalanx.reports.jobs.job_report import JobReader
-    from phalanx.reports.promised_starts import read_plan
+    from phalanx.reports.read_promises import read_promises
 
     read_policy = invocation.policy_reader(names_only=True)
     readers: list[JobReader] = []
@@ -237,8 +237,10 @@ def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tupl
             gc.enable()
         if PODS in reader.forbidden:
             raise click.ClickException(f"the API server refused: {reader.forbidden[PODS]}")
-        entries = gang_entries(found, dialects, await read_plan(client, invocation.lease_namespace, names))
-        return [entry for entry in entries if all_hold(requirements, entry.labels)], list(reader.warnings)
+        promises = await read_promises(client, invocation.lease_namespace, names)
+        entries = gang_entries(found, dialects, promises)
+        warnings = [*reader.warnings, *promises.warnings(time.time())]
+        return [entry for entry in entries if all_hold(requirements, entry.labels)], warnings
 
     return read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from phalanx.reports.snapshot import Snapshot
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
     from phalanx.scheduling.framework.policy import Policy
-    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +142,10 @@ def _relocation(
 
     async def work(client: KubeClient) -> Outcome:
         from phalanx.cli.nodes.relocation import RelocationOptions, RelocationRunner
+        from phalanx.reports.read_promises import read_promises
         from phalanx.scheduling.defragmentation.relocation import EmptyNodes, RelocationLimits
         from phalanx.scheduling.whatif.relocation_plan import plan
+        from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
         progress = Progress()
         progress.say("reading the cluster")
@@ -155,7 +157,11 @@ def _relocation(
         else:
             goal = _preemptor(snapshot, arguments.namespace or client.namespace, kind, name)
         limits = RelocationLimits(arguments.max_evictions, arguments.max_per_gang, arguments.whole_gangs)
-        relocation = plan(_facts(snapshot, policy, names), goal, limits, progress.say)
+        promises = await read_promises(client, invocation.lease_namespace, names)
+        for text in promises.warnings(time.time()):
+            progress.warn(text)
+        facts = ClusterFacts(snapshot.events, policy, time.time(), names, snapshot.usages, promises.promises)
+        relocation = plan(facts, goal, limits, progress.say)
         progress.end()
         if not (arguments.apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
@@ -271,11 +277,3 @@ def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal
         key = GangKey(namespace, pod.gang)
         return RoomFor(key, f"gang {key}")
     return RoomFor(pod.uid, f"pod {pod.key}")
-
-
-def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> ClusterFacts:
-    import time
-
-    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
-
-    return ClusterFacts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)

@@ -1,1 +1,1 @@
-"""Pod affinity and topology spread: which pods are meant, and how many of them are in which domain."""
+"""Pod affinity and topology spread: the selected pods, and their number per domain."""

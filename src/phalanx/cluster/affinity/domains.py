@@ -1,4 +1,4 @@
-"""Counts per topology domain, where nodes share the value of a label, kept in O(change)."""
+"""Counts per topology domain (nodes with an equal label value), updated in O(change)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 IdArray = npt.NDArray[np.int32]
 
 NOWHERE = -1
-"""The domain of a row that has none. Arrays over domains have one place more than there are domains, which stands
-for it."""
+"""The domain of a row without one. Arrays over domains have an additional last entry for it."""
 
 
 class LabelDomains:
-    """The domains of one node label: `ids[row]` is the domain of a row, `values[id]` what the label says there.
+    """The domains of one node label: `ids[row]` is the domain of a row, `values[id]` its label value.
 
-    A domain keeps its number as long as it has a row. `rows[id]` is how many it has.
+    A domain keeps its number as long as it has a row. `rows[id]` is its number of rows.
     """
 
     def __init__(self, key: str, nodes: NodeRows) -> None:
@@ -40,11 +39,11 @@ class LabelDomains:
 
     @property
     def size(self) -> int:
-        """How many numbers of domains are in use, or were."""
+        """Number of domain numbers in use, or used before."""
         return len(self.values)
 
     def update(self) -> None:
-        """Takes in what the log of relabelled rows tells."""
+        """Apply the relabelled rows of the log."""
         nodes = self._nodes
         if self._cursor == nodes.relabelled.end and len(self.ids) == nodes.capacity:
             return
@@ -67,24 +66,23 @@ class LabelDomains:
                 heapq.heappush(self._free, last)
 
     def _number(self, value: str) -> int:
-        found = self._id_of.get(value)
-        if found is None:
+        number = self._id_of.get(value)
+        if number is None:
             if self._free:
-                found = heapq.heappop(self._free)
-                self.values[found] = value
+                number = heapq.heappop(self._free)
+                self.values[number] = value
             else:
-                found = len(self.values)
+                number = len(self.values)
                 self.values.append(value)
                 self.rows = widened(self.rows, len(self.values))
-            self._id_of[value] = found
-        self.rows[found] += 1
-        return found
+            self._id_of[value] = number
+        self.rows[number] += 1
+        return number
 
 
 class Region:
-    """The domains of a label as far as they are of interest to somebody: `where[row]` is the domain of a row that
-    is, NOWHERE otherwise; `present[id]` is how many such rows a domain has.
-    """
+    """A label's domains, restricted to some rows: `where[row]` is the domain of an included row, NOWHERE for
+    other rows; `present[id]` is the number of included rows of a domain."""
 
     def __init__(
         self, domains: LabelDomains, nodes: NodeRows, includes: Callable[[Rows], BoolArray] | None = None
@@ -98,7 +96,7 @@ class Region:
         self._cursor = -1
 
     def update(self) -> None:
-        """Takes in what the log of relabelled rows tells; what is counted moves with its row."""
+        """Apply the relabelled rows of the log; counts move with their row."""
         nodes = self._nodes
         if self._cursor == nodes.relabelled.end and len(self.where) == nodes.capacity:
             return
@@ -127,7 +125,7 @@ class Region:
 
 
 class Tally:
-    """How many of somebody each row has (or what they weigh); only rows that have any are kept."""
+    """Numbers (or weights) of pods by row, without zeros."""
 
     __slots__ = ("at", "counters")
 
@@ -136,9 +134,9 @@ class Tally:
         self.counters: list[tuple[DomainCounter, int]] = []
 
     def add(self, row: int, amount: int) -> None:
-        left = self.at.get(row, 0) + amount
-        if left:
-            self.at[row] = left
+        total = self.at.get(row, 0) + amount
+        if total:
+            self.at[row] = total
         else:
             self.at.pop(row, None)
         for counter, sign in self.counters:
@@ -146,9 +144,9 @@ class Tally:
 
 
 class DomainCounter:
-    """What some tallies (each with a sign) come to per domain of a region: `counts[id]`.
+    """Sums of some tallies (each with a sign) per domain of a region: `counts[id]`.
 
-    `ticks` grows with every change.
+    `ticks` is incremented with every change.
     """
 
     __slots__ = ("counts", "parts", "region", "ticks")
@@ -167,14 +165,14 @@ class DomainCounter:
 
     def add(self, row: int, amount: int) -> None:
         where = self.region.where
-        # A row that the region has not seen yet is counted when it is.
+        # A row that the region has not processed yet is counted when it is.
         domain = where[row] if row < len(where) else NOWHERE
         if domain != NOWHERE:
             self.counts[domain] += amount
             self.ticks += 1
 
     def move(self, row: int, last: int, now: int) -> None:
-        """The row belongs to another domain from now on."""
+        """Move the counts of a row to another domain."""
         amount = sum(sign * tally.at.get(row, 0) for tally, sign in self.parts)
         if last != NOWHERE:
             self.counts[last] -= amount
@@ -183,7 +181,7 @@ class DomainCounter:
         self.ticks += 1
 
     def drop(self) -> None:
-        """Nobody asks any more."""
+        """Remove the counter from its region and tallies."""
         del self.region.counters[self]
         for tally, sign in self.parts:
             tally.counters.remove((self, sign))
@@ -196,6 +194,6 @@ def padded(ids: IdArray, length: int, value: int) -> IdArray:
 
 
 def widened(counts: IntArray, size: int) -> IntArray:
-    """Counts over so many domains, the place for none at the end."""
+    """Extend counts to `size` domains, with the entry for no domain at the end."""
     missing = size + 1 - len(counts)
     return np.concatenate([counts, np.zeros(missing, dtype=np.int64)]) if missing > 0 else counts

@@ -1,8 +1,8 @@
-"""Who is meant by what pods ask of other pods, and how many of them are where.
+"""Match sets: the pods that constraints on other pods select, and the number of these pods per row.
 
-A *match set* is all pods that some selections mean together. Pods with equal labels need not be told apart, nor
-those whose labels differ where nobody looks: what counts of a pod is its *affinity profile*, the match sets that it
-belongs to and what it states itself.
+A *match set* is the set of pods that all of some selections match. Pods with equal labels, or with labels that
+differ only where no selector looks, are equivalent: the relevant part of a pod is its *affinity profile*, which
+consists of the match sets that contain it and its own constraints.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 Labels = tuple[tuple[str, str], ...]
 Whom = tuple[PodSelection, ...]
 
-# Match sets that nobody asks for any more are forgotten when there are so many, or as many as others.
+# Unused match sets are discarded above this number, and above half of all match sets.
 _IDLE = 64
-# Beyond so many the match sets of labels seen are worked out anew.
+# With more known label sets, their match sets are computed again.
 _KNOWN = 50_000
 _ANYWHERE = "*"
 
 
 class SelectorMatchSet:
-    """The pods that all of `whom` mean. Who is on its way out counts as `present`, and as `leaving` too.
+    """Pods that all selections of `whom` match. Terminating pods count as `present`, and also as `leaving`.
 
-    By topology key: `repelling` counts those who keep the set out of their domain, `drawing` those who want it
-    there at any rate, `leaning` what those weigh who would rather have it there (or, below 0, not). `wanted` is how
-    many kinds of pods can be helped by one of the set being placed.
+    By topology key: `repelling` counts the pods with required anti-affinity against the set, `drawing` those with
+    required affinity to it, and `leaning` sums the weights of preferred affinity (negative for anti-affinity).
+    `wanted` is the number of kinds of pods that a further pod of the set can unblock.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class SelectorMatchSet:
         self.whom = whom
         self.users = 0
         self.wanted = 0
-        # What its pods must have one of: (namespace, key, value), or (namespace,) where no label is demanded.
+        # Alternatives of which a member has one: (namespace, key, value), or (namespace,) if no label is required.
         self.traits: list[tuple[str, ...]] = []
         self.present = Tally()
         self.leaving = Tally()
@@ -71,7 +71,7 @@ class SelectorMatchSet:
 
     @property
     def minds(self) -> bool:
-        """Whether anybody minds, or likes, where its pods are."""
+        """Whether any pod has an affinity or anti-affinity term for the set."""
         return bool(self.repelling or self.drawing or self.leaning)
 
     def tallies(self) -> Iterator[Tally]:
@@ -81,16 +81,16 @@ class SelectorMatchSet:
 
 
 class AffinityProfile:
-    """What of a pod's labels and statements matters: `matching_sets` are the match sets that it belongs to, in
-    their order, `stated_sets` those of whom it states something.
+    """Relevant part of a pod's labels and constraints: `matching_sets` are the match sets that contain it, in their
+    order, `stated_sets` those that its own constraints select.
 
-    `tallies` is what one such pod adds to which tally while it occupies a row, `terminating_tallies` what it adds
-    beside that while it is on its way out.
+    `tallies` are the tallies to which such a pod contributes while it occupies a row, `terminating_tallies` the
+    additional ones while it terminates.
     """
 
     __slots__ = (
         "__weakref__",
-        "_states",
+        "_has_constraints",
         "matching_sets",
         "peers",
         "stated_sets",
@@ -103,7 +103,7 @@ class AffinityProfile:
     ) -> None:
         self.matching_sets = matching
         self.peers = peers
-        self._states = peers != NO_PEERS
+        self._has_constraints = peers != NO_PEERS
         self.stated_sets = stated
         self.tallies: list[tuple[Tally, int]] = [(match_set.present, 1) for match_set in matching]
         self.terminating_tallies: list[tuple[Tally, int]] = [(match_set.leaving, 1) for match_set in matching]
@@ -111,32 +111,32 @@ class AffinityProfile:
             self.tallies.append((stated[term.whom,].repelling[term.key], 1))
         for term in peers.affinity:
             self.tallies.append((stated[term.whom,].drawing[term.key], 1))
-        for each in peers.preferred:
-            self.tallies.append((stated[each.term.whom,].leaning[each.term.key], each.weight))
+        for preferred in peers.preferred:
+            self.tallies.append((stated[preferred.term.whom,].leaning[preferred.term.key], preferred.weight))
 
     @property
     def restricts(self) -> bool:
-        """Whether it matters for its pods which pods are where."""
+        """Whether the places of other pods matter to these pods."""
         if not self.matching_sets:
-            return self._states
-        return self._states or any(match_set.minds for match_set in self.matching_sets)
+            return self._has_constraints
+        return self._has_constraints or any(match_set.minds for match_set in self.matching_sets)
 
     @property
     def may_unblock_others(self) -> bool:
-        """Whether somebody may find a place that was closed to him when one such pod is placed."""
+        """Whether such a pod, once placed, can open nodes for other pods."""
         return bool(self.matching_sets) and any(match_set.wanted for match_set in self.matching_sets)
 
     @property
     def may_be_unblocked(self) -> bool:
-        """Whether its pods may find a place that was closed to them when others are placed."""
-        return bool(self.peers.affinity) or any(each.required for each in self.peers.spread)
+        """Whether further placed pods can open nodes for these pods."""
+        return bool(self.peers.affinity) or any(constraint.required for constraint in self.peers.spread)
 
     def add(self, rows: Iterable[int], sign: int) -> None:
-        """A pod each occupies these rows (sign 1), or no longer does (sign -1)."""
+        """Add (sign 1) or remove (sign -1) one such pod on each of the rows."""
         self._add(self.tallies, rows, sign)
 
     def mark_terminating(self, row: int, sign: int) -> None:
-        """One of its pods on a row is on its way out (sign 1), or stays after all (sign -1)."""
+        """Mark one such pod on a row as terminating (sign 1), or no longer (sign -1)."""
         self._add(self.terminating_tallies, (row,), sign)
 
     def _add(self, tallies: list[tuple[Tally, int]], rows: Iterable[int], sign: int) -> None:
@@ -146,11 +146,11 @@ class AffinityProfile:
 
 
 NO_AFFINITY = AffinityProfile((), NO_PEERS, {})
-"""Of pods that nobody means and that state nothing."""
+"""Profile of pods without constraints that no selector matches."""
 
 
 class Inclusion(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which nodes are of interest: those with all of `keys`, that the pod may use as far as it is asked."""
+    """Nodes that a spread constraint includes: those with all of `keys` that the pod's other rules accept."""
 
     keys: tuple[str, ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
@@ -159,7 +159,7 @@ class Inclusion(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class _Statement:
-    """What pods state, how many state it, and the match sets that it means."""
+    """Constraints of pods: the number of pods with them, and the match sets that they select."""
 
     __slots__ = ("match_sets", "users")
 
@@ -169,10 +169,10 @@ class _Statement:
 
 
 class AffinityIndex:
-    """The match sets that are asked for, and where their pods are.
+    """Match sets in use, and the places of their pods.
 
-    `shape` grows when it matters for further pods where they are. Methods that take news return the uids of pods
-    whose profile may be another one now.
+    `shape` is incremented when the places of further pods become relevant. Methods that process changes return the
+    uids of pods with a possibly changed profile.
     """
 
     def __init__(self, nodes: NodeRows) -> None:
@@ -189,9 +189,9 @@ class AffinityIndex:
             WeakValueDictionary()
         )
         self._by_trait: dict[tuple[str, ...], dict[SelectorMatchSet, None]] = {}
-        # Uids of pods by (namespace, value) of each label that some match set demands.
+        # Uids of pods by (namespace, value), for each label that a match set requires.
         self._members: dict[str, dict[tuple[str, str], dict[str, None]]] = {}
-        # namespace -> uid -> labels.
+        # Labels by namespace and uid.
         self._pods: dict[str, dict[str, Labels]] = {}
         self._domains: dict[str, LabelDomains] = {}
         self._regions: dict[tuple[str, Inclusion | None], Region] = {}
@@ -199,7 +199,7 @@ class AffinityIndex:
     # pods
 
     def enter(self, pod: Pod) -> None:
-        """A pod is known now, with these labels."""
+        """Add a pod with its labels."""
         self._pods.setdefault(pod.namespace, {})[pod.uid] = pod.labels
         if self._members:
             labels = dict(pod.labels)
@@ -208,7 +208,7 @@ class AffinityIndex:
                     members.setdefault((pod.namespace, labels[key]), {})[pod.uid] = None
 
     def leave(self, pod: Pod) -> None:
-        """The pod is gone, or has other labels now."""
+        """Remove a pod, also before a change of its labels."""
         known = self._pods[pod.namespace]
         del known[pod.uid]
         if not known:
@@ -223,20 +223,21 @@ class AffinityIndex:
                         del members[pod.namespace, value]
 
     def profile(self, namespace: str, labels: Labels, peers: Peers) -> AffinityProfile:
-        """Of pods with these labels that state this; it must have been stated."""
+        """Return the profile of pods with these labels and constraints; the constraints must have been added by
+        `state`."""
         matching = self._matching_sets(namespace, labels) if self._by_trait else ()
         if not matching and peers == NO_PEERS:
             return NO_AFFINITY
-        found = self._profiles.get((matching, peers))
+        profile = self._profiles.get((matching, peers))
         stated = self._statements[peers].match_sets if peers != NO_PEERS else self._nothing
-        if found is None or found.stated_sets is not stated:
-            found = self._profiles[matching, peers] = AffinityProfile(matching, peers, stated)
-        return found
+        if profile is None or profile.stated_sets is not stated:
+            profile = self._profiles[matching, peers] = AffinityProfile(matching, peers, stated)
+        return profile
 
     # namespaces
 
     def label(self, namespace: str, labels: Labels) -> list[str]:
-        """A namespace has these labels now (none where it is gone)."""
+        """Set the labels of a namespace; none if it is deleted."""
         new = dict(labels)
         if self.namespaces.get(namespace, {}) == new:
             return []
@@ -244,7 +245,7 @@ class AffinityIndex:
             self.namespaces[namespace] = new
         else:
             del self.namespaces[namespace]
-        if not any(each.namespace_selector for whom in self.match_sets for each in whom):
+        if not any(selection.namespace_selector for whom in self.match_sets for selection in whom):
             return []
         self._known.clear()
         return list(self._pods.get(namespace, ()))
@@ -252,15 +253,15 @@ class AffinityIndex:
     # counts
 
     def domains(self, key: str) -> LabelDomains:
-        """The domains of a node label, current."""
-        found = self._domains.get(key)
-        if found is None:
-            found = self._domains[key] = LabelDomains(key, self._nodes)
-        found.update()
-        return found
+        """Return the updated domains of a node label."""
+        domains = self._domains.get(key)
+        if domains is None:
+            domains = self._domains[key] = LabelDomains(key, self._nodes)
+        domains.update()
+        return domains
 
     def counter(self, key: str, *parts: tuple[Tally, int], inclusion: Inclusion | None = None) -> DomainCounter:
-        """The sum of some tallies per domain of a node label, counted on the nodes of interest, current."""
+        """Return the updated sum of some tallies per domain of a node label, on the included nodes."""
         region = self._regions.get((key, inclusion))
         if region is None:
             includes = None if inclusion is None else self._includes(inclusion)
@@ -284,10 +285,10 @@ class AffinityIndex:
 
         return includes
 
-    # what is stated
+    # Constraints
 
     def state(self, peers: Peers) -> list[str]:
-        """One more pod states this."""
+        """Count one more pod with these constraints."""
         if peers is NO_PEERS or peers == NO_PEERS:
             return []
         statement = self._statements.get(peers)
@@ -300,8 +301,8 @@ class AffinityIndex:
         for whom in whom_of(peers):
             match_set = self.match_sets.get(whom)
             if match_set is None:
-                match_set = self._found(whom)
-                touched.update(dict.fromkeys(self._everybody(match_set)))
+                match_set = self._create(whom)
+                touched.update(dict.fromkeys(self._pods_of(match_set)))
             self._idle.pop(whom, None)
             match_set.users += 1
             statement.match_sets[whom] = match_set
@@ -311,8 +312,8 @@ class AffinityIndex:
             self._note(statement.match_sets[term.whom,].repelling, term.key)
         for term in peers.affinity:
             self._note(statement.match_sets[term.whom,].drawing, term.key)
-        for each in peers.preferred:
-            self._note(statement.match_sets[each.term.whom,].leaning, each.term.key)
+        for preferred in peers.preferred:
+            self._note(statement.match_sets[preferred.term.whom,].leaning, preferred.term.key)
         return list(touched)
 
     def _note(self, stated: dict[str, Tally], key: str) -> None:
@@ -321,7 +322,7 @@ class AffinityIndex:
             self.shape += 1
 
     def withdraw(self, peers: Peers) -> list[str]:
-        """One pod less states this."""
+        """Count one pod less with these constraints."""
         if peers == NO_PEERS:
             return []
         statement = self._statements[peers]
@@ -337,7 +338,7 @@ class AffinityIndex:
                 self._idle[whom] = match_set
         return self._sweep() if len(self._idle) > max(_IDLE, len(self.match_sets) // 2) else []
 
-    def _found(self, whom: Whom) -> SelectorMatchSet:
+    def _create(self, whom: Whom) -> SelectorMatchSet:
         match_set = self.match_sets[whom] = SelectorMatchSet(self._numbers, whom)
         self._numbers += 1
         self._known.clear()
@@ -347,10 +348,10 @@ class AffinityIndex:
         return match_set
 
     def _sweep(self) -> list[str]:
-        """Forgets the match sets that nobody asks for."""
+        """Discard the unused match sets."""
         touched: dict[str, None] = {}
         for whom, match_set in self._idle.items():
-            touched.update(dict.fromkeys(self._everybody(match_set)))
+            touched.update(dict.fromkeys(self._pods_of(match_set)))
             del self.match_sets[whom]
             for trait in match_set.traits:
                 del self._by_trait[trait][match_set]
@@ -370,22 +371,22 @@ class AffinityIndex:
             del self._members[label]
         return list(touched)
 
-    # who is meant
+    # Selection
 
     def _traits(self, match_set: SelectorMatchSet) -> list[tuple[str, ...]]:
-        """Of the requirements the one that fewest others share."""
+        """Return the traits of the requirement that the fewest match sets share."""
         first = match_set.whom[0]
         if first.selector is None:
             return []
         spaces = [_ANYWHERE] if first.namespace_selector is not None else list(first.namespaces)
         best: list[tuple[str, ...]] | None = None
-        least = (0, 0)
+        lowest_cost = (0, 0)
         for requirement in first.selector:
             if requirement.operator == "In":
                 traits = [(space, requirement.key, value) for space in spaces for value in requirement.values]
                 cost = (sum(len(self._by_trait.get(trait, ())) for trait in traits), len(requirement.values))
-                if best is None or cost < least:
-                    best, least = [*traits], cost
+                if best is None or cost < lowest_cost:
+                    best, lowest_cost = [*traits], cost
         if best is None:
             return [(space,) for space in spaces]
         for key in {trait[1] for trait in best} - self._members.keys():
@@ -401,20 +402,20 @@ class AffinityIndex:
                         members.setdefault((namespace, value), {})[uid] = None
         self._members[key] = members
 
-    def _everybody(self, match_set: SelectorMatchSet) -> Iterator[str]:
-        """The pods of a match set."""
+    def _pods_of(self, match_set: SelectorMatchSet) -> Iterator[str]:
+        """Yield the pods of a match set."""
         for trait in match_set.traits:
             spaces = list(self._pods) if trait[0] == _ANYWHERE else [trait[0]]
             for space in spaces:
                 pods = self._pods.get(space, {})
                 uids = pods if len(trait) == 1 else self._members[trait[1]].get((space, trait[2]), ())
                 for uid in uids:
-                    if self._means(match_set, space, dict(pods[uid])):
+                    if self._selects(match_set, space, dict(pods[uid])):
                         yield uid
 
     def _matching_sets(self, namespace: str, labels: Labels) -> tuple[SelectorMatchSet, ...]:
-        found = self._known.get((namespace, labels))
-        if found is None:
+        match_sets = self._known.get((namespace, labels))
+        if match_sets is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             own = dict(labels)
@@ -424,37 +425,41 @@ class AffinityIndex:
                 for key, value in labels:
                     if key in self._members:
                         candidates.update(self._by_trait.get((space, key, value), {}))
-            meant = [match_set for match_set in candidates if self._means(match_set, namespace, own)]
-            found = self._known[namespace, labels] = tuple(sorted(meant, key=lambda match_set: match_set.number))
-        return found
+            selecting = [match_set for match_set in candidates if self._selects(match_set, namespace, own)]
+            match_sets = self._known[namespace, labels] = tuple(
+                sorted(selecting, key=lambda match_set: match_set.number)
+            )
+        return match_sets
 
-    def _means(self, match_set: SelectorMatchSet, namespace: str, labels: Mapping[str, str]) -> bool:
+    def _selects(self, match_set: SelectorMatchSet, namespace: str, labels: Mapping[str, str]) -> bool:
         spaces = self.namespaces.get(namespace, {})
         return all(
-            each.selector is not None and each.reaches(namespace, spaces) and selects(each.selector, labels)
-            for each in match_set.whom
+            selection.selector is not None
+            and selection.reaches(namespace, spaces)
+            and selects(selection.selector, labels)
+            for selection in match_set.whom
         )
 
 
 def whom_of(peers: Peers) -> list[Whom]:
-    """Everybody whom it means, each once."""
-    found: dict[Whom, None] = {}
-    for term in (*peers.affinity, *peers.anti, *(each.term for each in peers.preferred)):
-        found[term.whom,] = None
-    found.update(dict.fromkeys((each.whom,) for each in peers.spread))
+    """Return all sets that the constraints select, each once."""
+    sets: dict[Whom, None] = {}
+    for term in (*peers.affinity, *peers.anti, *(preferred.term for preferred in peers.preferred)):
+        sets[term.whom,] = None
+    sets.update(dict.fromkeys((constraint.whom,) for constraint in peers.spread))
     if peers.affinity:
-        found[required_affinity_whom(peers)] = None
-    return list(found)
+        sets[required_affinity_whom(peers)] = None
+    return list(sets)
 
 
 def required_affinity_whom(peers: Peers) -> Whom:
-    """A pod counts for required affinity only if all terms mean it."""
+    """Return the selections of required affinity: a pod counts only if all terms match it."""
     return tuple(dict.fromkeys(term.whom for term in peers.affinity))
 
 
 def wanted_of(peers: Peers) -> list[Whom]:
-    """Those of whom one more in the right place may open it."""
-    found: list[Whom] = [(each.whom,) for each in peers.spread if each.required]
+    """Return the sets of which a further pod in the right domain can unblock this pod."""
+    sets: list[Whom] = [(constraint.whom,) for constraint in peers.spread if constraint.required]
     if peers.affinity:
-        found.append(required_affinity_whom(peers))
-    return list(dict.fromkeys(found))
+        sets.append(required_affinity_whom(peers))
+    return list(dict.fromkeys(sets))

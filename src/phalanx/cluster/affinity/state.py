@@ -1,8 +1,8 @@
-"""What the places of other pods mean for the pods of one class: which domains are closed to them, and which better.
+"""Effect of other pods on the feasibility and scores of one class's nodes, per topology domain.
 
-The rules are those of kube-scheduler 1.36's plugins PodTopologySpread and InterPodAffinity. Everything is said per
-domain of a node label: arrays over domains have one place more, at the end, for nodes without the label, so that
-indexing them with the domains of rows (NOWHERE = -1 where there is none) says it per row.
+The rules are those of kube-scheduler 1.36's plugins PodTopologySpread and InterPodAffinity. Results are per domain
+of a node label: arrays over domains have an additional last entry for nodes without the label, so that indexing
+with the domains of rows (NOWHERE = -1 without one) gives results per row.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ NOT_NEAR = "node(s) didn't match pod affinity rules"
 TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
 UNWELCOME = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-# What a spread constraint has where no domain is eligible: nothing exceeds it.
+# Minimum of a spread constraint without eligible domains: no count exceeds it.
 UNLIMITED = 2**31
 
 
 class SpreadConstraint:
-    """One spread constraint: `counter` counts those who are meant and stay, on eligible nodes; `own` is 1 where the
-    pod itself is meant."""
+    """One spread constraint: `counter` counts the selected, non-terminating pods on eligible nodes; `own` is 1
+    if the constraint selects the pod itself."""
 
     __slots__ = ("counter", "domains", "own", "rule")
 
@@ -39,7 +39,7 @@ class SpreadConstraint:
         self.own = own
 
     def least(self) -> int:
-        """What the emptiest eligible domain has."""
+        """Return the lowest count of an eligible domain."""
         present = self.counter.region.present[:-1] > 0
         eligible = int(np.count_nonzero(present))
         if eligible < self.rule.min_domains:
@@ -47,19 +47,19 @@ class SpreadConstraint:
         return int(self.counter.counts[:-1][present].min()) if eligible else UNLIMITED
 
     def most(self) -> int:
-        """What a domain may have at most for one more pod to be let in."""
+        """Return the highest count of a domain that admits one more pod."""
         return self.rule.max_skew - self.own + self.least()
 
     def open(self) -> BoolArray:
-        """bool[domains + 1]."""
-        found: BoolArray = self.counter.counts <= self.most()
-        found[-1] = False
-        return found
+        """Return bool[domains + 1]: domains that admit one more pod."""
+        is_open: BoolArray = self.counter.counts <= self.most()
+        is_open[-1] = False
+        return is_open
 
 
 class RequiredAffinity:
-    """Required affinity: `counters` count, per key, those whom all terms mean; `own` tells whether they mean the
-    pod itself: then the first of a series may begin anywhere."""
+    """Required affinity: `counters` count, per key, the pods that all terms select; `own` is True if these
+    select the pod itself: then the first of a series can start anywhere."""
 
     __slots__ = ("counters", "own")
 
@@ -69,21 +69,21 @@ class RequiredAffinity:
 
     @property
     def begins(self) -> bool:
-        """Whether there is nobody yet to be near to, and none is needed."""
+        """Whether no selected pod exists yet, and none is needed."""
         return self.own and not any(counter.counts.any() for counter in self.counters)
 
     def open(self) -> list[tuple[LabelDomains, BoolArray]]:
         begins = self.begins
-        found = []
+        gates = []
         for counter in self.counters:
             mask: BoolArray = np.ones(len(counter.counts), dtype=np.bool_) if begins else counter.counts > 0
             mask[-1] = False
-            found.append((counter.region.domains, mask))
-        return found
+            gates.append((counter.region.domains, mask))
+        return gates
 
 
 class AffinityState:
-    """All of it for one class. `shape` is the index's as of which it holds."""
+    """All affinity data of one class, valid for the index's `shape`."""
 
     __slots__ = (
         "affinity",
@@ -119,17 +119,19 @@ class AffinityState:
         self.anti_affinity = [
             index.counter(term.key, (profile.stated_sets[term.whom,].present, 1)) for term in peers.anti
         ]
-        # Whether one pod of the class keeps the next one away is told by both.
+        # Both directions detect that one pod of the class repels the next one.
         self.existing_anti_affinity = [
             index.counter(key, (tally, 1))
             for match_set in profile.matching_sets
             for key, tally in match_set.repelling.items()
         ]
-        # (what is counted, what one of it weighs, whether it is the required affinity of others)
+        # (counter, weight of one pod, whether the term is a required affinity of other pods)
         self.preferred: list[tuple[DomainCounter, int, bool]] = []
-        for each in peers.preferred:
-            match_set = profile.stated_sets[each.term.whom,]
-            self.preferred.append((index.counter(each.term.key, (match_set.present, 1)), each.weight, False))
+        for preferred in peers.preferred:
+            match_set = profile.stated_sets[preferred.term.whom,]
+            self.preferred.append(
+                (index.counter(preferred.term.key, (match_set.present, 1)), preferred.weight, False)
+            )
         for match_set in profile.matching_sets:
             for key, tally in match_set.leaning.items():
                 self.preferred.append((index.counter(key, (tally, 1)), 1, False))
@@ -137,39 +139,43 @@ class AffinityState:
                 self.preferred.append((index.counter(key, (tally, 1)), 1, True))
 
     def counters(self) -> list[DomainCounter]:
-        """Everything that it depends on."""
-        found = [each.counter for each in (*self.spread, *self.soft_spread)]
-        found += self.affinity.counters if self.affinity is not None else []
+        """Return all counters that the state depends on."""
+        counters = [constraint.counter for constraint in (*self.spread, *self.soft_spread)]
+        counters += self.affinity.counters if self.affinity is not None else []
         return [
-            *found,
+            *counters,
             *self.anti_affinity,
             *self.existing_anti_affinity,
             *(counter for counter, _, _ in self.preferred),
         ]
 
     def ticks(self) -> int:
-        """Grows with every change of a count."""
+        """Return a number that changes with every change of a count."""
         return sum(counter.ticks for counter in self.counters())
 
     def gates(self, spread: bool = True, affinity: bool = True) -> list[tuple[LabelDomains, BoolArray]]:
-        """(domains of a label, bool[domains + 1] open to one more pod); a row must be open by all of them."""
-        found: list[tuple[LabelDomains, BoolArray]] = []
+        """Return (domains of a label, bool[domains + 1] open to one more pod); a row must be open in all of
+        them."""
+        gates: list[tuple[LabelDomains, BoolArray]] = []
         if spread:
-            found += [(each.domains, each.open()) for each in self.spread]
+            gates += [(constraint.domains, constraint.open()) for constraint in self.spread]
         if affinity:
-            found += self.affinity.open() if self.affinity is not None else []
-            found += [
+            gates += self.affinity.open() if self.affinity is not None else []
+            gates += [
                 (counter.region.domains, shunned(counter))
                 for counter in (*self.anti_affinity, *self.existing_anti_affinity)
             ]
-        return found
+        return gates
 
     def explain(self, rows: Rows, spread: bool = True, affinity: bool = True) -> list[tuple[str, BoolArray]]:
-        """(reason in kube-scheduler's words, bool[rows] kept out for it), each as if it were the only one."""
+        """Return (kube-scheduler's reason, bool[rows] excluded by it), each as if it were the only one."""
         parts: list[tuple[str, list[tuple[LabelDomains, BoolArray]]]] = []
         if spread:
-            known = [(each.domains, _labelled(each)) for each in self.spread]
-            parts += [(MISSING_LABEL, known), (UNEVEN, [(each.domains, _even(each)) for each in self.spread])]
+            known = [(constraint.domains, _labelled(constraint)) for constraint in self.spread]
+            parts += [
+                (MISSING_LABEL, known),
+                (UNEVEN, [(constraint.domains, _even(constraint)) for constraint in self.spread]),
+            ]
         if affinity:
             parts.append((NOT_NEAR, self.affinity.open() if self.affinity is not None else []))
             parts.append((TOO_NEAR, [(counter.region.domains, shunned(counter)) for counter in self.anti_affinity]))
@@ -180,16 +186,16 @@ class AffinityState:
 
 
 def through(gates: list[tuple[LabelDomains, BoolArray]], rows: Rows) -> BoolArray:
-    """bool[rows]: open by all of the gates, of which there is one at least."""
-    (domains, mask), *others = gates
-    found: BoolArray = mask[domains.ids[rows]]
-    for domains, mask in others:
-        found = found & mask[domains.ids[rows]]
-    return found
+    """Return bool[rows]: open in all of the gates, of which there is at least one."""
+    (domains, mask), *further_gates = gates
+    is_open: BoolArray = mask[domains.ids[rows]]
+    for domains, mask in further_gates:
+        is_open = is_open & mask[domains.ids[rows]]
+    return is_open
 
 
 def shunned(counter: DomainCounter) -> BoolArray:
-    """bool[domains + 1]: nobody is there; who has no domain is nobody's neighbour."""
+    """Return bool[domains + 1]: domains without a counted pod; nodes without a domain are open."""
     return counter.counts <= 0
 
 
@@ -208,18 +214,18 @@ def _spread_constraint(
 
 
 def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:
-    """A node counts only if it has the labels of all constraints of a kind."""
+    """Return the required labels: a node counts only if it has those of all constraints of a kind."""
     return tuple(sorted({rule.key for rule in rules if rule.required is required and not rule.lenient}))
 
 
-def _labelled(each: SpreadConstraint) -> BoolArray:
-    mask = np.ones(len(each.counter.counts), dtype=np.bool_)
+def _labelled(constraint: SpreadConstraint) -> BoolArray:
+    mask = np.ones(len(constraint.counter.counts), dtype=np.bool_)
     mask[-1] = False
     return mask
 
 
-def _even(each: SpreadConstraint) -> BoolArray:
-    """Nodes without the label are told so."""
-    mask = each.open()
+def _even(constraint: SpreadConstraint) -> BoolArray:
+    """Return the domains with an acceptable skew; nodes without the label have another reason."""
+    mask = constraint.open()
     mask[-1] = True
     return mask

@@ -1,1 +1,1 @@
-"""What keeps the books of things that pods get one by one on nodes: ports, volumes, devices."""
+"""Node allocators: bookkeeping of things that pods reserve one by one on nodes, such as ports, volumes, devices."""

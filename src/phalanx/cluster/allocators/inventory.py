@@ -1,4 +1,4 @@
-"""What the pods of each row hold, and where a thing is held."""
+"""Inventory of the things that the pods of each row hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Inventory(Generic[K, T]):
-    """Things by row, with how many pods hold each there; rows by the `key` under which things are looked for."""
+    """Things by row, with the number of holding pods; rows by the `key` of a thing."""
 
     def __init__(self, key: Callable[[T], K]) -> None:
         self._key = key
@@ -19,15 +19,15 @@ class Inventory(Generic[K, T]):
         self._rows: dict[K, Counter[int]] = {}
 
     def at(self, row: int) -> Mapping[T, int]:
-        """thing -> how many pods of the row hold it."""
+        """Return the number of holding pods of the row, by thing."""
         return self._held.get(row, Counter())
 
     def rows(self, key: K) -> Collection[int]:
-        """Where something with this key is held."""
+        """Return the rows on which a thing with this key is held."""
         return self._rows.get(key, Counter()).keys()
 
     def count(self, row: int, things: Iterable[T], sign: int) -> None:
-        """Adds (sign 1) or takes back (sign -1) what one pod holds."""
+        """Add (sign 1) or remove (sign -1) the things of one pod."""
         for thing in things:
             _count(self._held, row, thing, sign)
             _count(self._rows, self._key(thing), row, sign)

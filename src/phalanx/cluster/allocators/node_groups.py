@@ -1,4 +1,4 @@
-"""The allocator of what queues may hold in groups of nodes (Volcano's nodegroup-resource-limits)."""
+"""Allocator for queues' limits per node group (Volcano's nodegroup-resource-limits)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ NODE_GROUPS = "node-groups"
 
 
 class NodeGroupShare(msgspec.Struct, frozen=True):
-    """What a pod holds of its queue's part of the group that its node belongs to."""
+    """A pod's part of its queue's amounts in a node group."""
 
     queue: str
     amounts: Requests
 
 
 class NodeGroups(NodeAllocator):
-    """What the pods of queues with limits hold, by row and by group; a node that changes its group takes them
-    along.
+    """Amounts of pods in queues with limits, by row and by group; a node that changes its group moves them along.
 
     The limits come with the classes of the pods (`PoolRule.limits`).
     """
@@ -58,12 +57,12 @@ class NodeGroups(NodeAllocator):
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         rule, column = _rule(pod_class), self._nodes.labels.column(POOL_LABEL)
-        left = np.full(len(column.values), UNLIMITED_COPIES, dtype=np.int64)
+        copies = np.full(len(column.values), UNLIMITED_COPIES, dtype=np.int64)
         limits, charged = dict(rule.limits), pod_class.charged(pod_class.requests)
         for number, group in enumerate(column.values):
             if number and group in limits:
-                left[number] = self._left(rule.queue, group, limits[group], charged)
-        result: IntArray = left[column.ids[rows]]
+                copies[number] = self._copies_in(rule.queue, group, limits[group], charged)
+        result: IntArray = copies[column.ids[rows]]
         return result
 
     def observed(self, pod: Pod, row: int) -> object | None:
@@ -74,11 +73,11 @@ class NodeGroups(NodeAllocator):
 
     def book(self, allocated: object, row: int, sign: int) -> None:
         assert isinstance(allocated, NodeGroupShare)
-        here = self._held_on.setdefault(row, {})
-        _add(here.setdefault(allocated.queue, Counter()), dict(allocated.amounts), sign)
-        if not here[allocated.queue]:
-            del here[allocated.queue]
-        if not here:
+        by_queue = self._held_on.setdefault(row, {})
+        _add(by_queue.setdefault(allocated.queue, Counter()), dict(allocated.amounts), sign)
+        if not by_queue[allocated.queue]:
+            del by_queue[allocated.queue]
+        if not by_queue:
             del self._held_on[row]
         group = self._group.get(row, "")
         if group:
@@ -87,7 +86,10 @@ class NodeGroups(NodeAllocator):
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
         return [
-            ("node(s) were in a node group of which the queue has all it may", self.copies(pod_class, rows) == 0)
+            (
+                "node(s) were in a node group in which the queue has reached its limit",
+                self.copies(pod_class, rows) == 0,
+            )
         ]
 
     def node_added(self, row: int) -> None:
@@ -118,20 +120,22 @@ class NodeGroups(NodeAllocator):
         self.changes.note(row)
 
     def _note(self, group: str) -> None:
-        """Each of its nodes offers something else now."""
+        """Record that all nodes of a group have other copies now."""
         rows = self._rows.get(group, ())
         self.changes.note_all(rows)
         self._nodes.changes.note_all(rows)
 
     def _count(self, queue: str, group: str, amounts: Mapping[str, int], sign: int) -> None:
-        held = self._held_in.setdefault((queue, group), Counter())
-        _add(held, amounts, sign)
-        if not held:
+        used = self._held_in.setdefault((queue, group), Counter())
+        _add(used, amounts, sign)
+        if not used:
             del self._held_in[queue, group]
 
-    def _left(self, queue: str, group: str, limit: Requests, wanted: Mapping[str, int]) -> int:
-        held = self.held(queue, group)
-        parts = [(most - held.get(name, 0)) // wanted[name] for name, most in limit if wanted.get(name)]
+    def _copies_in(self, queue: str, group: str, limit: Requests, wanted: Mapping[str, int]) -> int:
+        used = self.held(queue, group)
+        parts = [
+            (limit_amount - used.get(name, 0)) // wanted[name] for name, limit_amount in limit if wanted.get(name)
+        ]
         return max(0, min(parts, default=UNLIMITED_COPIES))
 
 

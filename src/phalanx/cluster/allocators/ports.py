@@ -1,4 +1,4 @@
-"""Host ports in use, by row and by port, so that a conflict is looked up and never searched for."""
+"""Allocator of host ports, indexed by row and by port, so that conflicts need no search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
 
 class Ports(NodeAllocator):
-    """The allocator of host ports; several pods may hold the same one (others bound them so)."""
+    """Tracks host ports; several pods can hold the same one (bound by other schedulers)."""
 
     name = PORTS
 
@@ -32,14 +32,14 @@ class Ports(NodeAllocator):
         self._held = Inventory[tuple[int, str], HostPort](lambda port: (port.port, port.protocol))
 
     def taken(self, row: int) -> dict[HostPort, int]:
-        """port -> how many pods hold it."""
+        """Return the number of holding pods by port."""
         return dict(self._held.at(row))
 
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.host_ports)
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
-        """A second copy would want the ports of the first."""
+        """Return at most one copy: a second one would conflict with the first."""
         return np.where(self._free(pod_class.host_ports, rows), 1, 0)
 
     def observed(self, pod: Pod, row: int) -> object | None:
@@ -56,7 +56,7 @@ class Ports(NodeAllocator):
         return [(TAKEN, ~self._free(pod_class.host_ports, rows))]
 
     def _free(self, ports: tuple[HostPort, ...], rows: Rows) -> BoolArray:
-        """bool[rows]: where none of the ports conflicts with one that is taken."""
+        """Return bool[rows]: rows without a conflict for any of the ports."""
         if isinstance(rows, slice):
             free = np.ones(self._nodes.capacity, dtype=np.bool_)
             suspects = {row for port in ports for row in self._held.rows((port.port, port.protocol))}
@@ -67,5 +67,5 @@ class Ports(NodeAllocator):
         return np.array([not self._conflict(ports, row) for row in rows.tolist()], dtype=np.bool_)
 
     def _conflict(self, ports: tuple[HostPort, ...], row: int) -> bool:
-        taken = self._held.at(row)
-        return any(wanted.conflicts_with(port) for wanted in ports for port in taken)
+        ports_in_use = self._held.at(row)
+        return any(wanted.conflicts_with(port) for wanted in ports for port in ports_in_use)

@@ -1,4 +1,4 @@
-"""The node allocators that a cluster has, each kind once."""
+"""Registry of the cluster's node allocators, one per kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def node_allocators(nodes: NodeRows) -> dict[str, NodeAllocator]:
-    """name -> books, empty."""
+    """Return new, empty allocators by name."""
     allocators: tuple[NodeAllocator, ...] = (
         Ports(nodes),
         Disks(nodes),

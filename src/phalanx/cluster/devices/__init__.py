@@ -1,1 +1,1 @@
-"""Devices that pods claim, share, or get with their CPUs."""
+"""Devices that pods claim, share, or receive with their CPUs."""

@@ -1,7 +1,7 @@
-"""What a binding tells a pod about its cards, in the words of those who hand them to containers.
+"""Annotations with a pod's cards that its binding writes, in the formats of the device plugins.
 
-The keys and formats are those that the device plugins read: volcano-vgpu-device-plugin for vGPU, volcano-sh/devices
-for the first GPU sharing, koordlet for Koordinator (apis/extension/device_share.go).
+Keys and formats are those of volcano-vgpu-device-plugin for vGPU, of volcano-sh/devices for the first GPU sharing,
+and of koordlet for Koordinator (apis/extension/device_share.go).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shares = tuple[tuple[CardHold, ...], ...]
 def annotations_of(
     need: DeviceNeed, shares: Shares, node: str, totals: Mapping[str, int], now: float
 ) -> tuple[tuple[str, str], ...]:
-    """`totals` is the memory of each card of the node, by id."""
+    """Return the annotations; `totals` is the memory of each card of the node, by id."""
     match need.family:
         case Family.VGPU:
             return _vgpu(shares, node, int(now))
@@ -46,7 +46,8 @@ def annotations_of(
 
 
 def _vgpu(shares: Shares, node: str, now: int) -> tuple[tuple[str, str], ...]:
-    """Containers are parted by `;`, cards end with `:`, and the device plugin clears `devices-to-allocate`."""
+    """Return vGPU annotations: `;` separates containers, `:` ends cards; the plugin clears
+    `devices-to-allocate`."""
     cards = ";".join("".join(map(_vgpu_card, share)) for share in shares)
     return (
         (VGPU_NODE, node),
@@ -68,7 +69,7 @@ def _gpu_share(shares: Shares, now: float) -> tuple[tuple[str, str], ...]:
 
 
 def _koordinator(need: DeviceNeed, shares: Shares, totals: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
-    """Memory is told both in bytes and in percent of the card, whichever of them the pod asks for."""
+    """Return Koordinator's annotation, with the memory in bytes and as a percentage of the card."""
     percents = [share.percent for share in need.shares]
     cards = []
     for percent, share in zip(percents, shares, strict=True):

@@ -1,4 +1,4 @@
-"""What has to be written to resource claims before a pod is bound."""
+"""Writes to resource claims that precede a pod's binding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.model.text.decoding import decode_json
 def reservation(
     entry: Entry | None, pod: Pod, gang: Gang | None, key: str, allocation: Allocation | None, fault: str
 ) -> AllocateClaim | None:
-    """What is written to a claim that is there; None where the API shows all of it already."""
+    """Return the write for an existing claim; None if the API shows all of it already."""
     name = key.partition("/")[2]
     fact = entry.fact if entry is not None else None
     if fact is None:
@@ -41,15 +41,15 @@ def reservation(
 
 
 def creation(pod: Pod, need: ClaimNeed, allocation: Allocation | None, fault: str) -> AllocateClaim | None:
-    """The claim for extended resources, made as kube-scheduler makes it; None where all are met by amounts."""
+    """Return the creation of a claim for extended resources, as kube-scheduler does; None without devices."""
     if allocation is None and not fault:
         return None
     body = decode_json(allocation.document) if allocation is not None else {}
     served = {result["request"] for result in body.get("devices", {}).get("results", ())}
     asks = [
         (request.name, ask)
-        for each in need.extended
-        for request in each.requests
+        for need_extended in need.extended
+        for request in need_extended.requests
         for ask in request.asks
         if request.name in served
     ]
@@ -64,7 +64,9 @@ def creation(pod: Pod, need: ClaimNeed, allocation: Allocation | None, fault: st
         }
         for name, ask in sorted(asks, key=lambda entry: entry[0])
     ]
-    mappings = [each for one in need.extended for each in one.mappings if each.request_name in served]
+    mappings = [
+        mapping for extended in need.extended for mapping in extended.mappings if mapping.request_name in served
+    ]
     return AllocateClaim(
         namespace=pod.namespace,
         name=f"for extended resources of pod {pod.name}",
@@ -80,7 +82,8 @@ def creation(pod: Pod, need: ClaimNeed, allocation: Allocation | None, fault: st
 
 
 def _owner(pod: Pod, gang: Gang | None, claim: Claim) -> GroupRef | None:
-    """The native PodGroup for which a claim is reserved in its members' place; None: each member is a consumer."""
+    """Return the native PodGroup as the claim's consumer in place of its members; None if each member is a
+    consumer."""
     if gang is None or gang.source is None or not gang.rules.native:
         return None
     if claim.group != gang.source.name and all(entry.claim != claim.name for entry in gang.claims):

@@ -1,10 +1,9 @@
-"""The allocator of devices that pods claim (resource.k8s.io): who has which, and how many more claims each node
-serves.
+"""Allocator of claimed devices (resource.k8s.io): their users, and the number of further claims per node.
 
-A device belongs to a claim, and the claim to pods. What the API shows as allocated is in use, whoever allocated it
-and whether or not its pods are known; what we have decided is in use from that moment on. A claim that was
-allocated stays so until the API shows otherwise, also when its last pod is gone: only while others are tried in its
-pods' places do its devices count as free.
+A device belongs to a claim, and the claim to pods. An allocation that the API shows is in use, whoever decided it
+and whether or not its pods are known; our own decision is in use from that moment on. An allocated claim remains
+allocated until the API shows otherwise, also after its last pod is gone. Its devices count as free only while other
+pods are tentatively placed instead of its pods.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ UNAVAILABLE = "resourceclaim not available on the node"
 NOT_ALLOCATABLE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
 
-# Kinds of claims whose answers are kept.
+# Limit for the cached kinds of claims.
 _MOST_INQUIRIES = 64
 
 
 class DeviceClaims(NodeAllocator):
-    """Keeps the supply, the use, and a count per row for each kind of claims that pods ask for."""
+    """Tracks the supply and the use of devices, and a count per row for each kind of claims."""
 
     name = CLAIMS
 
@@ -73,9 +72,9 @@ class DeviceClaims(NodeAllocator):
         self._entries: dict[str, Entry] = {}
         self._inquiries: dict[tuple[ClaimSpec, ...], Inquiry] = {}
         self._near: dict[int, Near] = {}
-        # Pod -> the claims that the API shows as allocated and reserved for it.
+        # Claims that the API shows as allocated and reserved, by pod.
         self._reserved: dict[str, set[str]] = {}
-        # (row, resource) -> what pods that are on their way there will take of an extended resource.
+        # Amounts of extended resources that assumed pods will use, by (row, resource).
         self._plain: Counter[tuple[int, str]] = Counter()
 
     def concerns(self, pod_class: PodClass) -> bool:
@@ -91,41 +90,41 @@ class DeviceClaims(NodeAllocator):
         shape = self._nodes.alive[rows].shape
         if self._complaint(standing):
             return np.zeros(shape, dtype=np.int64)
-        found: IntArray = np.full(shape, min(UNLIMITED_COPIES, standing.room), dtype=np.int64)
+        copies: IntArray = np.full(shape, min(UNLIMITED_COPIES, standing.room), dtype=np.int64)
         if standing.extended:
-            np.minimum(found, self._extended_copies(standing, rows), out=found)
+            np.minimum(copies, self._extended_copies(standing, rows), out=copies)
         elif standing.fresh:
-            np.minimum(found, self._counts(standing.fresh)[rows], out=found)
+            np.minimum(copies, self._counts(standing.fresh)[rows], out=copies)
         if standing.joint:
-            np.minimum(found, 1, out=found)
+            np.minimum(copies, 1, out=copies)
         for terms in standing.nodes:
-            found[~self._selected(terms, rows)] = 0
-        return found
+            copies[~self._selected(terms, rows)] = 0
+        return copies
 
     def take(self, pod: Pod, row: int) -> object | None:
         pod_class, names = pod.pod_class, pod.claims
         standing = self._standing(pod_class)
         keys = [f"{pod.namespace}/{name}" for name in names]
-        given: list[Allocation] = []
+        new_allocations: list[Allocation] = []
         fault = self._complaint(standing)
-        asked, plain = self._at_row(standing, row)
-        if asked and not fault:
-            inquiry = self._inquiry(asked)
-            laid = inquiry.laid(row)
-            found = inquiry.answer(laid.shelf)
-            if laid.fault or not found.copies:
-                fault = laid.fault or NOT_ALLOCATABLE
+        specs, plain = self._at_row(standing, row)
+        if specs and not fault:
+            inquiry = self._inquiry(specs)
+            prepared = inquiry.laid(row)
+            answer = inquiry.answer(prepared.shelf)
+            if prepared.fault or not answer.copies:
+                fault = prepared.fault or NOT_ALLOCATABLE
             else:
                 uids = [
                     self._uid(key)
                     for key, need in zip(keys, pod_class.claims, strict=True)
-                    if self._is_fresh(need.claim) and (not need.extended or len(asked) > len(standing.fresh))
+                    if self._is_fresh(need.claim) and (not need.extended or len(specs) > len(standing.fresh))
                 ]
                 node = self._nodes.names[row]
-                given = list(allocations(inquiry.question, found.copies[0], laid.offers, node, uids))
-        fresh = iter(given)
+                new_allocations = list(allocations(inquiry.question, answer.copies[0], prepared.offers, node, uids))
+        remaining = iter(new_allocations)
         claims = tuple(
-            (key, next(fresh, None) if self._is_fresh(need.claim) else self._decided(key))
+            (key, next(remaining, None) if self._is_fresh(need.claim) else self._decided(key))
             for key, need in zip(keys, pod_class.claims, strict=True)
         )
         allocated = Taken(pod.uid, claims, fault, plain)
@@ -150,17 +149,17 @@ class DeviceClaims(NodeAllocator):
                 entry.users[allocated.uid] = allocation
             else:
                 entry.users.pop(allocated.uid, None)
-                entry.away[allocated.uid] = weakref.ref(allocated, partial(self._left, key, allocated.uid))
+                entry.away[allocated.uid] = weakref.ref(allocated, partial(self._forget_user, key, allocated.uid))
             owner = entry.fact.owner if entry.fact is not None else ""
             self._recount(key, entry)
             if owner and owner != allocated.uid:
-                # Somebody else names the claim that was made for one pod; whoever does so too may follow only here.
+                # Another pod names a claim that was created for one pod; further such pods can only be placed here.
                 self.changes.note_all(self._nodes.rows().tolist())
         self.changes.note(row)
 
     def merits(self, pod_class: PodClass, rows: Rows, depth: int) -> FloatArray | None:
-        """float[rows, depth]: how early in the class's lists of alternatives (firstAvailable) stands what the j-th
-        further pod would get, from 0 to 100; None where the class has no such lists."""
+        """Return float[rows, depth]: a score from 0 to 100 for the position of the j-th further pod's devices in
+        the class's lists of alternatives (firstAvailable); None for a class without such lists."""
         standing = self._standing(pod_class)
         listed = any(request.prioritised for spec in standing.fresh for request in spec.requests)
         if not listed or standing.extended or self._complaint(standing):
@@ -182,27 +181,27 @@ class DeviceClaims(NodeAllocator):
         reasons: list[tuple[str, BoolArray]] = [(UNAVAILABLE, elsewhere)]
         if (standing.fresh or standing.extended) and not self._complaint(standing):
             by_fault: dict[str, list[int]] = {}
-            for place, number in enumerate(numbers.tolist()):
+            for position, number in enumerate(numbers.tolist()):
                 fault = self._fault(standing, number)
                 if fault:
-                    by_fault.setdefault(fault, []).append(place)
-            for fault, places in sorted(by_fault.items()):
+                    by_fault.setdefault(fault, []).append(position)
+            for fault, positions in sorted(by_fault.items()):
                 mask = np.zeros(numbers.shape, dtype=np.bool_)
-                mask[places] = True
+                mask[positions] = True
                 reasons.append((fault, mask))
         return reasons
 
     def preparations(self, pod: Pod, allocated: object, gang: Gang | None) -> tuple[Preparation, ...]:
-        """A write per claim, unless the API shows all of it already."""
+        """Return one write per claim, except for claims that the API shows completely."""
         assert isinstance(allocated, Taken)
         needs = pod.pod_class.claims
-        found = (
+        writes = (
             creation(pod, need, allocation, allocated.fault)
             if need.extended
             else reservation(self._entries.get(key), pod, gang, key, allocation, allocated.fault)
             for need, (key, allocation) in zip(needs, allocated.claims, strict=True)
         )
-        return tuple(preparation for preparation in found if preparation is not None)
+        return tuple(preparation for preparation in writes if preparation is not None)
 
     def node_added(self, row: int) -> None:
         self._near.pop(row, None)
@@ -222,14 +221,14 @@ class DeviceClaims(NodeAllocator):
                 return self._learn_claim(key, None)
             case DeviceClass():
                 last, self._classes[fact.name] = self._classes.get(fact.name), fact
-                return self._rethink(last != fact)
+                return self._classes_changed(last != fact)
             case DeviceClassGone(name):
-                return self._rethink(self._classes.pop(name, None) is not None)
+                return self._classes_changed(self._classes.pop(name, None) is not None)
             case DeviceSlice():
-                return self._resupplied(self._supply.put(fact))
+                return self._supply_changed(self._supply.put(fact))
             case DeviceSliceGone(name):
-                return self._resupplied(self._supply.remove(name))
-        raise TypeError(f"nobody tells claims {fact!r}")
+                return self._supply_changed(self._supply.remove(name))
+        raise TypeError(f"claims: unexpected fact {fact!r}")
 
     # claims
 
@@ -239,7 +238,7 @@ class DeviceClaims(NodeAllocator):
         self._note_consumers(key, last, fact)
         self._recount(key, entry)
         if last is None or last.allocation is None:
-            return False  # whoever waited for the claim itself is shown anew
+            return False  # pods that waited for the claim itself are enriched again
         return fact is None or fact.allocation is None or len(fact.consumers) < len(last.consumers)
 
     def _note_consumers(self, key: str, last: Claim | None, fact: Claim | None) -> None:
@@ -252,11 +251,11 @@ class DeviceClaims(NodeAllocator):
             self._reserved.setdefault(uid, set()).add(key)
 
     def lingers(self, uid: str) -> bool:
-        """Whether a pod that has left still has devices, as far as the API shows."""
+        """Return whether a removed pod still has devices, as far as the API shows."""
         return any(uid not in self._entries[key].users for key in self._reserved.get(uid, ()))
 
     def _recount(self, key: str, entry: Entry) -> None:
-        """Counts in or out what changed hands, and tells whoever may go elsewhere now."""
+        """Record a changed allocation in use, and the rows that pods of the claim can use now."""
         last, now = entry.counted, entry.holds
         if last != now:
             pools: set[PoolId] = set()
@@ -266,13 +265,14 @@ class DeviceClaims(NodeAllocator):
                 pools |= self._use.book(now, 1)
             entry.counted = now
             self._note_pools(pools)
-            # Pods that name the claim may go where it can be used, and nowhere else.
+            # Pods that name the claim can only run where it is usable.
             self.changes.note_all(self._nodes.rows().tolist() if self._is_joint(entry) else ())
         if entry.idle:
             self._entries.pop(key, None)
 
-    def _left(self, key: str, uid: str, _: object) -> None:
-        """Who was away is gone for good: what the API shows as allocated is in use until the API says otherwise."""
+    def _forget_user(self, key: str, uid: str, _: object) -> None:
+        """Forget a temporarily removed user for good: an allocation of the API stays in use until the API
+        changes."""
         entry = self._entries.get(key)
         if entry is not None and entry.away.pop(uid, None) is not None:
             self._recount(key, entry)
@@ -281,7 +281,8 @@ class DeviceClaims(NodeAllocator):
         return not claim or self._decided(claim, also_known=True) is None
 
     def _decided(self, key: str, also_known: bool = False) -> Allocation | None:
-        """What we have decided for a claim that is not allocated in the API yet (or what it has there)."""
+        """Return our decision for a claim that is not allocated in the API yet (with `also_known`, also the
+        API's)."""
         entry = self._entries.get(key)
         if entry is None or (not also_known and entry.fact is not None and entry.fact.allocation is not None):
             return None
@@ -295,7 +296,7 @@ class DeviceClaims(NodeAllocator):
         fresh: list[ClaimSpec] = []
         nodes: list[tuple[NodeSelectorTerm, ...]] = []
         waits = [need.waits for need in pod_class.claims if need.waits]
-        extended = tuple(each for need in pod_class.claims for each in need.extended)
+        extended = tuple(extended_need for need in pod_class.claims for extended_need in need.extended)
         room, joint, limited = UNLIMITED_COPIES, False, False
         for need in pod_class.claims:
             if need.extended:
@@ -327,7 +328,7 @@ class DeviceClaims(NodeAllocator):
         return inquiry.question.fault or inquiry.error
 
     def _at_row(self, standing: Standing, row: int) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
-        """The claims to be allocated on a row, and the amounts that its kubelet offers in place of devices."""
+        """Return the claims to allocate on a row, and the extended resources that its kubelet offers as amounts."""
         plain = tuple(
             (need.resource, need.amount) for need in standing.extended if self._offered(need.resource, row) > 0
         )
@@ -341,73 +342,73 @@ class DeviceClaims(NodeAllocator):
         column = self._nodes.space.find(resource)
         return int(self._nodes.allocatable[column, row]) if column is not None else 0
 
-    def _left_plain(self, resource: str, row: int) -> int:
-        """What is idle of an extended resource that the row's kubelet offers."""
+    def _idle_plain(self, resource: str, row: int) -> int:
+        """Return the idle amount of an extended resource that the row's kubelet offers."""
         column = self._nodes.space.find(resource)
         return int(self._nodes.idle[column, row]) - self._plain[row, resource] if column is not None else 0
 
     def _extended_copies(self, standing: Standing, rows: Rows) -> IntArray:
-        found = []
+        counts = []
         for row in row_numbers(rows, self._nodes.capacity).tolist():
-            asked, plain = self._at_row(standing, row)
-            count = int(self._counts(asked)[row]) if asked else UNLIMITED_COPIES
+            specs, plain = self._at_row(standing, row)
+            count = int(self._counts(specs)[row]) if specs else UNLIMITED_COPIES
             for resource, amount in plain:
-                count = min(count, max(0, self._left_plain(resource, row)) // amount)
-            found.append(count)
-        return np.array(found, dtype=np.int64).reshape(self._nodes.alive[rows].shape)
+                count = min(count, max(0, self._idle_plain(resource, row)) // amount)
+            counts.append(count)
+        return np.array(counts, dtype=np.int64).reshape(self._nodes.alive[rows].shape)
 
     def _fault(self, standing: Standing, row: int) -> str:
-        """Why a row takes no copy; "" if it takes one."""
-        asked, plain = self._at_row(standing, row)
+        """Return the reason why a row admits no copy; "" if it admits one."""
+        specs, plain = self._at_row(standing, row)
         for resource, amount in plain:
-            if self._left_plain(resource, row) < amount:
+            if self._idle_plain(resource, row) < amount:
                 return f"Insufficient {resource}"
-        if asked and self._counts(asked)[row] <= 0:
-            return self._inquiry(asked).fault(row) or NOT_ALLOCATABLE
+        if specs and self._counts(specs)[row] <= 0:
+            return self._inquiry(specs).fault(row) or NOT_ALLOCATABLE
         return ""
 
     # devices
 
     def _inquiry(self, fresh: tuple[ClaimSpec, ...]) -> Inquiry:
-        found = self._inquiries.pop(fresh, None)
-        if found is None:
+        inquiry = self._inquiries.pop(fresh, None)
+        if inquiry is None:
             if len(self._inquiries) >= _MOST_INQUIRIES:
                 del self._inquiries[next(iter(self._inquiries))]
             question = Question(fresh, self._classes, self._selectors)
-            found = Inquiry(question, self._use, self.changes, self._near_row)
-        self._inquiries[fresh] = found  # last in the dict: used last
-        return found
+            inquiry = Inquiry(question, self._use, self.changes, self._near_row)
+        self._inquiries[fresh] = inquiry  # last in the dict: used last
+        return inquiry
 
     def _counts(self, fresh: tuple[ClaimSpec, ...], inquiry: Inquiry | None = None) -> IntArray:
         inquiry = inquiry or self._inquiry(fresh)
         return inquiry.counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, UNLIMITED_COPIES)
 
     def _near_row(self, row: int) -> Near:
-        found = self._near.get(row)
-        if found is None:
+        near = self._near.get(row)
+        if near is None:
             node = self._nodes.names[row]
 
             def selected(terms: Sequence[NodeSelectorTerm]) -> bool:
                 return bool(self._selected(terms, np.array([row], dtype=np.intp))[0])
 
             pools = self._supply.near(node, selected) if self._nodes.alive[row] else ()
-            found = self._near[row] = tuple((pool, devices_near(pool, node, selected)) for pool in pools)
-        return found
+            near = self._near[row] = tuple((pool, devices_near(pool, node, selected)) for pool in pools)
+        return near
 
     def _selected(self, terms: Sequence[NodeSelectorTerm], rows: Rows) -> BoolArray:
-        some = np.zeros(self._nodes.alive[rows].shape, dtype=np.bool_)
+        mask = np.zeros(self._nodes.alive[rows].shape, dtype=np.bool_)
         for term in terms:
-            some |= term_matches(term, self._nodes.labels, self._nodes.name_column, rows)
-        return some
+            mask |= term_matches(term, self._nodes.labels, self._nodes.name_column, rows)
+        return mask
 
-    def _rethink(self, changed: bool) -> bool:
+    def _classes_changed(self, changed: bool) -> bool:
         if changed:
             self._inquiries.clear()
             self.changes.note_all(self._nodes.rows().tolist())
         return changed
 
-    def _resupplied(self, nodes: set[str] | None) -> bool:
-        """Something else is offered on these nodes (None: anywhere); whether on any."""
+    def _supply_changed(self, nodes: set[str] | None) -> bool:
+        """Process changed slices of the nodes (None: any node). Return whether any node is affected."""
         if nodes is None:
             rows = self._nodes.rows().tolist()
         else:
@@ -419,7 +420,8 @@ class DeviceClaims(NodeAllocator):
         return nodes is None or bool(nodes)
 
     def _note_errors(self) -> None:
-        """What fails for one device fails everywhere: all rows answer otherwise once that begins or ends."""
+        """Record all rows when an error begins or ends, since an error for one device fails the claim
+        everywhere."""
         for fresh, inquiry in list(self._inquiries.items()):
             last = inquiry.error
             if not inquiry.question.fault:
@@ -438,10 +440,10 @@ class DeviceClaims(NodeAllocator):
         self.changes.note_all(self._rows_of(names))
 
     def _rows_of(self, nodes: Iterable[str]) -> list[int]:
-        """Those that are known, in a stated order."""
+        """Return the rows of known nodes, in a deterministic order."""
         return [row for row in map(self._nodes.row, sorted(nodes)) if row >= 0]
 
     @staticmethod
     def _is_joint(entry: Entry) -> bool:
-        """Whether classes name the claim: it may have several pods, or it decides where its pod can be."""
+        """Return whether classes name the claim: it can have several pods, or restricts the nodes of its pod."""
         return entry.fact is None or not entry.fact.owner or bool(entry.fact.group)

@@ -1,4 +1,4 @@
-"""Claims as the allocator of devices keeps them."""
+"""Claims in the allocator of devices."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from phalanx.model.devices.claims import Allocation, Claim
 
 
 class Taken:
-    """The claims that a pod uses, by key, each with what we allocated for it (None: it had been before). `plain` is
-    what it will get of extended resources by amounts, where the node has them so."""
+    """Claims of a pod, by key, each with our allocation (None: it was allocated before). `plain` are its
+    extended resources as amounts, on a node that offers them so."""
 
     __slots__ = ("__weakref__", "claims", "fault", "plain", "uid")
 
@@ -27,8 +27,8 @@ class Taken:
 
 
 class Entry:
-    """A claim: what the API tells of it, and which pods use it as far as we know. `away` are users that are taken
-    away for now, to see what would be possible without them. `counted` is what is counted as in use for it."""
+    """A claim: its last state in the API, and its known users. `away` are temporarily removed users, during a
+    tentative placement. `counted` is its allocation that is counted as in use."""
 
     __slots__ = ("away", "counted", "fact", "users")
 
@@ -40,14 +40,14 @@ class Entry:
 
     @property
     def allocation(self) -> Allocation | None:
-        """What it has, or will have by what we decided."""
+        """Its allocation, or the decided one."""
         if self.fact is not None and self.fact.allocation is not None:
             return self.fact.allocation
         return next((allocation for allocation in self.users.values() if allocation is not None), None)
 
     @property
     def holds(self) -> Allocation | None:
-        """What is in use for it, users that are away aside."""
+        """The allocation in use, without temporarily removed users."""
         fact = self.fact
         if fact is not None and fact.allocation is not None and fact.consumers and self.away:
             return None if self.away.keys() >= set(fact.consumers) and not self.users else fact.allocation

@@ -1,4 +1,4 @@
-"""How a class of pods with claims stands: what is yet to be allocated, by claims and for amounts."""
+"""Status of a class with claims: the claims and extended resources that are not allocated yet."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from phalanx.model.selectors import NodeSelectorTerm
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a class stands: what of its claims is yet to be allocated, where the others let it go, and for how many
-    pods there is room among their consumers. `joint`: one of those to be allocated has several pods. `extended` are
-    resources that are met by amounts or by devices, node by node; `everything` is to be allocated where all are met
-    by devices."""
+    """Status of a class: the `fresh` claims to allocate, the `nodes` that its allocated claims permit, and the
+    `room` for further consumers of these. `joint` means that one of the fresh claims has several pods.
+    `extended` are resources that amounts or devices satisfy, depending on the node; `everything` is to be
+    allocated where devices satisfy all of them."""
 
     fresh: tuple[ClaimSpec, ...] = ()
     extended: tuple[ExtendedNeed, ...] = ()

@@ -1,4 +1,4 @@
-"""What a pod on its node counts for of the node's cards, as far as what is written on it can be believed."""
+"""Cards of an observed pod: its share of the node's cards, as far as its annotations are trustworthy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Shares = tuple[tuple[CardHold, ...], ...]
 
 
 class Held(msgspec.Struct, eq=False):
-    """The parts of cards that are booked for an observed pod.
+    """Parts of cards that are recorded for an observed pod.
 
-    Whoever owns a pod may write on it. So `claimed`, which its annotations say, decides which of its node's cards
-    count and nothing else: how much of each is what the pod asks for (`need`), no less and no more. What is left
-    without a card that way goes where most is free; `doubt` says so ("" for a claim as it should be). A claim
-    that has been found good once stays (`settled`), whatever becomes of the cards.
+    The owner of a pod can edit its annotations. So `claimed` (from the annotations) only selects cards of the node:
+    the amount of each is the pod's request (`need`). Shares without a valid card are assigned to the card with the
+    most free memory; `doubt` describes this ("" for a valid claim). A claim that was valid once remains so
+    (`settled`), whatever happens to the cards.
     """
 
     uid: str
@@ -29,46 +29,50 @@ class Held(msgspec.Struct, eq=False):
     settled: bool = False
 
     def assign(self, cards: Iterable[Card], free: Callable[[str], int]) -> None:
-        """Decides anew, on a node with these cards; `free` is the memory of a card that nobody else has.
+        """Assign the shares to the cards of the node; `free` returns the memory of a card that is not used by
+        others.
 
-        Where the node tells of none, nothing can be said, and nothing changes.
+        Without known cards of the family, nothing changes.
         """
-        there: dict[str, Card] = {}
+        cards_by_id: dict[str, Card] = {}
         for card in cards:
             if card.family is self.need.family:
-                there.setdefault(card.id, card)
-        if self.settled or not there:
+                cards_by_id.setdefault(card.id, card)
+        if self.settled or not cards_by_id:
             return
         claims = list(self.claimed)
-        believed: list[list[str]] = []
+        accepted: list[list[str]] = []
         for share in self.need.shares:
-            mine: list[str] = []
-            while claims and len(mine) < share.count:
+            own: list[str] = []
+            while claims and len(own) < share.count:
                 card_id = claims.pop(0)
-                if card_id in there and card_id not in mine:
-                    mine.append(card_id)
-            believed.append(mine)
+                if card_id in cards_by_id and card_id not in own:
+                    own.append(card_id)
+            accepted.append(own)
         self.settled = not claims and all(
-            len(mine) == share.count for share, mine in zip(self.need.shares, believed, strict=True)
+            len(own) == share.count for share, own in zip(self.need.shares, accepted, strict=True)
         )
         self.doubt = "" if self.settled else self._doubt(claims)
-        taken: dict[str, int] = {}
-        for share, mine in zip(self.need.shares, believed, strict=True):
-            while len(mine) < min(share.count, len(there)):
-                rest = [card_id for card_id in there if card_id not in mine]
-                mine.append(max(rest, key=lambda card_id: free(card_id) - taken.get(card_id, 0)))
-            for card_id in mine:
-                taken[card_id] = taken.get(card_id, 0) + _memory(share, there[card_id])
+        assigned: dict[str, int] = {}
+        for share, own in zip(self.need.shares, accepted, strict=True):
+            while len(own) < min(share.count, len(cards_by_id)):
+                other_cards = [card_id for card_id in cards_by_id if card_id not in own]
+                own.append(max(other_cards, key=lambda card_id: free(card_id) - assigned.get(card_id, 0)))
+            for card_id in own:
+                assigned[card_id] = assigned.get(card_id, 0) + _memory(share, cards_by_id[card_id])
         self.shares = tuple(
-            tuple(CardHold(self.need.family, each, _memory(share, there[each]), share.cores) for each in mine)
-            for share, mine in zip(self.need.shares, believed, strict=True)
+            tuple(
+                CardHold(self.need.family, card_id, _memory(share, cards_by_id[card_id]), share.cores)
+                for card_id in own
+            )
+            for share, own in zip(self.need.shares, accepted, strict=True)
         )
 
-    def _doubt(self, left: list[str]) -> str:
-        if left:
-            return "its annotations claim more cards than it asks for"
+    def _doubt(self, unused_claims: list[str]) -> str:
+        if unused_claims:
+            return "its annotations claim more cards than it requests"
         if self.claimed:
-            return "its annotations name cards that its node does not have, or fewer than it asks for"
+            return "its annotations name cards that its node does not have, or fewer than it requests"
         return "its annotations name no cards"
 
 

@@ -1,4 +1,4 @@
-"""The allocator of CPUs by NUMA node, for pods that get whole ones."""
+"""Allocator of CPUs by NUMA node, for pods with exclusive CPUs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DECISION = "volcano.sh/topology-decision"
 
 Counts = tuple[int, ...]
 
-# Nodes are alike: what was found for one holds for all that have as much free. Beyond so many it is found anew.
+# Nodes are alike: a result holds for all nodes with equal free CPUs. Beyond this number the cache is cleared.
 _ANSWERS = 1 << 16
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """How many CPUs of each NUMA node a pod has."""
+    """Number of CPUs of a pod per NUMA node."""
 
     pod: str
     alias: str
@@ -37,11 +37,11 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class NumaNodes(NodeAllocator):
-    """By row: the node's topology, and the CPUs of pods that it does not know of yet.
+    """Topologies of nodes by row, and the CPUs of pods that a topology does not include yet.
 
     The arithmetic is that of the kubelet's topology manager with the CPU manager as its only provider, container by
-    container (kubelet, cm/topologymanager and cm/cpumanager; Volcano, plugins/numaaware), in counts of CPUs: which
-    ones of a NUMA node it will be is up to the kubelet.
+    container (kubelet, cm/topologymanager and cm/cpumanager; Volcano, plugins/numaaware), in numbers of CPUs: the
+    kubelet chooses the CPUs within a NUMA node.
     """
 
     name = NUMA
@@ -55,12 +55,12 @@ class NumaNodes(NodeAllocator):
         self._answers: dict[tuple[Counts, Counts, NumaPolicy, Counts], Counts] = {}
 
     def free(self, row: int) -> Counts:
-        """CPUs per NUMA node that nobody has."""
+        """Return the free CPUs per NUMA node."""
         topology = self._topologies[row]
         free = list(topology.free)
         for pinned in self._pinned.get(row, {}).values():
             if not {pinned.pod, pinned.alias} & topology.assigned:
-                free = [left - taken for left, taken in zip(free, pinned.cpus, strict=False)]
+                free = [free_count - used for free_count, used in zip(free, pinned.cpus, strict=False)]
         return tuple(free)
 
     def concerns(self, pod_class: PodClass) -> bool:
@@ -70,46 +70,46 @@ class NumaNodes(NodeAllocator):
         return np.array([self._offer(pod_class, row) for row in self._each(rows)], dtype=np.int64)
 
     def closeness(self, pod_class: PodClass, rows: Rows, deepest: int) -> FloatArray:
-        """float[rows, deepest], 0..100: the fewer NUMA nodes each next pod would be on, the better."""
-        most = max((len(topology.cpus) for topology in self._topologies.values()), default=1)
-        each = list(self._each(rows))
-        points = np.zeros((len(each), deepest))
-        for position, row in enumerate(each):
+        """Return float[rows, deepest], 0..100: higher scores for fewer NUMA nodes of each further pod."""
+        most_zones = max((len(topology.cpus) for topology in self._topologies.values()), default=1)
+        row_list = list(self._each(rows))
+        points = np.zeros((len(row_list), deepest))
+        for position, row in enumerate(row_list):
             for copy, span in enumerate(self._spans(pod_class, row)[:deepest]):
-                points[position, copy] = 100.0 * (most - span) / most
+                points[position, copy] = 100.0 * (most_zones - span) / most_zones
         return points
 
     def take(self, pod: Pod, row: int) -> object | None:
         policy = self._policy(pod.pod_class, row)
         if policy is None:
             return None
-        found = deal(self.free(row), self._topologies[row].cpus, policy, pod.pod_class.cpus)
-        if found is None:
+        cpus = deal(self.free(row), self._topologies[row].cpus, policy, pod.pod_class.cpus)
+        if cpus is None:
             return None
-        pinned = Pinned(pod.uid, pod.key, found)
+        pinned = Pinned(pod.uid, pod.key, cpus)
         self.book(pinned, row, 1)
         return pinned
 
     def observed(self, pod: Pod, row: int) -> object | None:
-        """What a pod that is there has is in the topology, or will be; until then, what it would get."""
+        """Return the allocation that the pod would get, until the topology includes its actual one."""
         return self.take(pod, row)
 
     def book(self, allocated: object, row: int, sign: int) -> None:
         assert isinstance(allocated, Pinned)
-        here = self._pinned.setdefault(row, {})
+        pinned_pods = self._pinned.setdefault(row, {})
         if sign > 0:
-            here[allocated.pod] = allocated
+            pinned_pods[allocated.pod] = allocated
         else:
-            del here[allocated.pod]
-            if not here:
+            del pinned_pods[allocated.pod]
+            if not pinned_pods:
                 del self._pinned[row]
         self.changes.note(row)
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
-        each = list(self._each(rows))
+        row_list = list(self._each(rows))
         stated = pod_class.numa != AS_THE_NODE
-        other = np.array([stated and self._policy(pod_class, row) is None for row in each], dtype=np.bool_)
-        full = np.array([self._offer(pod_class, row) == 0 for row in each], dtype=np.bool_) & ~other
+        other = np.array([stated and self._policy(pod_class, row) is None for row in row_list], dtype=np.bool_)
+        full = np.array([self._offer(pod_class, row) == 0 for row in row_list], dtype=np.bool_) & ~other
         return [
             (f"node(s) had no topology manager with policy {pod_class.numa} and whole CPUs", other),
             ("node(s) had no NUMA nodes with enough free CPUs for a container", full),
@@ -147,7 +147,7 @@ class NumaNodes(NodeAllocator):
                     self._topologies.pop(row, None)
                     self._note(row)
             case _:
-                raise TypeError(f"nobody tells NUMA nodes {fact!r}")
+                raise TypeError(f"NUMA nodes: unexpected fact {fact!r}")
         return row >= 0
 
     def _note(self, row: int) -> None:
@@ -158,50 +158,50 @@ class NumaNodes(NodeAllocator):
         yield from row_numbers(rows, self._nodes.capacity).tolist()
 
     def _policy(self, pod_class: PodClass, row: int) -> NumaPolicy | None:
-        """By which policy the row hands CPUs to the class; None where it takes no care of them for it."""
-        topology, asked = self._topologies.get(row), pod_class.numa
+        """Return the policy by which the row allocates CPUs to the class; None if it does not."""
+        topology, requested = self._topologies.get(row), pod_class.numa
         if topology is None or not topology.pinned or topology.policy is NumaPolicy.NONE:
             return None
-        return topology.policy if asked in (AS_THE_NODE, topology.policy) else None
+        return topology.policy if requested in (AS_THE_NODE, topology.policy) else None
 
     def _offer(self, pod_class: PodClass, row: int) -> int:
-        """How many copies the row takes."""
+        """Return the number of copies that the row admits."""
         if self._policy(pod_class, row) is None:
             return UNLIMITED_COPIES if pod_class.numa == AS_THE_NODE else 0
         return len(self._spans(pod_class, row))
 
     def _spans(self, pod_class: PodClass, row: int) -> Counts:
-        """On how many NUMA nodes each copy would be that the row takes, one after the other."""
+        """Return the number of NUMA nodes of each further copy on the row."""
         policy = self._policy(pod_class, row)
         if policy is None:
             return ()
-        free, cpus, asked = self.free(row), self._topologies[row].cpus, pod_class.cpus
-        key = (free, cpus, policy, asked)
-        found = self._answers.get(key)
-        if found is None:
+        free, cpus, requests = self.free(row), self._topologies[row].cpus, pod_class.cpus
+        key = (free, cpus, policy, requests)
+        spans = self._answers.get(key)
+        if spans is None:
             if len(self._answers) >= _ANSWERS:
                 self._answers.clear()
-            found = self._answers[key] = tuple(_play(free, cpus, policy, asked))
-        return found
+            spans = self._answers[key] = tuple(_simulated_spans(free, cpus, policy, requests))
+        return spans
 
 
-def _play(free: Counts, cpus: Counts, policy: NumaPolicy, asked: Counts) -> Iterator[int]:
-    while (taken := deal(free, cpus, policy, asked)) is not None:
-        yield sum(1 for count in taken if count)
-        free = tuple(left - count for left, count in zip(free, taken, strict=True))
+def _simulated_spans(free: Counts, cpus: Counts, policy: NumaPolicy, requests: Counts) -> Iterator[int]:
+    while (allocated := deal(free, cpus, policy, requests)) is not None:
+        yield sum(1 for count in allocated if count)
+        free = tuple(free_count - count for free_count, count in zip(free, allocated, strict=True))
 
 
-def deal(free: Counts, cpus: Counts, policy: NumaPolicy, asked: Counts) -> Counts | None:
-    """The CPUs per NUMA node that containers get which ask for so many each, one after the other; None where the
-    policy, or their number, does not admit one of them."""
-    left, total = list(free), [0] * len(free)
-    for count in asked:
-        given = _container(tuple(left), cpus, policy, count)
-        if given is None:
+def deal(free: Counts, cpus: Counts, policy: NumaPolicy, requests: Counts) -> Counts | None:
+    """Return the CPUs per NUMA node for containers with these requests, one after the other; None if the policy,
+    or the number of CPUs, does not admit one of them."""
+    remaining, total = list(free), [0] * len(free)
+    for count in requests:
+        allocated = _container(tuple(remaining), cpus, policy, count)
+        if allocated is None:
             return None
-        for number, taken in enumerate(given):
-            left[number] -= taken
-            total[number] += taken
+        for number, used in enumerate(allocated):
+            remaining[number] -= used
+            total[number] += used
     return tuple(total)
 
 
@@ -212,11 +212,13 @@ def _container(free: Counts, cpus: Counts, policy: NumaPolicy, count: int) -> Co
     needed = next((size for size in numbers if _widest(cpus, size + 1) >= count), len(cpus) - 1) + 1
     best = None
     for size in (needed, *(size for size in range(1, len(cpus) + 1) if size != needed)):
-        # Of masks of one size the one with the lowest bits is the narrowest; those of the size that would do on an
-        # idle node are preferred.
-        fitting = [mask for mask in combinations(numbers, size) if sum(max(0, free[at]) for at in mask) >= count]
+        # Among masks of one size, the one with the lowest bits is the narrowest; the smallest size that suffices on
+        # an idle node is preferred.
+        fitting = [
+            mask for mask in combinations(numbers, size) if sum(max(0, free[zone]) for zone in mask) >= count
+        ]
         if fitting:
-            best = min(fitting, key=lambda mask: sum(1 << at for at in mask))
+            best = min(fitting, key=lambda mask: sum(1 << zone for zone in mask))
             break
     assert best is not None
     preferred = len(best) == needed
@@ -224,14 +226,14 @@ def _container(free: Counts, cpus: Counts, policy: NumaPolicy, count: int) -> Co
         return None
     if policy is NumaPolicy.SINGLE and not (preferred and len(best) == 1):
         return None
-    given = [0] * len(cpus)
-    # Those that are fullest are filled first, as the CPU manager does with cores.
-    for at in sorted(best, key=lambda at: (free[at], at)):
-        given[at] = min(max(0, free[at]), count)
-        count -= given[at]
-    return tuple(given)
+    allocated = [0] * len(cpus)
+    # The fullest NUMA nodes are filled first, as the CPU manager does with cores.
+    for zone in sorted(best, key=lambda zone: (free[zone], zone)):
+        allocated[zone] = min(max(0, free[zone]), count)
+        count -= allocated[zone]
+    return tuple(allocated)
 
 
 def _widest(cpus: Counts, size: int) -> int:
-    """The most CPUs that so many NUMA nodes have."""
+    """Return the maximum number of CPUs of `size` NUMA nodes."""
     return sum(sorted(cpus)[len(cpus) - size :])

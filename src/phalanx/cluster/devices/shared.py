@@ -1,4 +1,4 @@
-"""The allocator of shared cards: which parts of which cards pods hold, and which ones others get."""
+"""Allocator of shared cards: the parts of cards that pods use, and the selection for further pods."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 SHARED_DEVICES = "shared-devices"
 
-# What is asked of models is looked up once per need and model; beyond so many needs the answers start anew.
+# Suitable models are cached per need; beyond this number of needs the cache is cleared.
 _NEEDS = 4096
 _NO_CARD = 0
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The parts of cards that a pod has, by its shares; `group` is its gang ("" for a pod on its own)."""
+    """Parts of cards of a pod, by its shares; `group` is its gang ("" for a pod without one)."""
 
     shares: tuple[tuple[CardHold, ...], ...]
     group: str = ""
 
 
 class _Use(msgspec.Struct):
-    """What pods hold of one card."""
+    """Use of one card by pods."""
 
     memory: int = 0
     cores: int = 0
@@ -45,7 +45,7 @@ class _Use(msgspec.Struct):
 
 
 class _Model(msgspec.Struct, frozen=True):
-    """What of a card decides whom it can serve, its id aside."""
+    """Properties of a card, without its id, that determine the needs that it can serve."""
 
     family: Family
     kind: str
@@ -53,11 +53,11 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 class SharedDevices(NodeAllocator):
-    """Cards by row, in the order in which their node names them.
+    """Cards by row, in the order of their node.
 
-    `families` are those that the policy gives out, by `policy`; what pods that were bound by others hold is booked
-    in any case, by the ids of cards, so that cards may come and go beneath it. Cards that are not healthy serve
-    nobody. `doubts` are, by uid, the pods of whose cards not all is believed that is written on them.
+    `families` are those that the policy allocates, by `policy`. The cards of pods that another scheduler bound are
+    recorded in any case, by card id, so cards can be added and removed independently. Unhealthy cards serve no pod.
+    `doubts` are, by uid, the pods with untrustworthy annotations about their cards.
     """
 
     name = SHARED_DEVICES
@@ -72,10 +72,10 @@ class SharedDevices(NodeAllocator):
         self._uses: dict[int, dict[tuple[Family, str], _Use]] = {}
         self._groups: dict[int, dict[tuple[Family, str], Counter[str]]] = {}
         self._columns: dict[int, dict[tuple[Family, str], int]] = {}
-        # Observed pods by row and uid, and by uid what is not to be believed of what they say.
+        # Observed pods by row and uid, and by uid those with untrustworthy annotations.
         self._held: dict[int, dict[str, Held]] = {}
         self.doubts: dict[str, Held] = {}
-        # The same ids by card: (row, column).
+        # Cards by id: (row, column).
         self._places: dict[tuple[Family, str], set[tuple[int, int]]] = {}
         self._models: dict[_Model, int] = {}
         self._served: dict[DeviceNeed, BoolArray] = {}
@@ -88,14 +88,14 @@ class SharedDevices(NodeAllocator):
         self._users = np.zeros(shape, dtype=np.int64)
 
     def configure(self, families: Iterable[Family], policy: CardPolicy) -> None:
-        """What the policy gives out, and how."""
+        """Set the families that the policy allocates, and the choice of cards."""
         self.families, self.policy = frozenset(families), policy
 
     def cards(self, row: int) -> tuple[Card, ...]:
         return self._cards.get(row, ())
 
     def use(self, row: int, family: Family, card: str) -> tuple[int, int, int]:
-        """(memory, cores, users) of one card."""
+        """Return (memory, cores, users) of one card."""
         use = self._uses.get(row, {}).get((family, card), _Use())
         return use.memory, use.cores, use.users
 
@@ -106,45 +106,46 @@ class SharedDevices(NodeAllocator):
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         need = _need(pod_class)
-        places = row_numbers(rows, self._nodes.capacity)
+        row_list = row_numbers(rows, self._nodes.capacity)
         if need.family not in self.families or not (need.shares or need.problem):
-            return np.full(len(places), UNLIMITED_COPIES, dtype=np.int64)
-        found = np.zeros(len(places), dtype=np.int64)
+            return np.full(len(row_list), UNLIMITED_COPIES, dtype=np.int64)
+        copies = np.zeros(len(row_list), dtype=np.int64)
         if need.lenient:
-            found[~some(self._serves(DeviceNeed(need.family), places))] = UNLIMITED_COPIES
+            copies[~some(self._serves(DeviceNeed(need.family), row_list))] = UNLIMITED_COPIES
         if not need.problem:
-            serves = self._serves(need, places)
-            at = np.flatnonzero(some(serves))
-            found[at] = self._hand(need, places[at], serves[at]).copies()
-        return found
+            serves = self._serves(need, row_list)
+            usable = np.flatnonzero(some(serves))
+            copies[usable] = self._hand(need, row_list[usable], serves[usable]).copies()
+        return copies
 
     def points(self, pod_class: PodClass, rows: Rows, deepest: int) -> FloatArray | None:
-        """float[rows, deepest]: how good a row's cards are for each next copy; None where nobody minds."""
+        """Return float[rows, deepest]: the score of a row's cards for each further copy; None without a
+        preference."""
         need = _need(pod_class)
         if need.family not in self.families or self.policy in (CardPolicy.LAST, CardPolicy.RANDOM) or need.problem:
             return None
-        places = row_numbers(rows, self._nodes.capacity)
-        result = np.zeros((len(places), deepest))
-        serves = self._serves(need, places)
-        at = np.flatnonzero(some(serves))
-        result[at] = self._hand(need, places[at], serves[at]).points(deepest)
+        row_list = row_numbers(rows, self._nodes.capacity)
+        result = np.zeros((len(row_list), deepest))
+        serves = self._serves(need, row_list)
+        usable = np.flatnonzero(some(serves))
+        result[usable] = self._hand(need, row_list[usable], serves[usable]).points(deepest)
         return result
 
     def idle_parts(self, rows: Rows, whole: int) -> IntArray:
-        """int64[rows, cards]: what is left of each card that serves anybody, of `whole` parts that make one."""
+        """Return int64[rows, cards]: the idle part of each usable card, where `whole` parts are one card."""
         self._ensure(0, 0)
         memory = self._memory[rows]
-        left = np.where(self._model[rows] != _NO_CARD, memory - self._used_memory[rows], 0).clip(0)
-        result: IntArray = left * whole // memory.clip(1)
+        free_memory = np.where(self._model[rows] != _NO_CARD, memory - self._used_memory[rows], 0).clip(0)
+        result: IntArray = free_memory * whole // memory.clip(1)
         return result
 
     def take(self, pod: Pod, row: int) -> object | None:
         need = _need(pod.pod_class)
         if need.family not in self.families or need.problem or not need.shares:
             return None
-        places = np.array([row], dtype=np.intp)
-        hand = self._hand(need, places, self._serves(need, places))
-        alive, given, _ = hand.deal(some(hand.serves))
+        row_list = np.array([row], dtype=np.intp)
+        hand = self._hand(need, row_list, self._serves(need, row_list))
+        alive, dealt, _ = hand.deal(some(hand.serves))
         if not alive[0]:
             return None
         cards = self._cards[row]
@@ -153,7 +154,7 @@ class SharedDevices(NodeAllocator):
                 CardHold(need.family, cards[int(columns[0])].id, int(memory[0]), share.cores)
                 for columns, memory in parts
             )
-            for share, parts in zip(need.shares, given, strict=True)
+            for share, parts in zip(need.shares, dealt, strict=True)
         )
         allocated = Given(shares, group_of(pod))
         self.book(allocated, row, 1)
@@ -195,16 +196,19 @@ class SharedDevices(NodeAllocator):
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
         need = _need(pod_class)
-        places = row_numbers(rows, self._nodes.capacity)
+        row_list = row_numbers(rows, self._nodes.capacity)
         if need.family not in self.families or need.problem:
             return []
-        there, serves = some(self._serves(DeviceNeed(need.family), places)), some(self._serves(need, places))
-        none: BoolArray = ~there & (not need.lenient)
-        other: BoolArray = there & ~serves
+        has_cards, serves = (
+            some(self._serves(DeviceNeed(need.family), row_list)),
+            some(self._serves(need, row_list)),
+        )
+        none: BoolArray = ~has_cards & (not need.lenient)
+        other: BoolArray = has_cards & ~serves
         full: BoolArray = serves & (self.copies(pod_class, rows) == 0)
         return [
             ("node(s) had no shared GPUs", none),
-            ("node(s) had no GPU of the model, id or mode that the pod asks for", other),
+            ("node(s) had no GPU of the requested model, id or mode", other),
             ("node(s) had no GPU with enough room for the pod", full),
         ]
 
@@ -240,7 +244,7 @@ class SharedDevices(NodeAllocator):
         self.node_added(row)
         return before != self._cards.get(row, ())
 
-    # what pods say that they hold
+    # Observed allocations
 
     def _assign(self, held: Held, row: int) -> None:
         uses, family = self._uses.get(row, {}), held.need.family
@@ -249,34 +253,34 @@ class SharedDevices(NodeAllocator):
         held.assign(cards, lambda card: memory[card] - uses.get((family, card), _Use()).memory)
 
     def _assign_again(self, row: int) -> None:
-        """The row has other cards: what could not be believed yet is judged anew."""
-        for held in [each for each in self._held.get(row, {}).values() if not each.settled]:
+        """Assign the unsettled shares of a row again, after a change of its cards."""
+        for held in [entry for entry in self._held.get(row, {}).values() if not entry.settled]:
             self.book(held, row, -1)
             self._assign(held, row)
             self.book(held, row, 1)
 
     def _note_held(self, held: Held, row: int, sign: int) -> None:
-        here = self._held.setdefault(row, {})
+        held_pods = self._held.setdefault(row, {})
         if sign > 0:
-            here[held.uid] = held
+            held_pods[held.uid] = held
             if held.doubt:
                 self.doubts[held.uid] = held
             return
-        del here[held.uid]
+        del held_pods[held.uid]
         self.doubts.pop(held.uid, None)
-        if not here:
+        if not held_pods:
             del self._held[row]
 
-    # the arrays
+    # Arrays
 
     def _totals(self, row: int) -> dict[str, int]:
-        """The memory of each card of a row."""
+        """Return the memory of each card of a row."""
         return {card.id: card.memory for card in self._cards.get(row, ())}
 
-    def _hand(self, need: DeviceNeed, places: np.typing.NDArray[np.intp], serves: BoolArray) -> Hand:
+    def _hand(self, need: DeviceNeed, row_list: np.typing.NDArray[np.intp], serves: BoolArray) -> Hand:
         closed = np.zeros(serves.shape, dtype=np.bool_)
         if need.group:
-            for position, row in enumerate(places.tolist()):
+            for position, row in enumerate(row_list.tolist()):
                 for key, groups in self._groups.get(row, {}).items():
                     if need.group in groups and key in self._columns.get(row, {}):
                         closed[position, self._columns[row][key]] = True
@@ -285,40 +289,40 @@ class SharedDevices(NodeAllocator):
             self.policy,
             serves=serves,
             closed=closed,
-            memory=self._memory[places],
-            slots=self._slots[places],
-            used_memory=self._used_memory[places],
-            used_cores=self._used_cores[places],
-            users=self._users[places],
+            memory=self._memory[row_list],
+            slots=self._slots[row_list],
+            used_memory=self._used_memory[row_list],
+            used_cores=self._used_cores[row_list],
+            users=self._users[row_list],
         )
 
-    def _serves(self, need: DeviceNeed, places: np.typing.NDArray[np.intp]) -> BoolArray:
-        """bool[rows, cards]: the cards that are of use to whoever needs that."""
+    def _serves(self, need: DeviceNeed, row_list: np.typing.NDArray[np.intp]) -> BoolArray:
+        """Return bool[rows, cards]: the cards that are suitable for the need."""
         self._ensure(0, 0)
-        serves: BoolArray = self._models_for(need)[self._model[places]]
+        serves: BoolArray = self._models_for(need)[self._model[row_list]]
         if need.ids:
-            serves &= self._marked(need.family, need.ids, places)
+            serves &= self._marked(need.family, need.ids, row_list)
         if need.other_ids:
-            serves &= ~self._marked(need.family, need.other_ids, places)
+            serves &= ~self._marked(need.family, need.other_ids, row_list)
         return serves
 
-    def _marked(self, family: Family, ids: Iterable[str], places: np.typing.NDArray[np.intp]) -> BoolArray:
+    def _marked(self, family: Family, ids: Iterable[str], row_list: np.typing.NDArray[np.intp]) -> BoolArray:
         marked = np.zeros(self._model.shape, dtype=np.bool_)
         for card in ids:
             for row, column in self._places.get((family, card), ()):
                 marked[row, column] = True
-        result: BoolArray = marked[places]
+        result: BoolArray = marked[row_list]
         return result
 
     def _models_for(self, need: DeviceNeed) -> BoolArray:
-        """bool[models]: which may serve."""
-        found = self._served.get(need)
-        if found is None or len(found) != len(self._models) + 1:
+        """Return bool[models]: the models that are suitable for the need."""
+        suitable = self._served.get(need)
+        if suitable is None or len(suitable) != len(self._models) + 1:
             if len(self._served) >= _NEEDS:
                 self._served.clear()
             fitting = [False, *(_suits(model, need) for model in self._models)]
-            found = self._served[need] = np.array(fitting, dtype=np.bool_)
-        return found
+            suitable = self._served[need] = np.array(fitting, dtype=np.bool_)
+        return suitable
 
     def _replace(self, row: int, cards: tuple[Card, ...]) -> None:
         last = self._cards.get(row, ())
@@ -336,7 +340,7 @@ class SharedDevices(NodeAllocator):
             self._cards[row] = cards
         else:
             self._cards.pop(row, None)
-        # Of two cards with one id the first has the users; the second serves nobody.
+        # Of two cards with one id, the first has the users; the second is unusable.
         self._columns[row] = columns = {}
         uses = self._uses.get(row, {})
         for column, card in enumerate(cards):
@@ -358,7 +362,7 @@ class SharedDevices(NodeAllocator):
         self._nodes.changes.note(row)
 
     def _copy(self, row: int, key: tuple[Family, str], use: _Use) -> None:
-        """Brings the arrays up to date with what pods hold of a card."""
+        """Update the arrays with the use of a card."""
         column = self._columns.get(row, {}).get(key)
         if column is not None:
             self._used_memory[row, column] = use.memory
@@ -366,7 +370,7 @@ class SharedDevices(NodeAllocator):
             self._users[row, column] = use.users
 
     def _ensure(self, row: int, width: int) -> None:
-        """Makes room for all rows, and for so many cards on each."""
+        """Extend the arrays to all rows, and to `width` cards on each."""
         rows, columns = self._model.shape
         more_rows, more = max(0, self._nodes.capacity - rows), max(0, width - columns)
         if not more_rows and not more:
@@ -386,7 +390,7 @@ def _need(pod_class: PodClass) -> DeviceNeed:
 
 
 def _suits(model: _Model, need: DeviceNeed) -> bool:
-    """Models are compared without regard to case, as Volcano does."""
+    """Return whether a model is suitable; model names are compared without regard to case, as in Volcano."""
     if model.family is not need.family or (need.mode and model.mode != need.mode):
         return False
     kind = model.kind.upper()

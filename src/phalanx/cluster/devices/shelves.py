@@ -1,4 +1,4 @@
-"""What each node offers a kind of claims, kept current row by row; equal nodes share one answer."""
+"""Offers of each node for a kind of claims, updated row by row; equal nodes share one answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOO_HARD = "gave up allocating devices after too many tries"
 INVALID_POOLS = "invalid resource pools were encountered"
 _MOST_ANSWERS = 4096
 
-# The pools that can be used from a node, each with the devices that can.
+# The pools that are usable from a node, each with its usable devices.
 Near = Sequence[tuple[Pool, Sequence[Offer]]]
 
 
 class Laid(msgspec.Struct, frozen=True):
-    """A shelf with its devices, place by place. `fault` says why the node cannot serve the question at all."""
+    """A shelf with its devices by position. `fault` is the reason why the node cannot serve the question at all."""
 
     shelf: Shelf
     offers: tuple[Offer, ...]
@@ -31,7 +31,7 @@ class Laid(msgspec.Struct, frozen=True):
 
 
 class Inquiry:
-    """One question, put to all rows. `near` says what can be used from a row."""
+    """One question to all rows. `near` returns the usable pools of a row."""
 
     def __init__(self, question: Question, use: DeviceUse, changes: ChangeLog, near: Callable[[int], Near]) -> None:
         self.question = question
@@ -45,10 +45,11 @@ class Inquiry:
         self._merits: dict[int, tuple[float, ...]] = {}
         self._cursor = -1
 
-    def counts(self, alive: Callable[[], Sequence[int]], capacity: int, most: int) -> IntArray:
-        """int64[capacity]: how many pods each row serves, one after the other; `most` where there is no end.
+    def counts(self, alive: Callable[[], Sequence[int]], capacity: int, unlimited: int) -> IntArray:
+        """Return int64[capacity]: the number of pods that each row serves one after the other; `unlimited` without
+        a limit.
 
-        `alive` tells the rows that have a node.
+        `alive` returns the rows with a node.
         """
         end = self._changes.end
         stale: Sequence[int] | None = self._changes.since(self._cursor, capacity) if self._cursor >= 0 else None
@@ -61,23 +62,24 @@ class Inquiry:
             self._merits.clear()
             stale = list(alive())
         for row in dict.fromkeys(stale):
-            self._counts[row] = self._count(row, most)
+            self._counts[row] = self._count(row, unlimited)
         self._cursor = end
         return self._counts
 
     @property
     def error(self) -> str:
-        """What is wrong with the question itself, seen on any row; as of the last count. Then it is answered
-        nowhere, as in kube-scheduler: a device that is not looked at in time would hide it."""
+        """Error of the question itself, seen on any row, as of the last count. Then no row can serve it, as in
+        kube-scheduler: otherwise the result would depend on which devices are evaluated."""
         return self._errors[min(self._errors)] if self._errors else ""
 
     def fault(self, row: int) -> str:
-        """Why a row cannot serve the question, beside having too few devices; as of the last count."""
+        """Return the reason why a row cannot serve the question, other than too few devices, as of the last
+        count."""
         return self._faults.get(row, "")
 
     def merit(self, row: int, copy: int) -> float:
-        """How good what the row gives to the n-th pod (from 0) is by the pod's own lists, 0 to 100; as of the last
-        count."""
+        """Return the score of the row's devices for the n-th pod (from 0) by the pod's own lists, 0 to 100, as
+        of the last count."""
         merits = self._merits.get(row, ())
         return merits[min(copy, len(merits) - 1)] if merits else 0.0
 
@@ -88,7 +90,7 @@ class Inquiry:
         closed, fault = False, ""
         for number, (pool, devices) in enumerate(self._near(row)):
             closed = closed or pool.incomplete or bool(pool.fault)
-            left = self._use.left(pool) if pool.counters else {}
+            remaining = self._use.left(pool) if pool.counters else {}
             for offer in devices:
                 view = self.question.view(offer)
                 if view is None:
@@ -105,32 +107,32 @@ class Inquiry:
                 )
                 offers.append(offer)
                 for counter, _ in view.draws:
-                    counters[number, counter] = left[counter]
+                    counters[number, counter] = remaining[counter]
         return Laid(Shelf(tuple(slots), tuple(sorted(counters.items())), closed), tuple(offers), fault)
 
     def answer(self, shelf: Shelf) -> Answer:
-        found = self._answers.get(shelf)
-        if found is None:
+        result = self._answers.get(shelf)
+        if result is None:
             if len(self._answers) >= _MOST_ANSWERS:
                 self._answers.clear()
-            found = self._answers[shelf] = answer(self.question, shelf)
-        return found
+            result = self._answers[shelf] = answer(self.question, shelf)
+        return result
 
-    def _count(self, row: int, most: int) -> int:
-        laid = self.laid(row)
+    def _count(self, row: int, unlimited: int) -> int:
+        prepared = self.laid(row)
         self._faults.pop(row, None)
         self._errors.pop(row, None)
         self._merits.pop(row, None)
-        if laid.fault:
-            self._faults[row] = self._errors[row] = laid.fault
+        if prepared.fault:
+            self._faults[row] = self._errors[row] = prepared.fault
             return 0
-        found = self.answer(laid.shelf)
-        if found.hard and not found.copies:
+        result = self.answer(prepared.shelf)
+        if result.hard and not result.copies:
             self._faults[row] = TOO_HARD
-        elif not found.copies and any(pool.fault for pool, _ in self._near(row)):
+        elif not result.copies and any(pool.fault for pool, _ in self._near(row)):
             self._faults[row] = INVALID_POOLS
-        self._merits[row] = found.merits
-        return most if found.endless else len(found.copies)
+        self._merits[row] = result.merits
+        return unlimited if result.endless else len(result.copies)
 
     def _left(self, offer: Offer) -> tuple[tuple[str, int], ...]:
         view = self.question.view(offer)

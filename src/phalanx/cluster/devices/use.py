@@ -1,4 +1,4 @@
-"""Which devices are in use, and by how many claims."""
+"""Devices in use, and the number of claims that use them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.model.text.quantity import QuantityError
 
 
 class DeviceUse:
-    """Books over allocations. A device that is administered beside its user is not in use for that."""
+    """Use of devices by allocations. An admin-access allocation does not use its device."""
 
     def __init__(self) -> None:
         self._taken: Counter[DeviceId] = Counter()
@@ -19,7 +19,7 @@ class DeviceUse:
         self._consumed: dict[DeviceId, Counter[str]] = {}
 
     def book(self, allocation: Allocation, sign: int) -> set[tuple[str, str]]:
-        """Counts an allocation in (sign 1) or out; the pools in which something is different now."""
+        """Add (sign 1) or remove an allocation; return the affected pools."""
         pools: set[tuple[str, str]] = set()
         for device in allocation.devices:
             if device.admin:
@@ -37,24 +37,24 @@ class DeviceUse:
         return pools
 
     def free(self, device: DeviceId) -> bool:
-        """Whether nobody has it for himself."""
+        """Return whether no claim uses the device exclusively."""
         return device not in self._taken
 
     def shared(self, device: DeviceId) -> bool:
         return device in self._sharers
 
     def consumed(self, device: DeviceId, capacity: str) -> int:
-        """Nano-units."""
+        """Return the consumed amount of a capacity in nano-units."""
         return self._consumed[device][capacity] if device in self._consumed else 0
 
     def left(self, pool: Pool) -> dict[CounterId, int]:
-        """What is left of a pool's counters."""
-        left = dict(pool.counters)
-        for offer in pool.offers if left else ():
+        """Return the remaining amounts of a pool's counters."""
+        remaining = dict(pool.counters)
+        for offer in pool.offers if remaining else ():
             if not self.free(offer.id) or self.shared(offer.id):
                 for counter, amount in offer.draws.items():
-                    left[counter] -= amount
-        return left
+                    remaining[counter] -= amount
+        return remaining
 
 
 def _count(counter: Counter[DeviceId], device: DeviceId, sign: int) -> None:

@@ -1,5 +1,5 @@
-"""Which devices a resource claim gets: pure, deterministic, free of scheduling and IO.
+"""Allocation of devices to resource claims: pure, deterministic, independent of scheduling and I/O.
 
-The rules are those of kube-scheduler's structured allocator (1.36): pools by driver and name, slices and devices as
-they are published, the first combination that satisfies every request wins.
+The rules are those of kube-scheduler's structured allocator (1.36): pools by driver and name, slices and devices in
+published order; the first combination that satisfies every request is chosen.
 """

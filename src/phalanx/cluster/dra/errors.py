@@ -1,7 +1,7 @@
-"""What can be wrong with what a claim asks for."""
+"""Errors in the requests of a claim."""
 
 from __future__ import annotations
 
 
 class SelectorError(ValueError):
-    """An expression that is not legal, or that failed for a device."""
+    """Expression that is invalid, or that failed for a device."""

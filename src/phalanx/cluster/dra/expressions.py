@@ -1,9 +1,8 @@
 """CEL expressions that select devices.
 
-`device` is what selectors see: `driver`, `allowMultipleAllocations`, `attributes` and `capacity`, the latter two as
-maps from a domain to a map from an identifier to a value; names without a domain belong to the driver's. A domain
-that a device does not have is an empty map when it is indexed, and absent when the map itself is looked at, as in
-Kubernetes.
+The variable `device` has `driver`, `allowMultipleAllocations`, `attributes` and `capacity`; the latter two are maps
+from a domain to a map from an identifier to a value. Names without a domain belong to the driver's. A domain that a
+device lacks is an empty map when it is indexed, and absent when the map itself is inspected, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from phalanx.cluster.dra.errors import SelectorError
 from phalanx.cluster.dra.functions import kubernetes_functions, quantity, semver
 from phalanx.model.devices.claims import Device, DeviceAttribute
 
-# As the API server limits them.
+# Limit of the API server.
 LONGEST_EXPRESSION = 10 * 1024
 
 _MAPS = re.compile(r"\bdevice\s*\.\s*(attributes|capacity)\b(?!\s*\[)(?!\s*\.\s*\w+\b(?!\s*\())")
 _LITERAL = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
-# With these an expression may see names that it does not spell out.
+# With these functions, an expression can depend on names that it does not contain.
 _LOOKS_AROUND = re.compile(r"[+{]|\b(?:exists|exists_one|all|map|filter|size|string|type|format|join|replace)\b")
 
 
@@ -32,7 +31,7 @@ class Program:
     """One compiled expression."""
 
     def __init__(self, env: cel.Env, text: str) -> None:
-        """Raises SelectorError."""
+        """Compile an expression. Raise SelectorError."""
         if len(text) > LONGEST_EXPRESSION:
             raise SelectorError(f"CEL compile error: longer than {LONGEST_EXPRESSION} bytes")
         self._compiled = _compile(env, text)
@@ -43,7 +42,7 @@ class Program:
         self._looks_around = bool(_LOOKS_AROUND.search(_LITERAL.sub("''", text)))
 
     def sees(self, driver: str, device: Device) -> Hashable:
-        """What of the device can make a difference to the answer."""
+        """Return the part of the device that can affect the result."""
         if self._looks_around:
             return driver, device.shareable, device.attributes, device.capacity
         return (
@@ -54,10 +53,10 @@ class Program:
         )
 
     def evaluate(self, driver: str, device: Device) -> bool:
-        """Raises SelectorError."""
+        """Return whether the expression selects the device. Raise SelectorError."""
         try:
             result = self._compiled.eval(data={"device": _seen(driver, device, self._domains)})
-        except RuntimeError as error:  # the budget of iterations is used up
+        except RuntimeError as error:  # the iteration budget is exhausted
             raise SelectorError(f"CEL runtime error: {_first_line(error)}") from None
         except ValueError as error:  # an attribute that cannot be converted
             raise SelectorError(str(error)) from None
@@ -72,7 +71,7 @@ class Program:
 
 
 def environment() -> cel.Env:
-    """What every expression is compiled in."""
+    """Return the environment in which all expressions are compiled."""
     return cel.NewEnv(
         variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
         extensions=[
@@ -104,7 +103,7 @@ def _seen(driver: str, device: Device, domains: list[str]) -> dict[str, Any]:
     for name, amount in device.capacity:
         domain, slash, identifier = name.rpartition("/")
         capacity.setdefault(domain if slash else driver, {})[identifier] = quantity(amount.value)
-    # An index that is computed can only mean the driver's own domain.
+    # A computed index can only refer to the driver's own domain.
     empty: dict[str, dict[str, Any]] = {domain: {} for domain in (driver, *domains)}
     return {
         "driver": driver,

@@ -1,7 +1,7 @@
-"""Kubernetes' own functions for CEL: quantities, semantic versions, and what selectors use beside them.
+"""Kubernetes' CEL functions: quantities, semantic versions, and further functions for selectors.
 
-The runtime knows only CEL's types, so a quantity travels as the map `{"quantity": nano-units as text}` and a
-semantic version as `{"semver": text}`. Equality of two quantities is then that of their amounts, as it should be.
+The runtime only has CEL's types, so a quantity is represented as the map `{"quantity": nano-units as text}` and a
+semantic version as `{"semver": text}`. Two quantities are then equal if their amounts are.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _BOOL = cel.Type.BOOL
 _TEXT = cel.Type.STRING
 _ANY = cel.Type.DYN
 _LEAST, _MOST = -(2**63), 2**63 - 1
-# How many values `includes` looks at.
+# Limit for the values that `includes` compares.
 _LONGEST_LIST = 48
 
 
 def quantity(text: str) -> dict[str, str]:
-    """Raises QuantityError."""
+    """Parse a quantity. Raise QuantityError."""
     return {_QUANTITY: str(nano(text))}
 
 
 def semver(text: str, normalise: bool = False) -> dict[str, str]:
-    """Raises ValueError."""
+    """Parse a semantic version. Raise ValueError."""
     text = normalised(text) if normalise else text
     parse_version(text)
     return {_SEMVER: text}
 
 
 def kubernetes_functions() -> cel.CelExtension:
-    """The functions as an extension of a CEL environment."""
+    """Return the functions as an extension of a CEL environment."""
     return cel.CelExtension(
         "kubernetes",
         [
@@ -46,18 +46,18 @@ def kubernetes_functions() -> cel.CelExtension:
             _function("isQuantity", (_is_quantity, _BOOL, (_TEXT,))),
             _function("semver", (semver, _ANY, (_TEXT,)), (semver, _ANY, (_TEXT, _BOOL))),
             _function("isSemver", (_is_semver, _BOOL, (_TEXT,)), (_is_semver, _BOOL, (_TEXT, _BOOL))),
-            _method("isGreaterThan", lambda one, other: _compared(one, other) > 0, _BOOL, _ANY, _ANY),
-            _method("isLessThan", lambda one, other: _compared(one, other) < 0, _BOOL, _ANY, _ANY),
+            _method("isGreaterThan", lambda value, other: _compared(value, other) > 0, _BOOL, _ANY, _ANY),
+            _method("isLessThan", lambda value, other: _compared(value, other) < 0, _BOOL, _ANY, _ANY),
             _method("compareTo", _compared, _INT, _ANY, _ANY),
-            _method("sign", lambda one: _sign(_amount(one)), _INT, _ANY),
-            _method("isInteger", lambda one: _is_integer(_amount(one)), _BOOL, _ANY),
+            _method("sign", lambda value: _sign(_amount(value)), _INT, _ANY),
+            _method("isInteger", lambda value: _is_integer(_amount(value)), _BOOL, _ANY),
             _method("asInteger", _as_integer, _INT, _ANY),
-            _method("asApproximateFloat", lambda one: _amount(one) / NANO, cel.Type.DOUBLE, _ANY),
-            _method("add", lambda one, other: _sum(one, other, 1), _ANY, _ANY, _ANY),
-            _method("sub", lambda one, other: _sum(one, other, -1), _ANY, _ANY, _ANY),
-            _method("major", lambda one: _version(one)[0], _INT, _ANY),
-            _method("minor", lambda one: _version(one)[1], _INT, _ANY),
-            _method("patch", lambda one: _version(one)[2], _INT, _ANY),
+            _method("asApproximateFloat", lambda value: _amount(value) / NANO, cel.Type.DOUBLE, _ANY),
+            _method("add", lambda value, other: _sum(value, other, 1), _ANY, _ANY, _ANY),
+            _method("sub", lambda value, other: _sum(value, other, -1), _ANY, _ANY, _ANY),
+            _method("major", lambda value: _version(value)[0], _INT, _ANY),
+            _method("minor", lambda value: _version(value)[1], _INT, _ANY),
+            _method("patch", lambda value: _version(value)[2], _INT, _ANY),
             _method("includes", _includes, _BOOL, _ANY, _ANY),
         ],
     )
@@ -92,11 +92,11 @@ def _version(value: Any) -> tuple[int, int, int, tuple[tuple[int, int, str], ...
     raise TypeError("not a semantic version")
 
 
-def _compared(one: Any, other: Any) -> int:
-    if isinstance(one, dict) and _SEMVER in one:
-        first, second = _version(one), _version(other)
+def _compared(value: Any, other: Any) -> int:
+    if isinstance(value, dict) and _SEMVER in value:
+        first, second = _version(value), _version(other)
         return (first > second) - (first < second)
-    return _sign(_amount(one) - _amount(other))
+    return _sign(_amount(value) - _amount(other))
 
 
 def _sign(amount: int) -> int:
@@ -114,9 +114,9 @@ def _as_integer(value: Any) -> int:
     return amount // NANO
 
 
-def _sum(one: Any, other: Any, sign: int) -> dict[str, str]:
+def _sum(value: Any, other: Any, sign: int) -> dict[str, str]:
     addend = other * NANO if isinstance(other, int) else _amount(other)
-    return {_QUANTITY: str(_amount(one) + sign * addend)}
+    return {_QUANTITY: str(_amount(value) + sign * addend)}
 
 
 def _is_quantity(text: str) -> bool:
@@ -139,5 +139,5 @@ def _includes(target: Any, value: Any) -> bool:
     if not isinstance(target, list):
         return bool(target == value)
     if len(target) > _LONGEST_LIST:
-        raise ValueError(f"'includes' looks at no more than {_LONGEST_LIST} values")
+        raise ValueError(f"'includes' supports lists of at most {_LONGEST_LIST} values")
     return value in target

@@ -1,4 +1,4 @@
-"""An allocation in the wire form of `ResourceClaim.status.allocation` (resource.k8s.io/v1)."""
+"""Allocations in the wire format of `ResourceClaim.status.allocation` (resource.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from phalanx.model.text.decoding import decode_json
 def allocations(
     question: Question, picks: Picks, offers: Sequence[Offer], node: str, claims: Sequence[str]
 ) -> tuple[Allocation, ...]:
-    """What each claim of the question gets. `offers` are the devices by their places on the shelf, `claims` the
-    uids of the claims (they make the ids of shares unique)."""
+    """Return the allocation of each claim of the question. `offers` are the devices by their positions on the
+    shelf, `claims` the uids of the claims (they make the share ids unique)."""
     return tuple(
         _allocation(question, part, chosen, offers, node, claim)
         for part, chosen, claim in zip(question.parts, picks, claims, strict=True)
@@ -77,7 +77,7 @@ def _allocation(
 
 
 def _share(claim: str, result: Mapping[str, Any]) -> str:
-    """The same share of the same claim has the same id, whoever computes it."""
+    """Return a share id that is deterministic for a share of a claim."""
     text = "/".join((claim, result["request"], result["driver"], result["pool"], result["device"]))
     return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
 
@@ -91,15 +91,15 @@ def _toleration(toleration: DeviceToleration) -> dict[str, Any]:
 
 
 def _config(question: Question, part: Part, picks: tuple[Pick, ...]) -> list[dict[str, Any]]:
-    """First what the classes say, each class once for all requests that use it, then what the claim says."""
+    """Return the configuration: first of the classes, each once for all requests that use it, then of the claim."""
     chosen = {pick.request: pick.alternative for pick in picks}
     by_class: dict[str, list[str]] = {}
     names: set[str] = set()
-    for place, (request, asks) in enumerate(part.requests):
-        if place in chosen:
-            full = request.full_name(chosen[place])
+    for position, (request, asks) in enumerate(part.requests):
+        if position in chosen:
+            full = request.full_name(chosen[position])
             names |= {request.name, full}
-            by_class.setdefault(question.asks[asks[chosen[place]]].device_class, []).append(full)
+            by_class.setdefault(question.asks[asks[chosen[position]]].device_class, []).append(full)
     entries = [
         {"source": "FromClass", "requests": requests, **_body(config)}
         for name, requests in by_class.items()
@@ -119,28 +119,28 @@ def _body(config: DeviceConfig) -> dict[str, Any]:
 
 
 def _node_selector(offers: Sequence[Offer], node: str) -> dict[str, Any] | None:
-    """Where the devices can be used together; None: everywhere."""
+    """Return the node selector for all devices together; None if they are usable everywhere."""
     if any(offer.access.node or offer.device.binds_to_node for offer in offers):
-        here = {"key": "metadata.name", "operator": "In", "values": [node]}
-        return {"nodeSelectorTerms": [{"matchFields": [here]}]}
+        requirement = {"key": "metadata.name", "operator": "In", "values": [node]}
+        return {"nodeSelectorTerms": [{"matchFields": [requirement]}]}
     term: dict[str, list[dict[str, Any]]] = {}
     for offer in offers:
         if not offer.access.selector:
             continue
-        for each in decode_json(offer.access.selector).get("nodeSelectorTerms") or ():
+        for node_term in decode_json(offer.access.selector).get("nodeSelectorTerms") or ():
             for kind in ("matchFields", "matchExpressions"):
-                for requirement in each.get(kind) or ():
+                for requirement in node_term.get(kind) or ():
                     known = term.setdefault(kind, [])
-                    if not any(_same(requirement, other) for other in known):
+                    if not any(_same(requirement, known_requirement) for known_requirement in known):
                         known.append(requirement)
     return {"nodeSelectorTerms": [term]} if term else None
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return (one["key"], one["operator"], set(one.get("values") or ())) == (
-        other["key"],
-        other["operator"],
-        set(other.get("values") or ()),
+def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    return (first["key"], first["operator"], set(first.get("values") or ())) == (
+        second["key"],
+        second["operator"],
+        set(second.get("values") or ()),
     )
 
 

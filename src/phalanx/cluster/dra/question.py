@@ -1,4 +1,4 @@
-"""What the claims of a pod ask of a node, resolved once for all nodes and pods of the same kind."""
+"""Question: the device requests of a pod's claims, resolved once for all nodes and equal pods."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SCALARS = ("int", "bool", "string", "version")
 
 
 class DraView(msgspec.Struct, frozen=True, cache_hash=True):
-    """All that the question sees of a device: devices with equal views are interchangeable while their use is.
+    """A device as the question sees it: devices with equal views and equal use are interchangeable.
 
-    `fits` has a bit for each ask whose selectors the device meets, `tolerated` one for each that puts up with its
-    taints. `attributes` are the values that constraints compare (None: absent). `consumes` says for each ask what
-    it would take of a shareable device.
+    `fits` has a bit for each ask with matching selectors, `tolerated` one for each ask that tolerates its taints.
+    `attributes` are the values that constraints compare (None: absent). `consumes` is, for each ask, its
+    consumption of a shareable device.
     """
 
     fits: int
@@ -45,8 +45,8 @@ class DraView(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A constraint: the column of `DraView.attributes`, and for which (request, alternative) of the claim it
-    holds."""
+    """A constraint: its column of `DraView.attributes`, and the (request, alternative) pairs of the claim to
+    which it applies."""
 
     column: int
     distinct: bool
@@ -62,7 +62,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Question:
-    """Asks of several claims that are allocated together. `fault` says why they can be met nowhere."""
+    """Asks of several claims that are allocated together. `fault` is the reason why no node can satisfy them."""
 
     def __init__(
         self, specs: Sequence[ClaimSpec], classes: Mapping[str, DeviceClass], selectors: Selectors
@@ -79,7 +79,7 @@ class Question:
             self.fault = next(filter(None, map(self._complaint, self.asks)), "")
 
     def view(self, offer: Offer) -> DraView | None:
-        """None for a device that no ask is about."""
+        """Return the view of a device; None if no ask matches it."""
         if offer not in self._views:
             view = self._look(offer.id[0], offer)
             self._views[offer] = self._known.setdefault(view, view)
@@ -94,10 +94,10 @@ class Question:
         rules = tuple(
             Rule(
                 self._columns.setdefault(constraint.match or constraint.distinct, len(self._columns)),
-                not constraint.match,  # where both are stated, kube-scheduler goes by the first
+                not constraint.match,  # if both are stated, kube-scheduler uses the first
                 frozenset(
-                    (place, alternative)
-                    for place, (request, asks) in enumerate(requests)
+                    (position, alternative)
+                    for position, (request, asks) in enumerate(requests)
                     for alternative in range(len(asks))
                     if not constraint.requests
                     or request.name in constraint.requests
@@ -137,11 +137,11 @@ class Question:
             except SelectorError as error:
                 return DraView(0, 0, fault=str(error))
             try:
-                taken = consumption(ask, device) if selected else None
+                consumed = consumption(ask, device) if selected else None
             except QuantityError as error:
                 return DraView(0, 0, fault=f"device {'/'.join(offer.id)}: {error}")
-            consumes.append(taken)
-            fits |= (taken is not None) << number
+            consumes.append(consumed)
+            fits |= (consumed is not None) << number
             tolerated |= _tolerates(ask.tolerations, device.taints) << number
         if not fits:
             return None
@@ -155,7 +155,7 @@ class Question:
         )
 
     def _selected(self, ask: DeviceAsk, driver: str, device: Device) -> bool:
-        """Raises SelectorError."""
+        """Return whether the ask's selectors match the device. Raise SelectorError."""
         for owner, selectors in self._selectors_of(ask):
             for number, text in enumerate(selectors):
                 try:
@@ -169,8 +169,8 @@ class Question:
 def _attribute(driver: str, device: Device, name: str) -> DeviceAttribute | None:
     attributes = dict(device.attributes)
     domain, _, identifier = name.rpartition("/")
-    found = attributes.get(name) or (attributes.get(identifier) if domain == driver else None)
-    return found if found is not None and found.kind in _SCALARS else None
+    attribute = attributes.get(name) or (attributes.get(identifier) if domain == driver else None)
+    return attribute if attribute is not None and attribute.kind in _SCALARS else None
 
 
 def _tolerates(tolerations: tuple[DeviceToleration, ...], taints: tuple[DeviceTaint, ...]) -> bool:

@@ -1,6 +1,6 @@
-"""The selectors of device classes and claims, compiled once, with the answers that they gave.
+"""Selectors of device classes and claims, compiled once, with cached results.
 
-The runtime of the expression language is loaded when the first selector comes: most clusters have none.
+The CEL runtime is imported with the first selector: most clusters have none.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ _MOST_PROGRAMS = 4096
 
 
 class Selectors:
-    """Expressions and answers by text and by what of a device can make a difference."""
+    """Compiled expressions by text, and results by text and the relevant part of a device."""
 
     def __init__(self) -> None:
         self._env: object = None
-        # A text is why there is no answer: an exception that is raised again and again would keep all its frames.
+        # A text describes an error: a cached exception would retain all its frames.
         self._programs: dict[str, Program | str] = {}
         self._answers: dict[tuple[str, Hashable], bool | str] = {}
 
     def compiled(self, text: str) -> Program:
-        """Raises SelectorError."""
-        found = self._programs.get(text)
-        if found is None:
+        """Return the compiled expression. Raise SelectorError."""
+        program = self._programs.get(text)
+        if program is None:
             if len(self._programs) >= _MOST_PROGRAMS:
                 self._programs.clear()
             try:
-                found = self._compile(text)
+                program = self._compile(text)
             except SelectorError as error:
-                found = str(error)
-            self._programs[text] = found
-        if isinstance(found, str):
-            raise SelectorError(found)
-        return found
+                program = str(error)
+            self._programs[text] = program
+        if isinstance(program, str):
+            raise SelectorError(program)
+        return program
 
     def matches(self, text: str, driver: str, device: Device) -> bool:
-        """Raises SelectorError."""
+        """Return whether the expression selects the device. Raise SelectorError."""
         program = self.compiled(text)
         key = text, program.sees(driver, device)
         answer = self._answers.get(key)
@@ -60,7 +60,7 @@ class Selectors:
         return answer
 
     def _compile(self, text: str) -> Program:
-        """Raises SelectorError."""
+        """Compile an expression. Raise SelectorError."""
         from phalanx.cluster.dra.expressions import Program, environment
 
         if self._env is None:

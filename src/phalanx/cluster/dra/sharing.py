@@ -1,18 +1,18 @@
-"""How much of a device that several may share one request consumes (consumable capacity)."""
+"""Consumable capacity: the consumption of a shared device by one request."""
 
 from __future__ import annotations
 
 from phalanx.cluster.dra.amounts import nano, written
 from phalanx.model.devices.claims import ConsumptionPolicy, Device, DeviceAsk, DeviceCapacity
 
-# (capacity's name, amount in nano-units, the amount as written)
+# (name of the capacity, amount in nano-units, amount as written)
 Consumption = tuple[tuple[str, int, str], ...]
 
 
 def consumption(ask: DeviceAsk, device: Device) -> Consumption | None:
-    """What the ask consumes of each capacity; None where the device cannot serve it, however free it is.
+    """Return the consumption of each capacity by the ask; None if the device is unsuitable even when unused.
 
-    What is not asked for is the policy's default, or all of it. Raises QuantityError.
+    A capacity without a request is consumed by the policy's default, or completely. Raise QuantityError.
     """
     wanted = dict(ask.capacity)
     if any(name not in dict(device.capacity) for name in wanted):

@@ -1,8 +1,8 @@
-"""The search: which devices of one node serve a pod's claims, and those of the next equal pod, and the next.
+"""Search for the devices of one node that serve a pod's claims, then those of the next equal pod, and so on.
 
-Devices are tried in order, and the first combination that serves every request wins; within a request devices are
-combined, not permuted. Devices that look the same and are used the same are tried once. The search ends after a
-counted number of tries.
+Devices are tried in order, and the first combination that serves every request is chosen; within a request, devices
+are combined, not permuted. Devices with equal views and equal use are tried once. The search ends after a limited
+number of tries.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from phalanx.cluster.dra.question import DraView, Part, Question
 from phalanx.cluster.dra.supply import CounterId
 from phalanx.model.devices.claims import MOST_DEVICES, DeviceAttribute
 
-# Tries before a search is given up, and devices for one pod: more than any real claim needs.
+# Limits for the tries of a search, and for the devices of one pod: more than any real claim needs.
 MOST_TRIES = 20_000
 _MOST_DEVICES_OF_A_POD = 256
-# Copies that are counted on one node; more pods than this run on none.
+# Limit for the copies counted on one node: more pods than a node runs.
 MOST_COPIES = 1024
 _MOST_ALTERNATIVES = 8
 
-# A counter of one of the pools of a shelf.
+# Counter of one of the pools of a shelf.
 ShelfCounter = tuple[int, CounterId]
 
 
 class Slot(msgspec.Struct, frozen=True, cache_hash=True):
-    """A device on a node: `pool` is the place of its pool among those of the node, `free` whether nobody has it,
-    `left` what is left of each capacity of a shareable device (nano-units), `drawn` whether its counters are
-    accounted for by those who share it already."""
+    """A device on a node: `pool` is the position of its pool among those of the node, `free` whether it is
+    unused, `left` the remaining amount of each capacity of a shareable device (nano-units), `drawn` whether its
+    present users already account for its counters."""
 
     view: DraView
     pool: int = 0
@@ -40,10 +40,10 @@ class Slot(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Shelf(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a node offers a question. Nodes with equal shelves share one answer.
+    """Offer of a node for a question. Nodes with equal shelves share one answer.
 
-    `counters` is what is left of the pools' shared counters. `closed`: some pool is not there as a whole, so nobody
-    can say what all devices would be.
+    `counters` are the remaining amounts of the pools' shared counters. `closed` means that a pool is incomplete, so
+    that "all devices" is undefined.
     """
 
     slots: tuple[Slot, ...]
@@ -52,25 +52,25 @@ class Shelf(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Pick(msgspec.Struct, frozen=True):
-    """For one request of a claim: the chosen alternative and one device, by its place on the shelf."""
+    """Choice for one request of a claim: the alternative, and one device by its position on the shelf."""
 
     request: int
     alternative: int
     slot: int
 
 
-# By claim, in the order of the question.
+# Picks by claim, in the order of the question.
 Picks = tuple[tuple[Pick, ...], ...]
 
 
 class TooHardError(Exception):
-    """The search was given up."""
+    """The search exceeded its number of tries."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What one pod after the other gets from a shelf. `endless`: the last one left everything as it was.
-    `hard`: the search was given up before it was known whether there is one more. `merits` says for each pod how
-    early in its lists the chosen alternatives stand: 100 where all are the first ones, 0 without such lists."""
+    """Allocations of successive pods from a shelf. `endless` means that the last one changed nothing. `hard`
+    means that the search for a further one was given up. `merits` scores each pod by the positions of the chosen
+    alternatives in their lists: 100 if all are first, 0 without such lists."""
 
     copies: tuple[Picks, ...] = ()
     merits: tuple[float, ...] = ()
@@ -79,7 +79,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def answer(question: Question, shelf: Shelf, limit: int = MOST_COPIES) -> Answer:
-    """At most `limit` copies are looked for."""
+    """Search for at most `limit` copies."""
     copies: list[Picks] = []
     solver = _Solver(question, shelf)
     while len(copies) < limit:
@@ -97,7 +97,7 @@ def answer(question: Question, shelf: Shelf, limit: int = MOST_COPIES) -> Answer
 
 
 def _merits(question: Question, copies: list[Picks]) -> tuple[float, ...]:
-    """As kube-scheduler's DynamicResources scores: the n-th alternative of a list counts 8 - n."""
+    """Return scores as in kube-scheduler's DynamicResources: the n-th alternative of a list counts 8 - n."""
     listed = [
         (number, place)
         for number, part in enumerate(question.parts)
@@ -110,8 +110,8 @@ def _merits(question: Question, copies: list[Picks]) -> tuple[float, ...]:
         {(number, pick.request): pick.alternative for number, part in enumerate(picks) for pick in part}
         for picks in copies
     )
-    points = (sum(_MOST_ALTERNATIVES - found.get(each, 0) for each in listed) for found in chosen)
-    return tuple(100.0 * each / (_MOST_ALTERNATIVES * len(listed)) for each in points)
+    points = (sum(_MOST_ALTERNATIVES - alternatives.get(entry, 0) for entry in listed) for alternatives in chosen)
+    return tuple(100.0 * total / (_MOST_ALTERNATIVES * len(listed)) for total in points)
 
 
 class _Solver:
@@ -128,11 +128,11 @@ class _Solver:
         self._begin()
 
     def state(self) -> Hashable:
-        left = tuple(tuple(each.items()) for each in self._left)
-        return tuple(self._free), left, tuple(self._counters.values())
+        remaining = tuple(tuple(capacities.items()) for capacities in self._left)
+        return tuple(self._free), remaining, tuple(self._counters.values())
 
     def next(self) -> Picks | None:
-        """The next pod's devices, in use from then on; None: there are not enough. Raises TooHardError."""
+        """Allocate and return the next pod's devices; None if there are not enough. Raise TooHardError."""
         self._begin()
         if not self._claim(0):
             return None
@@ -142,7 +142,7 @@ class _Solver:
         parts = self._question.parts
         self._tries = 0
         self._picks: list[list[Pick]] = [[] for _ in parts]
-        self._held: list[list[list[DeviceAttribute]]] = [[[] for _ in part.rules] for part in parts]
+        self._constrained_values: list[list[list[DeviceAttribute]]] = [[[] for _ in part.rules] for part in parts]
         self._administered: list[set[int]] = [set() for _ in parts]
 
     def _claim(self, number: int) -> bool:
@@ -161,13 +161,14 @@ class _Solver:
             return self._devices(claim, place, alternative, number, ask.count, 0)
         if self._shelf.closed:
             return False
-        wanted = [
+        slots = [
             slot for slot, view in enumerate(self._views) if view.fits >> number & 1 and self._has(slot, number)
         ]
-        return bool(wanted) and self._all(claim, place, alternative, number, wanted)
+        return bool(slots) and self._all(claim, place, alternative, number, slots)
 
     def _devices(self, claim: int, place: int, alternative: int, number: int, count: int, start: int) -> bool:
-        """Finds `count` more devices for an ask, from a place of the shelf on, and all that comes after it."""
+        """Allocate `count` more devices for an ask, from position `start` of the shelf on, and all later
+        requests."""
         if not count:
             return self._request(claim, place + 1)
         if not self._has_room_for(claim, count) or len(self._fitting(number, start)) < count:
@@ -178,34 +179,34 @@ class _Solver:
             if likeness in failed:
                 continue
             self._try()
-            if self._take(claim, place, alternative, number, slot):
+            if self._allocate(claim, place, alternative, number, slot):
                 if self._devices(claim, place, alternative, number, count - 1, slot + 1):
                     return True
-                self._give_back(claim, place, alternative, number, slot)
+                self._release(claim, place, alternative, number, slot)
             failed.add(likeness)
         return False
 
     def _fitting(self, number: int, start: int) -> list[int]:
-        """The devices from a place of the shelf on that the ask is about, whether or not they are free."""
+        """Return the devices from position `start` on that match the ask, free or not."""
         known = self._by_ask.get(number)
         if known is None:
             known = [slot for slot, view in enumerate(self._views) if view.fits >> number & 1]
             self._by_ask[number] = known
         return known[bisect.bisect_left(known, start) :]
 
-    def _all(self, claim: int, place: int, alternative: int, number: int, wanted: list[int]) -> bool:
-        """All of them or none: there is nothing to choose."""
-        taken: list[int] = []
-        if self._has_room_for(claim, len(wanted)):
-            for slot in wanted:
+    def _all(self, claim: int, place: int, alternative: int, number: int, slots: list[int]) -> bool:
+        """Allocate all of the devices or none: there is no choice."""
+        allocated: list[int] = []
+        if self._has_room_for(claim, len(slots)):
+            for slot in slots:
                 self._try()
-                if not self._take(claim, place, alternative, number, slot):
+                if not self._allocate(claim, place, alternative, number, slot):
                     break
-                taken.append(slot)
-            if len(taken) == len(wanted) and self._request(claim, place + 1):
+                allocated.append(slot)
+            if len(allocated) == len(slots) and self._request(claim, place + 1):
                 return True
-        for slot in reversed(taken):
-            self._give_back(claim, place, alternative, number, slot)
+        for slot in reversed(allocated):
+            self._release(claim, place, alternative, number, slot)
         return False
 
     def _try(self) -> None:
@@ -219,20 +220,20 @@ class _Solver:
         return len(self._picks[claim]) + count <= MOST_DEVICES
 
     def _likeness(self, claim: int, slot: int) -> Hashable:
-        left = tuple(self._left[slot].items())
+        remaining = tuple(self._left[slot].items())
         pool = self._shelf.slots[slot].pool if self._views[slot].draws else 0
-        mine = slot in self._administered[claim]
-        return self._views[slot], pool, self._free[slot], left, self._drawn[slot], mine
+        administered = slot in self._administered[claim]
+        return self._views[slot], pool, self._free[slot], remaining, self._drawn[slot], administered
 
     def _has(self, slot: int, number: int) -> bool:
-        """Whether what is left of a shareable device is enough."""
-        view, left = self._views[slot], self._left[slot]
+        """Return whether the remaining capacity of a shareable device suffices."""
+        view, remaining = self._views[slot], self._left[slot]
         if not view.shareable:
             return True
         consumed = view.consumes[number]
-        return consumed is not None and all(amount <= left[name] for name, amount, _ in consumed)
+        return consumed is not None and all(amount <= remaining[name] for name, amount, _ in consumed)
 
-    def _take(self, claim: int, place: int, alternative: int, number: int, slot: int) -> bool:
+    def _allocate(self, claim: int, place: int, alternative: int, number: int, slot: int) -> bool:
         ask, view, part = self._question.asks[number], self._views[slot], self._question.parts[claim]
         if not view.tolerated >> number & 1:
             return False
@@ -243,10 +244,10 @@ class _Solver:
             return False
         if not self._agrees(part, claim, place, alternative, view):
             return False
-        for rule, held in zip(part.rules, self._held[claim], strict=True):
+        for rule, values in zip(part.rules, self._constrained_values[claim], strict=True):
             value = view.attributes[rule.column]
             if (place, alternative) in rule.concerns and value is not None:
-                held.append(value)
+                values.append(value)
         if ask.admin:
             self._administered[claim].add(slot)
         else:
@@ -254,23 +255,23 @@ class _Solver:
         self._picks[claim].append(Pick(place, alternative, slot))
         return True
 
-    def _give_back(self, claim: int, place: int, alternative: int, number: int, slot: int) -> None:
+    def _release(self, claim: int, place: int, alternative: int, number: int, slot: int) -> None:
         part = self._question.parts[claim]
         self._picks[claim].pop()
-        for rule, held in zip(part.rules, self._held[claim], strict=True):
+        for rule, values in zip(part.rules, self._constrained_values[claim], strict=True):
             if (place, alternative) in rule.concerns:
-                held.pop()
+                values.pop()
         if self._question.asks[number].admin:
             self._administered[claim].discard(slot)
         else:
             self._use(slot, number, 1)
 
     def _agrees(self, part: Part, claim: int, place: int, alternative: int, view: DraView) -> bool:
-        for rule, held in zip(part.rules, self._held[claim], strict=True):
+        for rule, values in zip(part.rules, self._constrained_values[claim], strict=True):
             if (place, alternative) not in rule.concerns:
                 continue
             value = view.attributes[rule.column]
-            if value is None or (value in held if rule.distinct else held and held[0] != value):
+            if value is None or (value in values if rule.distinct else values and values[0] != value):
                 return False
         return True
 
@@ -281,7 +282,7 @@ class _Solver:
         return all(self._counters.get((pool, name), 0) >= amount for name, amount in self._views[slot].draws)
 
     def _use(self, slot: int, number: int, sign: int) -> None:
-        """Marks a device as used (sign -1) or gives it back."""
+        """Mark a device as used (sign -1) or release it."""
         view = self._views[slot]
         if view.shareable:
             for capacity, amount, _ in view.consumes[number] or ():

@@ -1,4 +1,4 @@
-"""What drivers publish: pools of devices, put together from ResourceSlices."""
+"""Supply of devices: pools that are assembled from ResourceSlices."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from phalanx.model.text.quantity import QuantityError
 
 PoolId = tuple[str, str]
 CounterId = tuple[str, str]
-# Whether the node in question satisfies one of the terms.
+# Predicate that is True if the node in question satisfies one of the terms.
 Selected = Callable[[tuple[NodeSelectorTerm, ...]], bool]
 
 
 class Offer:
-    """One device in its pool. `access` is where it can be used, `draws` what it takes of the pool's counters,
-    `amounts` are its capacities; both in nano-units."""
+    """One device in its pool. `access` determines where it is usable, `draws` its consumption of the pool's
+    counters, and `amounts` its capacities; both in nano-units."""
 
     __slots__ = ("__weakref__", "access", "amounts", "device", "draws", "id")
 
@@ -30,18 +30,18 @@ class Offer:
 
 
 class Pool:
-    """The newest generation of one pool. `fault` says why nothing can be taken from it; a pool that is not there
-    as a whole yet has no offers. `access` is where any part of it can be used."""
+    """The newest generation of one pool. `fault` is the reason why it is unusable; an incomplete pool has no
+    offers. `access` determines where any part of it is usable."""
 
     def __init__(self, pool: PoolId, slices: list[DeviceSlice]) -> None:
         self.id = pool
-        slices = sorted(slices, key=lambda each: each.name)
+        slices = sorted(slices, key=lambda slice_: slice_.name)
         self.incomplete = len(slices) != slices[0].parts
         self.offers: tuple[Offer, ...] = ()
         self.counters: dict[CounterId, int] = {}
         self.fault = ""
         self.access = tuple(dict.fromkeys(_accesses(slices)))
-        self.waits_for_conditions = any(device.conditions for each in slices for device in each.devices)
+        self.waits_for_conditions = any(device.conditions for slice_ in slices for device in slice_.devices)
         if not self.incomplete:
             try:
                 self._assemble(slices)
@@ -53,28 +53,28 @@ class Pool:
 
     @property
     def order(self) -> tuple[bool, PoolId]:
-        """Devices that must be made ready first are taken last."""
+        """Sort key: devices that must be prepared first are allocated last."""
         return self.waits_for_conditions, self.id
 
     def usable(self, node: str, selected: Selected) -> bool:
-        """Whether a part of it can be used from a node."""
+        """Return whether a part of the pool is usable from a node."""
         return any(reaches(access, node, selected) for access in self.access)
 
     def _assemble(self, slices: list[DeviceSlice]) -> None:
-        """Raises ValueError."""
-        for each in slices:
-            if each.problem:
-                raise ValueError(f"ResourceSlice {each.name}: {each.problem}")
-            for set_, name, text in each.counters:
+        """Assemble the offers and counters. Raise ValueError."""
+        for slice_ in slices:
+            if slice_.problem:
+                raise ValueError(f"ResourceSlice {slice_.name}: {slice_.problem}")
+            for set_, name, text in slice_.counters:
                 if (set_, name) in self.counters:
                     raise ValueError(f"duplicate counter set name {set_}")
-                self.counters[set_, name] = _nano(each, text)
+                self.counters[set_, name] = _nano(slice_, text)
         offers: dict[str, Offer] = {}
-        for each in slices:
-            for device in each.devices:
+        for slice_ in slices:
+            for device in slice_.devices:
                 if device.name in offers:
                     raise ValueError(f"duplicate device name {device.name}")
-                offers[device.name] = offer = Offer(self.id, device, device.access or each.access or NodeAccess())
+                offers[device.name] = offer = Offer(self.id, device, device.access or slice_.access or NodeAccess())
                 for set_, name in offer.draws:
                     if (set_, name) not in self.counters:
                         raise ValueError(f"counter {name} not found in counter set {set_}")
@@ -82,7 +82,7 @@ class Pool:
 
 
 class Supply:
-    """All slices by name, and the pools that they make."""
+    """All slices by name, and the pools that they form."""
 
     def __init__(self) -> None:
         self._slices: dict[str, DeviceSlice] = {}
@@ -91,15 +91,15 @@ class Supply:
         self._at_node: dict[str, set[PoolId]] = {}
         self._wide: set[PoolId] = set()
 
-    def put(self, each: DeviceSlice) -> set[str] | None:
-        """The nodes on which something else is offered now; None: any."""
-        if self._slices.get(each.name) == each:
+    def put(self, slice_: DeviceSlice) -> set[str] | None:
+        """Store a slice; return the nodes with a changed offer; None for any."""
+        if self._slices.get(slice_.name) == slice_:
             return set()
-        touched = self.remove(each.name)
-        self._slices[each.name] = each
-        pool = (each.driver, each.pool)
-        self._by_pool.setdefault(pool, {})[each.name] = each
-        return _both(touched, self._renew(pool))
+        touched = self.remove(slice_.name)
+        self._slices[slice_.name] = slice_
+        pool = (slice_.driver, slice_.pool)
+        self._by_pool.setdefault(pool, {})[slice_.name] = slice_
+        return _union(touched, self._renew(pool))
 
     def remove(self, name: str) -> set[str] | None:
         last = self._slices.pop(name, None)
@@ -111,17 +111,17 @@ class Supply:
 
     @property
     def wide(self) -> bool:
-        """Whether some pool can be used from several nodes."""
+        """Whether any pool is usable from several nodes."""
         return bool(self._wide)
 
     def where(self, pool: PoolId) -> set[str] | None:
-        """The nodes from which alone a pool can be used; None: not only from nodes with a name."""
+        """Return the nodes to which a pool is restricted; None if it is not restricted to named nodes."""
         return _nodes(self.pools.get(pool))
 
     def near(self, node: str, selected: Selected) -> Iterator[Pool]:
-        """The pools of which a part can be used from a node, in the order in which devices are taken."""
+        """Yield the pools that are partly usable from a node, in the order of allocation."""
         ids = self._at_node.get(node, set()) | self._wide
-        for pool in sorted((self.pools[each] for each in ids), key=lambda each: each.order):
+        for pool in sorted((self.pools[pool] for pool in ids), key=lambda pool: pool.order):
             if pool.usable(node, selected):
                 yield pool
 
@@ -131,22 +131,24 @@ class Supply:
         if not slices:
             del self._by_pool[pool]
             return touched
-        newest = max(each.generation for each in slices.values())
-        made = self.pools[pool] = Pool(pool, [each for each in slices.values() if each.generation == newest])
-        nodes = _nodes(made)
+        newest = max(slice_.generation for slice_ in slices.values())
+        created = self.pools[pool] = Pool(
+            pool, [slice_ for slice_ in slices.values() if slice_.generation == newest]
+        )
+        nodes = _nodes(created)
         for node in () if nodes is None else nodes:
             self._at_node.setdefault(node, set()).add(pool)
         if nodes is None:
             self._wide.add(pool)
-        return _both(touched, nodes)
+        return _union(touched, nodes)
 
     def _withdraw(self, pool: PoolId) -> Pool | None:
         last = self.pools.pop(pool, None)
         self._wide.discard(pool)
         for node in _nodes(last) or ():
-            here = self._at_node[node]
-            here.discard(pool)
-            if not here:
+            pools = self._at_node[node]
+            pools.discard(pool)
+            if not pools:
                 del self._at_node[node]
         return last
 
@@ -158,26 +160,26 @@ def reaches(access: NodeAccess, node: str, selected: Selected) -> bool:
 
 
 def _accesses(slices: list[DeviceSlice]) -> Iterator[NodeAccess]:
-    for each in slices:
-        if each.access is not None and (each.devices or not each.counters):
-            yield each.access
-        yield from (device.access for device in each.devices if device.access is not None)
+    for slice_ in slices:
+        if slice_.access is not None and (slice_.devices or not slice_.counters):
+            yield slice_.access
+        yield from (device.access for device in slice_.devices if device.access is not None)
 
 
 def _nodes(pool: Pool | None) -> set[str] | None:
-    """The nodes from which alone a pool can be used; None: not only from nodes with a name."""
+    """Return the nodes to which a pool is restricted; None if it is not restricted to named nodes."""
     if pool is None:
         return set()
     names = {access.node for access in pool.access}
     return None if "" in names else names
 
 
-def _both(one: set[str] | None, other: set[str] | None) -> set[str] | None:
-    return None if one is None or other is None else one | other
+def _union(first: set[str] | None, second: set[str] | None) -> set[str] | None:
+    return None if first is None or second is None else first | second
 
 
-def _nano(each: DeviceSlice, text: str) -> int:
+def _nano(slice_: DeviceSlice, text: str) -> int:
     try:
         return nano(text)
     except QuantityError as error:
-        raise ValueError(f"ResourceSlice {each.name}: {error}") from None
+        raise ValueError(f"ResourceSlice {slice_.name}: {error}") from None

@@ -1,4 +1,4 @@
-"""Semantic versions (semver.org 2.0.0), compared as the specification says."""
+"""Semantic versions (semver.org 2.0.0), compared according to the specification."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _VERSION = re.compile(
 
 _LONGEST = 256
 
-# Numbers come before words, and a version with a suffix before the one without: (major, minor, patch, suffix).
+# Numbers sort before words, and a version with a suffix before one without: (major, minor, patch, suffix).
 Version = tuple[int, int, int, tuple[tuple[int, int, str], ...]]
 _RELEASED = ((2, 0, ""),)
 
 
 @lru_cache(maxsize=1024)
 def parse_version(text: str) -> Version:
-    """Raises ValueError."""
+    """Parse a version. Raise ValueError."""
     match = _VERSION.fullmatch(text) if len(text) <= _LONGEST else None
     parts = (match["pre"] or "").split(".") if match else []
     if match is None or any(part.isdecimal() and len(part) > 1 and part[0] == "0" for part in parts):
@@ -32,9 +32,9 @@ def parse_version(text: str) -> Version:
 
 
 def normalised(text: str) -> str:
-    """A tolerant reading: without a leading v, with missing numbers as 0 and without leading zeros."""
+    """Normalise a version: without a leading v, with missing numbers as 0, and without leading zeros."""
     if len(text) > _LONGEST:
         return text
-    body, dash, rest = text.strip().removeprefix("v").partition("-")
+    body, dash, suffix = text.strip().removeprefix("v").partition("-")
     numbers = [str(int(part)) if part.isdecimal() else part for part in body.split(".")]
-    return ".".join([*numbers, "0", "0"][: max(3, len(numbers))]) + dash + rest
+    return ".".join([*numbers, "0", "0"][: max(3, len(numbers))]) + dash + suffix

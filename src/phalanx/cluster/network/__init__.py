@@ -1,1 +1,1 @@
-"""Which nodes are close to each other."""
+"""Network topology: the proximity of nodes."""

@@ -1,4 +1,4 @@
-"""HyperNodes as a tree over the node table: for each tier the HyperNode that each row is in."""
+"""HyperNodes as a tree over the node table: for each tier, the HyperNode of each row."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.intp]
 
-# A fault names so many nodes or HyperNodes, and counts the others.
+# A fault lists this number of nodes or HyperNodes, and counts the remaining ones.
 _NAMED = 3
 
 
 class HyperNodeFault(msgspec.Struct, frozen=True, order=True):
-    """What a HyperNode says that does not hold, and what holds instead."""
+    """Invalid statement of a HyperNode, and the effective one."""
 
     hypernode: str
     message: str
 
 
 class HyperNodeTree:
-    """Every row is in at most one HyperNode of each tier.
+    """Tree of HyperNodes; each row is in at most one HyperNode of each tier.
 
-    A HyperNode's members have lower tiers than it has, so nothing can be in a circle: what says otherwise does not
-    hold. Of several HyperNodes that claim the same node or HyperNode, none of which is within the other, the one of
-    the lowest tier has it, then the first by name. `faults` tell what does not hold; it harms nobody else.
-    `names[number]` are the HyperNodes, 0 is none.
+    Members have lower tiers than their HyperNode, so there are no cycles: contradicting members are ignored. If
+    several HyperNodes claim the same node or HyperNode, and none of them is within another, the one of the lowest
+    tier has precedence, then the first by name. `faults` list the ignored statements, which have no further effect.
+    `names[number]` are the HyperNodes; 0 is none.
     """
 
     def __init__(self, nodes: NodeRows) -> None:
@@ -82,22 +82,26 @@ class HyperNodeTree:
 
     @property
     def tiers(self) -> list[int]:
-        """Ascending: the closest first."""
+        """Tiers in ascending order: the closest first."""
         self._refresh()
         return sorted({hypernode.tier for hypernode in self._order})
 
     def tier_named(self, name: str) -> int | None:
-        """The tier that HyperNodes give this name; of several the highest."""
-        return max((each.tier for each in self._known.values() if each.tier_name == name), default=None)
+        """Return the highest tier to which HyperNodes give this name."""
+        return max(
+            (hypernode.tier for hypernode in self._known.values() if hypernode.tier_name == name), default=None
+        )
 
     def title(self, tier: int) -> str:
-        """How people call a tier."""
+        """Return the name of a tier for messages."""
         self._refresh()
-        named = sorted({each.tier_name for each in self._order if each.tier == tier and each.tier_name})
+        named = sorted(
+            {hypernode.tier_name for hypernode in self._order if hypernode.tier == tier and hypernode.tier_name}
+        )
         return f"tier {tier} ({named[0]})" if named else f"tier {tier}"
 
     def ids(self, tier: int) -> Ids:
-        """int[N]: the HyperNode of that tier that each row is in, 0 where there is none."""
+        """Return int[N]: the HyperNode of that tier for each row, 0 if there is none."""
         self._refresh()
         table = np.zeros(len(self._names), dtype=np.intp)
         for number in range(1, len(self._names)):
@@ -105,11 +109,11 @@ class HyperNodeTree:
             while up and self._tier(up) < tier:
                 up = self._parent[up]
             table[number] = up if up and self._tier(up) == tier else 0
-        found: Ids = table[self._direct]
-        return found
+        numbers: Ids = table[self._direct]
+        return numbers
 
     def around(self, rows: Collection[int]) -> str:
-        """The closest HyperNode that all the rows are in; "" if there is none."""
+        """Return the closest HyperNode that contains all the rows; "" if there is none."""
         for tier in self.tiers if rows else ():
             numbers = set(self.ids(tier)[list(rows)].tolist())
             if len(numbers) == 1 and (number := int(numbers.pop())):
@@ -117,25 +121,25 @@ class HyperNodeTree:
         return ""
 
     def faults(self) -> list[HyperNodeFault]:
-        """What of those that can be read does not hold, by HyperNode, then by text."""
+        """Return the ignored statements of readable HyperNodes, by HyperNode, then by text."""
         self._refresh()
         disputes: dict[tuple[int, int], list[int]] = {}
         for row, losers in self._disputed.items():
             for loser in losers:
                 disputes.setdefault((loser, int(self._direct[row])), []).append(row)
-        found = list(self._faults)
+        faults = list(self._faults)
         for (loser, winner), rows in disputes.items():
             names = sorted(self._nodes.names[row] for row in rows)
-            found.append(
+            faults.append(
                 HyperNodeFault(
                     self._names[loser],
-                    f"node {_listed(names)} is a member of HyperNode {self._names[winner]} as well, which has it; "
-                    "let each node be a member of one HyperNode of the lowest tier",
+                    f"node {_listed(names)} is a member of HyperNode {self._names[winner]} as well, "
+                    "which takes precedence; let each node be a member of one HyperNode of the lowest tier",
                 )
             )
-        return sorted(found)
+        return sorted(faults)
 
-    # building
+    # Construction
 
     def _tier(self, number: int) -> int:
         return self._order[number - 1].tier
@@ -157,9 +161,9 @@ class HyperNodeTree:
             self._cursor = nodes.relabelled.end
 
     def _build(self) -> None:
-        usable = [each for each in self._known.values() if not each.problem]
-        self._order = sorted(usable, key=lambda each: (each.tier, each.name))
-        self._names = ["", *(each.name for each in self._order)]
+        usable = [hypernode for hypernode in self._known.values() if not hypernode.problem]
+        self._order = sorted(usable, key=lambda hypernode: (hypernode.tier, hypernode.name))
+        self._names = ["", *(hypernode.name for hypernode in self._order)]
         self._faults = []
         self._by_name, self._terms = {}, []
         patterns: list[tuple[str, int]] = []
@@ -184,13 +188,13 @@ class HyperNodeTree:
             for place, parent in enumerate(sorted(parents.get(child, ()))):
                 if place == 0:
                     self._parent[child] = parent
-                elif parent not in self._above(self._parent[child]):
+                elif parent not in self._ancestors(self._parent[child]):
                     self._faults.append(
                         HyperNodeFault(
                             self._names[parent],
                             f"HyperNode {self._names[child]} is a member of HyperNode "
-                            f"{self._names[self._parent[child]]} as well, which has it; let each HyperNode be a "
-                            "member of one other",
+                            f"{self._names[self._parent[child]]} as well, which takes precedence; "
+                            "let each HyperNode be a member of one other",
                         )
                     )
 
@@ -219,13 +223,13 @@ class HyperNodeTree:
             if number and self._tier(number) < parent.tier and pattern.found_in(name)
         ]
 
-    def _above(self, number: int) -> set[int]:
-        """The HyperNode and those that it is within."""
-        found: set[int] = set()
+    def _ancestors(self, number: int) -> set[int]:
+        """Return the HyperNode and its ancestors."""
+        ancestors: set[int] = set()
         while number:
-            found.add(number)
+            ancestors.add(number)
             number = self._parent[number]
-        return found
+        return ancestors
 
     def _assign(self, rows: Iterable[int]) -> None:
         nodes = self._nodes
@@ -248,7 +252,7 @@ class HyperNodeTree:
                 continue
             winner = min(numbers)
             self._direct[row] = winner
-            losers = numbers - self._above(winner)
+            losers = numbers - self._ancestors(winner)
             if losers:
                 self._disputed[row] = tuple(sorted(losers))
 

@@ -1,4 +1,4 @@
-"""Domains of the network as arrays over rows: which nodes are close to each other, level by level."""
+"""Network domains as arrays over rows: the proximity of nodes, level by level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.intp]
 
-# Levels that a cluster's nodes are usually labelled with; those that no node has do not count.
+# Labels that commonly define levels; those without nodes are ignored.
 USUAL_LEVELS = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
@@ -33,10 +33,10 @@ USUAL_LEVELS = (
 
 
 class Level:
-    """One way to part the nodes: `ids[row]` is the number of the row's domain, 0 where it is in none.
+    """One partition of the nodes: `ids[row]` is the number of the row's domain, 0 without one.
 
-    `title` is how people call the level (a node label, a tier), `names[number]` a domain. `first[number]` is the
-    lowest row of a domain: the node that was seen first.
+    `title` names the level for users (a node label, a tier), `names[number]` a domain. `first[number]` is the
+    lowest row of a domain: its oldest node.
     """
 
     __slots__ = ("count", "first", "ids", "names", "title")
@@ -54,21 +54,21 @@ class Level:
         return f"Level({self.title}, {self.count} domains)"
 
     def rows(self, number: int) -> BoolArray:
-        """bool[N]: the nodes of a domain."""
-        found: BoolArray = self.ids == number
-        return found
+        """Return bool[N]: the nodes of a domain."""
+        is_member: BoolArray = self.ids == number
+        return is_member
 
     def shared(self, rows: Sequence[int]) -> int:
-        """The domain that all the rows are in; 0 if there is none."""
+        """Return the domain that contains all the rows; 0 if there is none."""
         numbers = set(self.ids[list(rows)].tolist())
         return int(numbers.pop()) if len(numbers) == 1 else 0
 
 
 class Ladder:
-    """The levels on which a rule lets members look for their domain, the narrowest first.
+    """Levels that a rule permits for the domain of members, the narrowest first.
 
-    `cap` is set if the last one is as far as they may go (the others end with everywhere). `unknown` names what the
-    rule asks for and no node or HyperNode has.
+    `cap` is set if the last one is the widest allowed level (else the last one is the whole cluster). `unknown`
+    describes the part of the rule that no node or HyperNode satisfies.
     """
 
     __slots__ = ("cap", "levels", "unknown")
@@ -82,7 +82,7 @@ class Ladder:
 class Topology:
     """The HyperNodes and the labels of a node table, as levels.
 
-    What is asked twice is computed once, until nodes or HyperNodes change.
+    Repeated queries are cached until nodes or HyperNodes change.
     """
 
     def __init__(self, nodes: NodeRows) -> None:
@@ -92,7 +92,7 @@ class Topology:
         self._ladders: dict[tuple[TopologyRule, tuple[str, ...], bool], Ladder] = {}
 
     def put(self, hypernode: HyperNode) -> bool:
-        """Takes in a HyperNode; whether anything is different now."""
+        """Store a HyperNode. Return whether it differs from the last."""
         return self.hypernodes.put(hypernode)
 
     def drop(self, name: str) -> bool:
@@ -100,7 +100,7 @@ class Topology:
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """Equal as long as the domains are."""
+        """Version of the domains: equal as long as they are."""
         return (self._nodes.relabelled.end, self._nodes.capacity, self.hypernodes.version)
 
     @property
@@ -108,17 +108,17 @@ class Topology:
         return self._nodes.capacity
 
     def ladder(self, rule: TopologyRule, keys: tuple[str, ...] = (), ordered: bool = False) -> Ladder:
-        """The levels for a rule. `keys` are the node labels that are levels, the widest first if `ordered`; else
-        the one with fewer domains is the wider one. The rule's own labels are levels in any case."""
+        """Return the levels for a rule. `keys` are the node labels that are levels, the widest first if
+        `ordered`; else the one with fewer domains is wider. The rule's own labels are always levels."""
         if self._as_of != self.version:
             self._as_of = self.version
             self._ladders.clear()
         key = (rule, keys, ordered)
-        found = self._ladders.get(key)
-        if found is None:
-            found = self._by_tiers(rule) if rule.hypernodes else self._by_labels(rule, keys, ordered)
-            self._ladders[key] = found
-        return found
+        ladder = self._ladders.get(key)
+        if ladder is None:
+            ladder = self._by_tiers(rule) if rule.hypernodes else self._by_labels(rule, keys, ordered)
+            self._ladders[key] = ladder
+        return ladder
 
     def everywhere(self) -> Level:
         return Level("cluster", self._nodes.alive.astype(np.intp), ("", "the whole cluster"))
@@ -159,11 +159,11 @@ class Topology:
         else:
             narrower.reverse()
         assert all(len(level.ids) == capacity for level in narrower)
-        kept = [level for level in narrower if level.count > outer.count or not rule.required]
-        return Ladder([*kept, outer], bool(rule.required))
+        useful = [level for level in narrower if level.count > outer.count or not rule.required]
+        return Ladder([*useful, outer], bool(rule.required))
 
     def _everywhere_or(self, required: tuple[str, ...]) -> Level:
-        """The domains in which each of the keys has one value."""
+        """Return the domains in which each of the keys has one value."""
         level: Level | None = None
         for key in required:
             column = self._nodes.labels.column(key)
@@ -173,15 +173,19 @@ class Topology:
 
 
 def _refined(outer: Level, key: str, ids: Ids, values: Sequence[str]) -> Level:
-    """The domains of a level parted further by a label: equal values in two domains are two."""
+    """Return the domains of a level divided by a label: equal values in two domains are distinct."""
     inside = (ids > 0) & (outer.ids > 0)
     pairs = np.where(inside, outer.ids * len(values) + ids, 0)
-    found, numbers = np.unique(pairs, return_inverse=True)
-    if found[0] != 0:
-        found, numbers = np.concatenate([[0], found]), numbers + 1
-    parts = [""] * len(found)
-    for number, pair in enumerate(found.tolist()):
+    distinct, numbers = np.unique(pairs, return_inverse=True)
+    if distinct[0] != 0:
+        distinct, numbers = np.concatenate([[0], distinct]), numbers + 1
+    parts = [""] * len(distinct)
+    for number, pair in enumerate(distinct.tolist()):
         if pair:
-            above, own = divmod(pair, len(values))
-            parts[number] = values[own] if outer.title == "cluster" else f"{outer.names[above]}/{values[own]}"
+            outer_number, value_number = divmod(pair, len(values))
+            parts[number] = (
+                values[value_number]
+                if outer.title == "cluster"
+                else f"{outer.names[outer_number]}/{values[value_number]}"
+            )
     return Level(key, numbers.reshape(ids.shape).astype(np.intp), parts)

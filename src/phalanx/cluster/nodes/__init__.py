@@ -1,1 +1,1 @@
-"""The rows of the node table: amounts, labels, taints, images, measured load."""
+"""Rows of the node table: amounts, labels, taints, images, measured load."""

@@ -1,4 +1,4 @@
-"""Which nodes a pod's node selector, its node affinity and its tolerations accept, over many rows at a time."""
+"""Nodes that match a pod's node selector, node affinity and tolerations, over many rows at a time."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def selected(
     nodes: NodeRows,
     rows: Rows,
 ) -> BoolArray:
-    """bool[rows]: all of the node selector hold, and one term of the affinity where it has any (None: no rule)."""
+    """Return bool[rows]: rows that match the node selector and a term of the affinity (None: no rule)."""
     mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
     for key, value in selector:
         mask &= nodes.labels.satisfies(Requirement(key, "In", (value,)), rows)
     if affinity is not None:
-        some = np.zeros_like(mask)
+        any_term = np.zeros_like(mask)
         for term in affinity:
-            some |= term_matches(term, nodes.labels, nodes.name_column, rows)
-        mask &= some
+            any_term |= term_matches(term, nodes.labels, nodes.name_column, rows)
+        mask &= any_term
     return mask
 
 
 def tolerated(tolerations: tuple[Toleration, ...], nodes: NodeRows, rows: Rows) -> BoolArray:
-    """bool[rows]: every taint that keeps pods away is tolerated."""
+    """Return bool[rows]: rows without an untolerated taint."""
     by_set = np.array([not objections(tolerations, taints) for taints in nodes.taints.sets], dtype=np.bool_)
     result: BoolArray = by_set[nodes.taints.ids[rows]]
     return result
 
 
 def objections(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> list[Taint]:
-    """The taints that keep pods away and are not tolerated."""
+    """Return the untolerated taints among the hard ones."""
     return [
         taint
         for taint in taints
-        if taint.effect in _HARD_EFFECTS and not any(tolerates(each, taint) for each in tolerations)
+        if taint.effect in _HARD_EFFECTS and not any(tolerates(toleration, taint) for toleration in tolerations)
     ]

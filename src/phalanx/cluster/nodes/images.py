@@ -1,4 +1,4 @@
-"""Which nodes have which container images, and how good that is for pods that need them."""
+"""Container images of nodes, and their scores for pods that need them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from phalanx.cluster.resource_space import IntArray
 
 Images = Iterable[tuple[str, int]]
 
-# kube-scheduler, imagelocality/image_locality.go: less than this makes no difference, more than that is as good.
+# kube-scheduler, imagelocality/image_locality.go: thresholds of the size below and above which the score is
+# constant.
 _LEAST = 23 * 2**20
 _MOST_EACH = 1000 * 2**20
 _BEST = 100
 
 
 class ImageTable:
-    """Bytes by image name and row. `wanted` images are those that somebody has asked for so far."""
+    """Bytes by image name and row. `wanted` images are those that scores have needed so far."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, int]] = {}
         self._wanted: set[str] = set()
 
     def set(self, row: int, last: Images, now: Images) -> bool:
-        """Notes what a row has now instead of `last`; whether that concerns an image that is wanted."""
+        """Replace a row's images `last` by `now`. Return whether a wanted image is affected."""
         before, after = dict(last), dict(now)
         concerns = False
         for name in before.keys() - after.keys():
@@ -40,11 +41,11 @@ class ImageTable:
         return concerns
 
     def points(self, names: tuple[str, ...], containers: int, capacity: int, nodes: int) -> IntArray | None:
-        """int64[capacity]: 0..100 by ImageLocality; None where no node has anything of it.
+        """Return int64[capacity]: scores 0..100 of ImageLocality; None if no node has any of the images.
 
-        An image counts with its size on the node times the part of all `nodes` that have it, so that pods do not
-        crowd where an image happens to be (kube-scheduler 1.36, image_locality.go), in whole numbers. How much is
-        as good as it gets goes by the number of `containers`; images of volumes come on top.
+        An image counts with its size on the node times the share of all `nodes` that have it, so that pods do not
+        crowd on few nodes (kube-scheduler 1.36, image_locality.go), in whole numbers. The upper threshold depends
+        on the number of `containers`; images of volumes are added.
         """
         total: IntArray | None = None
         for name in names:
@@ -54,11 +55,11 @@ class ImageTable:
                 continue
             if total is None:
                 total = np.zeros(capacity, dtype=np.int64)
-            places = np.fromiter(rows.keys(), dtype=np.intp, count=len(rows))
+            row_numbers = np.fromiter(rows.keys(), dtype=np.intp, count=len(rows))
             sizes = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
-            np.add.at(total, places, sizes * len(rows) // max(1, nodes))
+            np.add.at(total, row_numbers, sizes * len(rows) // max(1, nodes))
         if total is None:
             return None
-        most = _MOST_EACH * max(1, containers)
-        points: IntArray = _BEST * (total.clip(_LEAST, most) - _LEAST) // (most - _LEAST)
+        maximum = _MOST_EACH * max(1, containers)
+        points: IntArray = _BEST * (total.clip(_LEAST, maximum) - _LEAST) // (maximum - _LEAST)
         return points

@@ -8,23 +8,23 @@ import numpy.typing as npt
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint, parse_int64
 
-# Either a slice over all rows or an int array of some: every evaluation works on both.
+# A slice over all rows, or an int array of some rows: every evaluation supports both.
 Rows = slice | npt.NDArray[np.intp]
 
 ABSENT = 0
 
 
 def row_numbers(rows: Rows, capacity: int) -> npt.NDArray[np.intp]:
-    """intp[rows]: which rows they are, of so many that there are."""
+    """Return intp[rows]: the row numbers, for a table of `capacity` rows."""
     return np.arange(capacity, dtype=np.intp)[rows]
 
 
-# A column is a lookup table of a key that some selector asks for; beyond so many the one unused longest goes.
+# A column is a lookup table for a selector's key; above this number, the least recently used one is removed.
 _COLUMNS = 512
 
 
 class LabelColumn:
-    """The values of one label key over all rows: `ids[row]` is ABSENT or the id of the value there."""
+    """Values of one label key over all rows: `ids[row]` is ABSENT or the id of the value."""
 
     def __init__(self, capacity: int) -> None:
         self.ids = np.zeros(capacity, dtype=np.int32)
@@ -35,36 +35,36 @@ class LabelColumn:
         if value is None:
             self.ids[row] = ABSENT
             return
-        found = self._id_of.get(value)
-        if found is None:
+        number = self._id_of.get(value)
+        if number is None:
             if len(self.values) > 2 * len(self.ids):
                 self._compact()
-            found = self._id_of[value] = len(self.values)
+            number = self._id_of[value] = len(self.values)
             self.values.append(value)
-        self.ids[row] = found
+        self.ids[row] = number
 
     def grow(self, capacity: int) -> None:
         self.ids = np.concatenate([self.ids, np.zeros(capacity - len(self.ids), dtype=np.int32)])
 
     def _compact(self) -> None:
-        """Forgets the values that no row has any more (host names of nodes that are gone, say)."""
-        kept, self.ids = compacted(self.ids)
-        self.values = [self.values[number] for number in kept]
+        """Remove values without a row (host names of removed nodes, for example)."""
+        used, self.ids = compacted(self.ids)
+        self.values = [self.values[number] for number in used]
         self._id_of = {value: number for number, value in enumerate(self.values) if number != ABSENT}
 
     def matching(self, requirement: Requirement) -> BoolArray:
-        """bool[len(values)]: which value ids (ABSENT included) satisfy the requirement.
+        """Return bool[len(values)]: the value ids (ABSENT included) that satisfy the requirement.
 
-        The operators are those of `k8s.io/apimachinery/pkg/labels`: NotIn and DoesNotExist accept an absent key;
-        Gt and Lt compare as integers, and what is no integer does not match.
+        The operators are those of `k8s.io/apimachinery/pkg/labels`: NotIn and DoesNotExist accept an absent key; Gt
+        and Lt compare integers, and a non-integer does not match.
         """
         known = np.zeros(len(self.values), dtype=np.bool_)
         match requirement.operator:
             case "In" | "NotIn":
                 for value in requirement.values:
-                    found = self._id_of.get(value)
-                    if found is not None:
-                        known[found] = True
+                    number = self._id_of.get(value)
+                    if number is not None:
+                        known[number] = True
                 return known if requirement.operator == "In" else ~known
             case "Exists":
                 known[:] = True
@@ -82,7 +82,7 @@ class LabelColumn:
 
 
 class LabelTable:
-    """All labels of all rows; a column is made when a selector first asks for its key."""
+    """All labels of all rows; a column is created when a selector first needs its key."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -130,31 +130,31 @@ class TaintTable:
         self._id_of: dict[tuple[Taint, ...], int] = {(): 0}
 
     def set(self, row: int, taints: tuple[Taint, ...]) -> None:
-        found = self._id_of.get(taints)
-        if found is None:
+        number = self._id_of.get(taints)
+        if number is None:
             if len(self.sets) > 2 * len(self.ids):
                 self._compact()
-            found = self._id_of[taints] = len(self.sets)
+            number = self._id_of[taints] = len(self.sets)
             self.sets.append(taints)
-        self.ids[row] = found
+        self.ids[row] = number
 
     def grow(self, capacity: int) -> None:
         self.ids = np.concatenate([self.ids, np.zeros(capacity - len(self.ids), dtype=np.int32)])
 
     def _compact(self) -> None:
-        kept, self.ids = compacted(self.ids)
-        self.sets = [self.sets[number] for number in kept]
+        used, self.ids = compacted(self.ids)
+        self.sets = [self.sets[number] for number in used]
         self._id_of = {taints: number for number, taints in enumerate(self.sets)}
 
 
 def compacted(ids: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int32]]:
-    """(the ids in use, 0 always among them, ascending; `ids` with each replaced by its place in that list)."""
-    kept = np.union1d(ids, [0]).astype(np.int32)
-    return kept.tolist(), np.searchsorted(kept, ids).astype(np.int32)
+    """Return the sorted ids in use, 0 included, and `ids` with each replaced by its position in that list."""
+    used = np.union1d(ids, [0]).astype(np.int32)
+    return used.tolist(), np.searchsorted(used, ids).astype(np.int32)
 
 
 def term_matches(term: NodeSelectorTerm, labels: LabelTable, names: LabelColumn, rows: Rows) -> BoolArray:
-    """bool[rows]: which rows satisfy a node selector term; `names` is the column of metadata.name."""
+    """Return bool[rows]: rows that satisfy a node selector term; `names` is the column of metadata.name."""
     shape = names.ids[rows].shape
     if term.invalid or not (term.expressions or term.fields):
         return np.zeros(shape, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What nodes really use, by row."""
+"""Measured load of nodes, by row."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _WHOLE = 100
 
 
 class LoadTable:
-    """CPU (row 0) and memory (row 1) of each node: `percent` int64[2, N] of what it offers, rounded up; `known`
-    bool[N]; `requested` int64[2, N] what its pods asked for when it was measured: what came since is not in it."""
+    """CPU (row 0) and memory (row 1) of each node: `percent` int64[2, N] is the use relative to its resources,
+    rounded up, and `known` bool[N] marks measured rows. `requested` int64[2, N] are the requests of its pods at
+    the measurement: later pods are not included."""
 
     def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
@@ -28,7 +29,7 @@ class LoadTable:
         self.ensure()
 
     def ensure(self) -> None:
-        """Makes room for all rows."""
+        """Extend the arrays to all rows."""
         missing = self._nodes.capacity - len(self.known)
         if missing > 0:
             self.known = np.pad(self.known, (0, missing))
@@ -36,7 +37,7 @@ class LoadTable:
             self.requested = np.pad(self.requested, ((0, 0), (0, missing)))
 
     def learn(self, loads: Iterable[NodeLoad], gone: Iterable[str]) -> bool:
-        """Takes in measurements, and which nodes have none any more; whether anybody may find room now."""
+        """Apply measurements and their removals. Return whether any pod can fit now."""
         self.ensure()
         rows = {load.node: self._nodes.row(load.node) for load in loads}
         easier = False

@@ -1,4 +1,4 @@
-"""The node table: one row a node, one array a quantity, everything kept up to date in O(change)."""
+"""Rows of nodes: one row per node, one array per quantity, all updated in O(change)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from phalanx.model.node import CORDONED, Node
 from phalanx.model.selectors import Taint
 
 _FIRST_CAPACITY = 64
-# From so many like charges on it is faster to make them at once.
+# From this number of equal charges on, one vectorized charge is faster.
 _MANY = 8
 NO_ROW = -1
 
 
 class NodeRows:
-    """Resource-major int64 arrays over rows; a row that is free or whose node is gone is not `alive`.
+    """Resource-major int64 arrays over rows; a free row is not `alive`.
 
-    `allocatable[R, N]` is what the kubelets offer, `used` what bound and placed pods take, `releasing` the part of
-    `used` that terminating pods will give back, `reserved` what pods of other schedulers were nominated for. `idle`
-    = allocatable - used - reserved, possibly negative (a device plugin may withdraw what is in use). `inverse` = 1
-    / allocatable (0 where nothing is offered) and `scored[2, N]` (CPU and memory with kube-scheduler's defaults for
-    containers without requests) serve the scores. No row from `extent` on was ever used.
+    `allocatable[R, N]` are the kubelets' allocatable amounts, `used` those of bound and placed pods, `releasing`
+    the part of `used` that terminating pods will release, `reserved` those of nominated pods. `idle` = allocatable
+    - used - reserved, possibly negative (a device plugin can withdraw used resources). `inverse` = 1 / allocatable
+    (0 without any) and `scored[2, N]` (CPU and memory with kube-scheduler's defaults for containers without
+    requests) serve the scores. Rows from `extent` on were never used.
 
-    `marked` are the rows of nodes that we have cordoned for maintenance: they are not `unschedulable`, but
-    closed by their window (`NodeTable.maintenance`), so that whoever plans ahead sees an end of it.
+    `marked` are the rows of nodes that we have cordoned for maintenance: they are not `unschedulable`, but closed
+    by their window (`NodeTable.maintenance`), so that planners know the end.
 
-    `changes` records every row whose amounts changed, `relabelled` every row whose labels, taints, features, wanted
-    images or liveness changed: readers keep a cursor and redo only those. What is in the latter is in the former as
-    well. Rows are reused lowest first, so equal histories give equal tables.
+    `changes` records every row with changed amounts, `relabelled` every row with changed labels, taints, features,
+    wanted images or liveness: readers keep a cursor and process only these rows. Rows in the latter are in the
+    former too. Rows are reused lowest first, so equal histories produce equal tables.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
@@ -61,7 +61,7 @@ class NodeRows:
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
         self.extent = 0
-        # Charges that are still to be made (`charged_together`): row, usage, scored, sign.
+        # Deferred charges (see `charged_together`): row, usage, scored, sign.
         self._uncharged: list[tuple[int, IntArray, IntArray, int]] | None = None
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity))
@@ -71,18 +71,18 @@ class NodeRows:
 
     @property
     def capacity(self) -> int:
-        """The length of the arrays."""
+        """Length of the arrays."""
         return len(self.names)
 
     def row(self, name: str) -> int:
-        """The row of a node, or NO_ROW."""
+        """Return the row of a node, or NO_ROW."""
         return self._row_of.get(name, NO_ROW)
 
     def rows(self) -> npt.NDArray[np.intp]:
         return np.flatnonzero(self.alive)
 
     def widen(self) -> None:
-        """Makes room for the resources that the space has learned since."""
+        """Extend the arrays to resources that the space has added."""
         missing = len(self.space) - len(self.used)
         if missing <= 0:
             return
@@ -93,7 +93,7 @@ class NodeRows:
             setattr(self, name, np.concatenate([array, extra]))
 
     def upsert(self, node: Node) -> tuple[int, bool]:
-        """Adds or updates a node; (its row, whether room or permission may have grown for someone)."""
+        """Add or update a node. Return its row, and whether a pod can fit now that did not before."""
         row = self._row_of.get(node.name)
         known = self.nodes[row] if row is not None else None
         if row is not None and known == node:
@@ -120,16 +120,16 @@ class NodeRows:
         return row, more
 
     def remove(self, name: str) -> int:
-        """Frees the row of a node and returns it; the caller has taken the pods off it before."""
+        """Free the row of a node and return it; the caller has removed its pods before."""
         row = self._row_of.pop(name)
         self.names[row] = ""
-        gone, self.nodes[row] = self.nodes[row], None
+        removed_node, self.nodes[row] = self.nodes[row], None
         self.alive[row] = False
         for array in (self.allocatable, self.used, self.releasing, self.reserved, self.idle, self.scored):
             array[:, row] = 0
         self.inverse[:, row] = 0.0
-        if gone is not None:
-            self.images.set(row, gone.images, ())
+        if removed_node is not None:
+            self.images.set(row, removed_node.images, ())
         self.labels.set(row, {})
         self.name_column.set(row, None)
         self.taints.set(row, ())
@@ -141,7 +141,7 @@ class NodeRows:
         return row
 
     def charge(self, row: int, usage: IntArray, scored: IntArray, sign: int) -> None:
-        """Adds (sign 1) or takes back (sign -1) one pod's usage int64[R] and scored amounts int64[2]."""
+        """Add (sign 1) or remove (sign -1) one pod's usage int64[R] and scored amounts int64[2]."""
         if self._uncharged is not None:
             self._uncharged.append((row, usage, scored, sign))
             return
@@ -157,8 +157,8 @@ class NodeRows:
 
     @contextmanager
     def charged_together(self) -> Iterator[None]:
-        """Whatever is charged within is charged at the end: for thousands of pods that are seen at once. Until then
-        nobody may look at amounts, nor may nodes come or go."""
+        """Context that defers all charges to its end, for thousands of observed pods. Within it, amounts are
+        outdated, and nodes must not be added or removed."""
         self._uncharged = []
         try:
             yield
@@ -187,7 +187,7 @@ class NodeRows:
     def charge_many(
         self, rows: npt.NDArray[np.intp], counts: IntArray, usage: IntArray, scored: IntArray, sign: int
     ) -> None:
-        """Adds (or takes back) `counts[i]` identical pods on each distinct `rows[i]`."""
+        """Add (or remove) `counts[i]` identical pods on each of the distinct `rows[i]`."""
         amounts = usage[:, None] * (counts * sign)
         self.used[:, rows] += amounts
         self.idle[:, rows] -= amounts
@@ -195,17 +195,17 @@ class NodeRows:
         self.changes.note_all(rows.tolist())
 
     def charge_sums(self, amounts: IntArray, sign: int) -> None:
-        """Adds (or takes back) int64[R, N] on all nodes at once; the amounts for the scores stay as they are."""
+        """Add (or remove) int64[R, N] on all nodes at once; the scored amounts are unchanged."""
         self.used += sign * amounts
         self.idle -= sign * amounts
         self.changes.note_all(np.flatnonzero(amounts.any(axis=0)).tolist())
 
     def release_later(self, row: int, usage: IntArray, sign: int) -> None:
-        """Counts a terminating pod's usage as room to come; it stays in `used` until the pod is gone."""
+        """Count a terminating pod's usage as releasing; it stays in `used` until the pod is gone."""
         self.releasing[:, row] += sign * usage
 
     def reserve(self, row: int, usage: IntArray, sign: int) -> None:
-        """Keeps room for a pod that another scheduler has nominated for this node."""
+        """Reserve an amount on a node for a nominated pod."""
         self.reserved[:, row] += sign * usage
         self.idle[:, row] -= sign * usage
         self.changes.note(row)
@@ -242,12 +242,12 @@ class NodeRows:
 
 
 def _taints(node: Node) -> tuple[Taint, ...]:
-    """Without the one that the node controller adds to what is cordoned, where we have done that."""
+    """Return the taints without the one that the node controller adds for our own cordon."""
     if not node.cordoned_by:
         return node.taints
     return tuple(taint for taint in node.taints if taint.key != CORDONED.key)
 
 
 def _eligibility(node: Node | None) -> object:
-    """What of a node decides who may go there, amounts aside."""
+    """Return the properties of a node, amounts aside, that determine which pods it accepts."""
     return node and (node.labels, node.taints, node.unschedulable, node.cordoned_by, node.features, node.cards)

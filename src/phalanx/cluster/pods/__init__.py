@@ -1,1 +1,1 @@
-"""Pods and gangs as the cluster keeps them: where they are, what they hold, what was decided for them."""
+"""Records of pods and gangs: their nodes, their reservations, and the decisions about them."""

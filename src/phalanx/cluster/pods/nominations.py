@@ -1,21 +1,21 @@
-"""Room that is held for pods until others, who were told to leave, have left."""
+"""Nominations: room that is reserved for pods until their victims have terminated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
-# Who is still there so many seconds after the end of his grace is waited for no longer.
+# Seconds after the end of its grace period from which a victim is no longer awaited.
 PATIENCE = 60
 
 
 class Nomination:
-    """Room that one decision holds for its preemptors; every pod of the decision refers to the same nomination.
+    """Room that one decision reserves for its preemptors; all pods of the decision share one nomination.
 
-    `victims` are the uids of the pods that must be gone before the preemptors can be placed there, `until` when
-    (seconds since the epoch) the room is given up if they are not, `cause` ties it to the decision. After a restart
-    nobody remembers victims (`from_api`): then they are those on its nodes who leave because we have told them to;
-    if there are none, the room is held until the preemptor has had its turn. `transfers` counts how often the room
-    was held for somebody and taken by the next.
+    `victims` are the uids of the pods that must be gone before the preemptors can be placed. `until` (seconds since
+    the epoch) is when the room is released if they are not. `cause` identifies the decision. After a restart the
+    victims are unknown (`from_api`): then they are the pods that we have evicted from its nodes; without any, the
+    room is reserved until the preemptor has had its turn. `transfers` counts how often the room was reserved for
+    one pod and used by another one.
     """
 
     __slots__ = ("cause", "transfers", "until", "victims")
@@ -30,20 +30,20 @@ class Nomination:
 
     @property
     def from_api(self) -> bool:
-        """Whether all that is known of it is what the API says."""
+        """Whether the nomination is known from the API only."""
         return not self.victims and not self.until
 
     def __repr__(self) -> str:
         return f"Nomination({len(self.victims)} victims, until={self.until})"
 
     def awaited(self, leaving: Container[str]) -> list[str]:
-        """Those of the victims that are among `leaving`, sorted."""
+        """Return the victims among `leaving`, sorted."""
         return sorted(uid for uid in self.victims if uid in leaving)
 
 
 class UnreleasedPods:
-    """The uids of pods that are still in the way of those for whom they had to leave: they are on their way out, or
-    gone while the API still shows what they had (claims of devices are freed by a controller, in its own time)."""
+    """Uids of evicted pods that still block their preemptors: they terminate, or are gone while the API still
+    shows their allocations (claims of devices are released by a controller, with a delay)."""
 
     def __init__(self, leaving: Container[str], lingers: Iterable[Callable[[str], bool]]) -> None:
         self._leaving = leaving

@@ -1,4 +1,4 @@
-"""What of an observed pod matters to whom: its place in the order, its accounts, its node."""
+"""Properties of an observed pod by purpose: its position in the order, its accounts, its node."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from phalanx.model.pod import MemberState, Pod, PodPhase
 
 Named = TypeVar("Named", ResourceQuota, DisruptionBudget)
 
-# (No set: an enum is hashed slowly.)
+# Not a set, since hashing an enum is slow.
 _OCCUPYING = (MemberState.RUNNING, MemberState.BOUND, MemberState.ASSUMED, MemberState.TERMINATING)
 
 
 def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:
-    """Where an observed pod stands; `schedulers` are ours."""
+    """Return the state of an observed pod; `schedulers` are our names."""
     if pod.finished:
         return MemberState.SUCCEEDED if pod.phase is PodPhase.SUCCEEDED else MemberState.FAILED
     if pod.terminating:
@@ -29,17 +29,18 @@ def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:
 
 
 def standing(pod: Pod) -> tuple[object, ...]:
-    """What of a pod matters to its place in the order, beside its state."""
+    """Return the properties, beside the state, that affect the pod's position in the order."""
     return pod.node, pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
 
 
 def charging(pod: Pod) -> tuple[object, ...]:
-    """What of a pod decides where and whether it is charged, beside its state."""
+    """Return the properties, beside the state, that determine the pod's charges."""
     return pod.scheduler, pod.queue, pod.quota, pod.user, pod.firm, pod.problem
 
 
 def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
-    """(the node on which an observed pod counts, "" for none; as what: bound, on its way out, or nominated)."""
+    """Return the node on which an observed pod counts ("" for none), and its state there: bound, terminating or
+    nominated."""
     if state is MemberState.OTHER_SCHEDULER:
         return pod.nominated_node, state
     if state in _OCCUPYING:
@@ -48,12 +49,12 @@ def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
 
 
 def yielding(pod: Pod) -> tuple[object, ...]:
-    """What of a pod decides whether it has to go when others need its room."""
+    """Return the properties that determine whether the pod can be a victim."""
     return pod.priority, pod.preemptable, pod.cooldown, pod.fixture, pod.critical, pod.budgets
 
 
 def renew(known: dict[str, dict[str, Named]], spec: Named) -> bool:
-    """Takes in a spec by its namespace and name; whether it says anything new."""
+    """Store a spec by its namespace and name. Return whether it differs from the last."""
     specs = known.setdefault(spec.namespace, {})
     if specs.get(spec.name) == spec:
         return False

@@ -1,4 +1,4 @@
-"""Which pods occupy which node, and what they have there."""
+"""Occupancy: the pods of each node, and their allocations there."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from phalanx.cluster.pods.victim_index import VictimIndex, VictimTable
 from phalanx.model.pod import MemberState
 from phalanx.model.preparations import Preparation
 
-# Pods in these states take no room: for some of them it is reserved.
+# Pods in these states use no room, but can have it reserved.
 RESERVING = (MemberState.OTHER_SCHEDULER, MemberState.PENDING)
 
 
 class PodsByNode:
-    """The pods that occupy a row, or have room held there, by row and uid; those of unknown nodes wait.
+    """Pods that occupy a row, or have room reserved there, by row and uid; pods of unknown nodes are stored apart.
 
-    What a pod takes of its row's amounts, and gets from the allocators, is charged here. `affinity_version` counts
-    how often one has come, or begun to leave, for whose sake others may go where they could not.
+    The pods' amounts and allocations are charged here. `affinity_version` counts the arrivals and terminations that
+    can open nodes for other pods by affinity.
     """
 
     def __init__(self, nodes: NodeTable, changes: Changes, victims: VictimIndex) -> None:
@@ -33,15 +33,15 @@ class PodsByNode:
         self.affinity_version = 0
 
     def on(self, row: int) -> Collection[PodRecord]:
-        """The pods that occupy a row, assumed and terminating ones included."""
+        """Return the pods that occupy a row, assumed and terminating ones included."""
         return self._rows.get(row, {}).values()
 
     def victim_table(self) -> VictimTable:
-        """How many pods of which class of victims each row has."""
+        """Return the number of pods of each victim class per row."""
         return self._victims.table(self._rows)
 
     def occupy(self, record: PodRecord, node: str) -> None:
-        """Charges a pod to a node, or remembers that its node is not known yet."""
+        """Charge a pod to a node, or store it until its node is known."""
         row = self._nodes.row(node)
         if row == NO_ROW:
             self._unknown.add(node, record)
@@ -50,7 +50,7 @@ class PodsByNode:
         self._charge(record, row, 1)
 
     def vacate(self, record: PodRecord) -> None:
-        """Takes a pod off its node."""
+        """Remove a pod from its node."""
         if record.row == NO_NODE:
             self._unknown.discard(record)
             return
@@ -60,18 +60,18 @@ class PodsByNode:
         self._changes.freed += 1
 
     def put(self, record: PodRecord, row: int) -> None:
-        """Counts a pod among those on a row whose amounts have been charged."""
+        """Add a pod to a row; the amounts have been charged."""
         record.row = row
         self.affinity_version += record.pod_class.affinity.may_unblock_others
         self._victims.moved.note(row)
-        here = self._rows.get(row)
-        if here is None:
+        pods = self._rows.get(row)
+        if pods is None:
             self._rows[row] = {record.pod.uid: record}
         else:
-            here[record.pod.uid] = record
+            pods[record.pod.uid] = record
 
     def put_all(self, placed: Collection[tuple[PodRecord, int]]) -> None:
-        """The same for many."""
+        """Add many pods to their rows; the amounts have been charged."""
         rows, unblocking = self._rows, dict[ClassRecord, bool]()
         for record, row in placed:
             record.row = row
@@ -79,22 +79,22 @@ class PodsByNode:
             if pod_class not in unblocking:
                 unblocking[pod_class] = pod_class.affinity.may_unblock_others
             self.affinity_version += unblocking[pod_class]
-            here = rows.get(row)
-            if here is None:
+            pods = rows.get(row)
+            if pods is None:
                 rows[row] = {record.pod.uid: record}
             else:
-                here[record.pod.uid] = record
+                pods[record.pod.uid] = record
         self._victims.moved.note_all([row for _, row in placed])
 
     def end_nomination(self, record: PodRecord) -> None:
-        """Forgets room that was held, and that a transaction has already taken off the amounts."""
+        """Remove reserved room; a transaction has already released its amounts."""
         if record.row != NO_NODE:
             self._remove(record)
         else:
             self._unknown.discard(record)
 
     def start_terminating(self, record: PodRecord, sign: int) -> None:
-        """Counts what a pod takes as room to come, and the pod as terminating (sign 1), or no longer (sign -1)."""
+        """Count the pod as terminating, and its usage as releasing (sign 1), or no longer (sign -1)."""
         if record.row != NO_NODE:
             self._nodes.release_later(record.row, record.footprint.usage, sign)
             record.pod_class.affinity.mark_terminating(record.row, sign)
@@ -102,14 +102,14 @@ class PodsByNode:
             self._victims.moved.note(record.row)
 
     def node_added(self, name: str) -> list[PodRecord]:
-        """Those who have waited for a node that is known now; they are charged to it."""
+        """Charge the stored pods of a node that is known now; return them."""
         records = self._unknown.pop(name)
         for record in records:
             self.occupy(record, name)
         return records
 
     def node_removed(self, name: str, row: int) -> list[PodRecord]:
-        """Those who were on a node that goes; they are charged to it again should it come back."""
+        """Remove the pods of a removed node, and store them in case it returns; return them."""
         records = list(self.on(row))
         for record in records:
             charge_allocations(record, row, -1)
@@ -118,7 +118,7 @@ class PodsByNode:
         return records
 
     def _charge(self, record: PodRecord, row: int, sign: int) -> None:
-        """Puts a pod on a row's amounts, or takes it off, as its state says."""
+        """Add or remove a pod's amounts on a row, according to its state."""
         footprint = record.footprint
         self._changes.version += 1
         if record.state in RESERVING:
@@ -134,16 +134,16 @@ class PodsByNode:
 
     def _remove(self, record: PodRecord) -> None:
         self._victims.moved.note(record.row)
-        here = self._rows[record.row]
-        del here[record.pod.uid]
-        if not here:
+        pods = self._rows[record.row]
+        del pods[record.pod.uid]
+        if not pods:
             del self._rows[record.row]
         record.row = NO_NODE
 
 
 def restore_allocations(record: PodRecord, row: int) -> None:
-    """Counts a pod that occupies a row among its peers, and books what it holds of each allocator: what we gave it,
-    else what the API tells."""
+    """Record a pod that occupies a row: its affinity, and its allocations, which are ours if known, else those
+    of the API."""
     count_affinity(record, row, 1)
     for allocator in record.pod_class.allocators:
         if allocator.name in record.allocated:
@@ -153,14 +153,14 @@ def restore_allocations(record: PodRecord, row: int) -> None:
 
 
 def reserve_allocations(record: PodRecord, row: int) -> None:
-    """Decides what a pod that is placed on a row gets of each allocator, and books it."""
+    """Choose and reserve the allocations of a placed pod."""
     for allocator in record.pod_class.allocators:
         if (allocated := allocator.take(record.pod, row)) is not None:
             record.allocated[allocator.name] = allocated
 
 
 def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
-    """Books what a pod that occupies a row has there (sign 1), or gives it back for now (sign -1)."""
+    """Record the allocations of a pod on a row (sign 1), or remove them temporarily (sign -1)."""
     count_affinity(record, row, sign)
     for allocator in record.pod_class.allocators:
         if allocator.name in record.allocated:
@@ -168,13 +168,13 @@ def charge_allocations(record: PodRecord, row: int, sign: int) -> None:
 
 
 def release_allocations(record: PodRecord, row: int) -> None:
-    """Gives back what the pod has, for good."""
+    """Release the pod's allocations for good."""
     charge_allocations(record, row, -1)
     record.allocated.clear()
 
 
 def count_affinity(record: PodRecord, row: int, sign: int) -> None:
-    """Counts a pod among those on a row (sign 1), or no longer (sign -1)."""
+    """Add a pod's affinity to a row (sign 1), or remove it (sign -1)."""
     profile = record.pod_class.affinity
     if profile.tallies and record.state not in RESERVING:
         profile.add((row,), sign)
@@ -183,7 +183,7 @@ def count_affinity(record: PodRecord, row: int, sign: int) -> None:
 
 
 def reclassify(record: PodRecord, pod_class: ClassRecord) -> None:
-    """Others mean the pod now, or others no longer do."""
+    """Move a pod to another class, after selectors of other pods have changed."""
     if record.row != NO_NODE:
         count_affinity(record, record.row, -1)
     record.pod_class = pod_class
@@ -192,20 +192,22 @@ def reclassify(record: PodRecord, pod_class: ClassRecord) -> None:
 
 
 def binding_writes(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:
-    """(what must be written before the pod is bound, what its binding tells it) because of what it has."""
+    """Return the writes before the pod's binding, and the annotations of the binding, for its allocations."""
     if not record.allocated:
         return (), ()
-    held = [
+    allocations = [
         (allocator, record.allocated[allocator.name])
         for allocator in record.pod_class.allocators
         if allocator.name in record.allocated
     ]
     gang = record.gang.spec if record.gang is not None else None
     preparations = tuple(
-        each for allocator, allocated in held for each in allocator.preparations(record.pod, allocated, gang)
+        preparation
+        for allocator, allocated in allocations
+        for preparation in allocator.preparations(record.pod, allocated, gang)
     )
     return preparations, tuple(
-        each
-        for allocator, allocated in held
-        for each in allocator.annotations(record.pod, allocated, record.row, now)
+        annotation
+        for allocator, allocated in allocations
+        for annotation in allocator.annotations(record.pod, allocated, record.row, now)
     )

@@ -1,4 +1,4 @@
-"""Placeholders: members that a gang's leader is going to make, as pods that hold their room until they come."""
+"""Placeholders: future members that a gang's leader creates later, as pods that reserve their room."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 
 
 class Placeholders(dict[str, PodRecord]):
-    """By uid, with the time at which each that holds room gives it back.
+    """Placeholders by uid, with the times at which they release their room.
 
-    A placeholder is placed with its gang's quorum and never bound. It is nominated until a member of the gang takes
-    its place, somebody who is worth more its room, its leader is gone, or its time is over.
+    A placeholder is placed with its gang's quorum and never bound. It is nominated until a member of the gang
+    replaces it, a pod of higher priority uses its room, its leader is gone, or its time is over.
     """
 
     def __init__(self) -> None:
@@ -19,19 +19,19 @@ class Placeholders(dict[str, PodRecord]):
         self._ends: list[tuple[float, str]] = []
 
     def end_at(self, uid: str, when: float) -> None:
-        """The first of the times that are told counts."""
+        """Set the end of a placeholder's time; the earliest one set counts."""
         if when:
             heapq.heappush(self._ends, (when, uid))
 
     @property
     def next_end(self) -> float | None:
-        """When the next of them gives its room back."""
+        """When the next placeholder releases its room."""
         while self._ends and self._ends[0][1] not in self:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
     def pop_ended(self, now: float) -> list[PodRecord]:
-        """Those whose time is over, each once."""
+        """Remove and return the placeholders at the end of their time, each once."""
         ended: dict[str, PodRecord] = {}
         while self._ends and self._ends[0][0] <= now:
             _, uid = heapq.heappop(self._ends)
@@ -41,10 +41,12 @@ class Placeholders(dict[str, PodRecord]):
 
 
 def next_to_claim(gang: GangRecord, node: str) -> PodRecord | None:
-    """The placeholder whose place one more member of the gang takes: on its node if it has one, else in their order
-    one that holds room."""
+    """Return the placeholder that a new member of the gang replaces: the one on its node, else the first in
+    order that reserves room."""
     if gang.spec is None or len(gang.members) < gang.spec.min_member:
         return None
-    held = [each for each in gang.placeholders.values() if each.nomination is not None]
-    near = [each for each in held if node and each.nominated_node == node]
-    return min(near or held or gang.placeholders.values(), key=lambda each: each.order, default=None)
+    reserving = [placeholder for placeholder in gang.placeholders.values() if placeholder.nomination is not None]
+    on_node = [placeholder for placeholder in reserving if node and placeholder.nominated_node == node]
+    return min(
+        on_node or reserving or gang.placeholders.values(), key=lambda placeholder: placeholder.order, default=None
+    )

@@ -1,4 +1,4 @@
-"""Pods and gangs as the cluster keeps them: small mutable records with counts that are always current."""
+"""Records of pods and gangs: small mutable objects with counts that are always current."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from phalanx.model.verdict import Verdict
 K = TypeVar("K")
 
 NO_NODE = -1
-# Where a mark proves something: a pod without a node carries none of ours, one that leaves is not of the run.
+# States in which a plan mark counts: a pending pod has none of ours, a terminating one is no longer part of the
+# run.
 _MARKED = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
 _NO_COUNTS = [0] * len(MemberState)
 
 
 class PodRecord(msgspec.Struct, eq=False):
-    """One pod: its newest spec (`pod`), its class, where it counts and what it occupies.
+    """One pod: its newest spec (`pod`), its class, and its charges.
 
-    `row` is its node's row while it occupies it, NO_NODE otherwise. `assumed_node` names the node that we placed it
-    on until the API confirms or refuses. `last_verdict` is what was last said about it, so that nothing is said
-    twice. `charge_path` are the accounts that it is charged to, with `charged_footprint`, as `charge_state` (the
-    ledger keeps these three).
+    `row` is its node's row while it occupies it, else NO_NODE. `assumed_node` is the node of our placement until
+    the API confirms or rejects it. `last_verdict` is the last published verdict, so that none is repeated. The
+    ledger sets `charge_path` (the charged accounts), `charged_footprint` and `charge_state`.
 
-    A pending pod may have a `nomination`: room on `nominated_node` is held for it. A pod that we have decided to
-    evict is `evicting`: it counts as terminating although the API does not show that yet. `no_eviction_until` is
-    until when (seconds since the epoch) it is not chosen again because an eviction of it was refused. `allocated`
-    is what it got from each node allocator, by name, while it occupies a node.
+    A pending pod can have a `nomination`: room on `nominated_node` is reserved for it. An evicted pod is
+    `evicting`: it counts as terminating before the API shows it. `no_eviction_until` (seconds since the epoch) is
+    the time until which it is no victim, after a refused eviction. `allocated` are its allocations by node
+    allocator, while it occupies a node.
     """
 
     pod: Pod
@@ -59,25 +59,24 @@ class PodRecord(msgspec.Struct, eq=False):
 
     @property
     def order(self) -> tuple[int, int, int, str]:
-        """Members of a gang in the order in which they are placed: priority, index, age, name."""
+        """Sort key of members for placement: priority, index, age, name."""
         pod = self.pod
         return (-pod.priority, pod.index, pod.created, pod.name)
 
 
 class GangRecord(msgspec.Struct, eq=False):
-    """A gang's members and their counts by state, in all and per role.
+    """A gang's members and their counts by state, in total and per role.
 
-    `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it,
-    were bound and are not terminating: this is what tells a half-bound plan from a gang that never started. `peak`
-    is how many members were on nodes at once in the run that is under way; a run is over when nobody is left on a
-    node. `finished_plan` is the newest plan that was seen complete, every member of it confirmed by the API: what
-    it loses later was not cut off. `failures` counts the bindings that failed. `arrivals` counts how often a member
-    became pending: what was said about the gang before the last arrival has not reached everyone. `last_verdict` is
-    what was last said, with the arrivals of that moment. `admitted` stands for an admission that we have decided
-    and the group's phase does not show yet. `allocated` counts, by footprint, the members that hold what they ask
-    for. `cached` is for whoever computes something from the spec and the members: it is forgotten when one of them
-    changes. `task_buckets` is for the plugin that keeps members close by their tasks. `placeholders` are pods for
-    members that are expected; they are no members.
+    `pending` are the members to be placed by us. `marks` counts, per plan mark, the bound, non-terminating members
+    with it: this distinguishes a partially bound plan from a gang that never started. `peak` is the maximum number
+    of members on nodes in the current run, which ends when no member is on a node. `finished_plan` is the newest
+    plan that was seen complete, with all members confirmed by the API: members lost later are no sign of a partial
+    binding. `failures` counts failed bindings. `arrivals` counts how often a member became pending: a verdict from
+    before the last arrival has not reached all members. `last_verdict` is the last published verdict, with the
+    arrivals of that time. `admitted` is a decided admission that the group's phase does not show yet. `allocated`
+    counts, by footprint, the members with resources. `cached` is a cache for values computed from spec and members,
+    cleared when these change. `task_buckets` belongs to the plugin that places members by their tasks.
+    `placeholders` are pods for expected members; they are no members.
     """
 
     key: GangKey
@@ -95,7 +94,7 @@ class GangRecord(msgspec.Struct, eq=False):
     arrivals: int = 0
     last_verdict: tuple[Verdict | None, int] | None = None
     admitted: bool = False
-    redeclared: bool = False  # until what was held for members of the former one has been given up
+    redeclared: bool = False  # until the reservations for members of the former declaration are released
     _counts: list[int] = msgspec.field(default_factory=_NO_COUNTS.copy)
     _roles: dict[str, list[int]] = {}
     _unconfirmed: dict[PlanMark, int] = {}
@@ -114,12 +113,12 @@ class GangRecord(msgspec.Struct, eq=False):
 
     @property
     def active(self) -> int:
-        """How many are on a node or on the way to one, and neither finished nor terminating."""
+        """Number of members on a node or assumed there, neither finished nor terminating."""
         counts = self._counts
         return counts[MemberState.ASSUMED] + counts[MemberState.BOUND] + counts[MemberState.RUNNING]
 
     def confirmed(self, mark: PlanMark) -> int:
-        """How many members that carry the mark the API has confirmed."""
+        """Return the number of members with the mark that the API has confirmed."""
         return self.marks.get(mark, 0) - self._unconfirmed.get(mark, 0)
 
     def roles(self) -> Iterator[str]:
@@ -127,14 +126,16 @@ class GangRecord(msgspec.Struct, eq=False):
 
     @property
     def starting_placeholders(self) -> list[PodRecord]:
-        """Those that are placed together with the quorum: all, until it is there."""
+        """Placeholders to place together with the quorum: all of them, until the quorum is placed."""
         if self.spec is None or not self.placeholders or self.active >= self.spec.min_member:
             return []
         return list(self.placeholders.values())
 
     def live_marks(self) -> set[PlanMark]:
-        """The marks of members that are on a node or on the way to one."""
-        return {each.mark for each in self.members.values() if each.mark is not None and each.state in ACTIVE}
+        """Return the marks of members that are on a node or assumed there."""
+        return {
+            member.mark for member in self.members.values() if member.mark is not None and member.state in ACTIVE
+        }
 
     def add(self, record: PodRecord) -> None:
         record.gang = self
@@ -157,7 +158,7 @@ class GangRecord(msgspec.Struct, eq=False):
         self._note_run()
 
     def set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
-        """Sets a member's state and mark and counts it under them."""
+        """Set a member's state and mark, and count it accordingly."""
         if record.pod.placeholder:
             record.state, self.cached = state, None
             return
@@ -169,7 +170,7 @@ class GangRecord(msgspec.Struct, eq=False):
             self._note_run()
 
     def assume_all(self, records: Collection[PodRecord], mark: PlanMark | None) -> None:
-        """Counts pending members, no placeholders among them, as assumed."""
+        """Count pending members, which are no placeholders, as assumed."""
         self.cached = None
         pending, roles = self.pending, dict[str, int]()
         for record in records:
@@ -185,12 +186,12 @@ class GangRecord(msgspec.Struct, eq=False):
             self._tally_mark(mark, MemberState.ASSUMED, len(records))
 
     def resume(self, peak: int) -> None:
-        """Goes on with a run that only seemed to end while a member was taken out and put back."""
+        """Continue a run that was only interrupted because a member was removed and added again."""
         if self.active:
             self.peak = max(self.peak, peak)
 
     def redeclare(self) -> None:
-        """The gang is declared by another object of its name: what was decided for the former one is over."""
+        """Reset past decisions, after another object of the same name declares the gang."""
         self.finished_plan, self.failures, self.cached = None, 0, None
         self.redeclared = True
         self.peak = 0
@@ -226,19 +227,19 @@ class GangRecord(msgspec.Struct, eq=False):
     def _tally_mark(self, mark: PlanMark, state: MemberState, step: int) -> None:
         if state not in _MARKED:
             return
-        left = add_count(self.marks, mark, step)
+        total = add_count(self.marks, mark, step)
         if state is MemberState.ASSUMED:
             add_count(self._unconfirmed, mark, step)
-        complete = step > 0 and left >= mark.size > 1 and mark not in self._unconfirmed
+        complete = step > 0 and total >= mark.size > 1 and mark not in self._unconfirmed
         if complete and (self.finished_plan is None or self.finished_plan.time <= mark.time):
             self.finished_plan = mark
 
 
 def add_count(counts: dict[K, int], key: K, step: int) -> int:
-    """The count now; one of which nothing is left is forgotten."""
-    left = counts.get(key, 0) + step
-    if left:
-        counts[key] = left
+    """Add to a count and return it; a count of zero is removed."""
+    total = counts.get(key, 0) + step
+    if total:
+        counts[key] = total
     else:
         del counts[key]
-    return left
+    return total

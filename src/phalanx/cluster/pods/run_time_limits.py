@@ -1,4 +1,4 @@
-"""Pods that may run for a time that nobody but us sees to: when each is over, and whose is."""
+"""Run times that only this scheduler enforces: the end of each, and the pods that are over it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.model.pod import Pod
 
 
 class RunTimeLimits:
-    """By uid, while the pod is there and runs. Costs nothing for pods that are allowed any time."""
+    """Ends by uid, while the pod runs. Pods without a limit cost nothing."""
 
     def __init__(self) -> None:
         self._ends: dict[str, float] = {}
@@ -19,7 +19,7 @@ class RunTimeLimits:
         return uid in self._ends
 
     def note(self, pod: Pod) -> None:
-        """The pod as it is now."""
+        """Update the end of a pod."""
         runs = pod.started and pod.node and not pod.terminating and not pod.finished
         end = float(pod.started + pod.run_time.allowed) if runs and pod.run_time.allowed else 0.0
         if end == self._ends.get(pod.uid, 0.0):
@@ -35,26 +35,26 @@ class RunTimeLimits:
 
     @property
     def next_end(self) -> float | None:
-        """When the next of those whose time is not known to be over runs out of it."""
+        """When the next pod reaches its end."""
         while self._heap and self._ends.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now: float) -> bool:
-        """Takes note of the time; whether anybody has run out of it since the last call."""
-        found = False
+        """Update the time. Return whether any pod has reached its end since the last call."""
+        any_over = False
         while (end := self.next_end) is not None and end <= now:
             _, uid = heapq.heappop(self._heap)
-            self._over[uid], found = end, True
-        return found
+            self._over[uid], any_over = end, True
+        return any_over
 
     @property
     def over(self) -> list[str]:
-        """Those whose time is over, the longest first."""
+        """Pods over their run time, the longest first."""
         return sorted(self._over, key=lambda uid: (self._over[uid], uid))
 
     def ending(self, before: float) -> list[str]:
-        """Those whose time is over by then."""
+        """Return the pods that are over their run time at `before`."""
         return sorted(uid for uid, end in self._ends.items() if end <= before)
 
     def end_of(self, uid: str) -> float:

@@ -1,4 +1,4 @@
-"""The states of a pod and what happens to it: the words of the table of its life (`table.TRANSITIONS`)."""
+"""States of pods and the events that change them, for the transition table (`table.TRANSITIONS`)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from phalanx.model.pod import MemberState
 
 
 class PodState(enum.IntEnum):
-    """Where a pod stands; its gang does not tell nominated from pending, nor evicting from terminating."""
+    """State of a pod; gangs do not distinguish nominated from pending, nor evicting from terminating."""
 
-    PENDING = 0  # ours to place
-    NOMINATED = 1  # ours to place, and room is held for it
+    PENDING = 0  # pending, for our schedulers
+    NOMINATED = 1  # pending, for our schedulers, with reserved room
     GATED = 2  # has scheduling gates
-    OTHER_SCHEDULER = 3  # pending, but another scheduler's
+    OTHER_SCHEDULER = 3  # pending, for another scheduler
     ASSUMED = 4  # placed by us; the API has not confirmed the binding yet (Volcano: Binding)
-    BOUND = 5  # has a node, does not run yet
+    BOUND = 5  # has a node, not running yet
     RUNNING = 6
-    EVICTING = 7  # told to leave by us; the API does not show that yet
+    EVICTING = 7  # evicted by us; the API does not show it yet
     TERMINATING = 8
     SUCCEEDED = 9
     FAILED = 10
@@ -26,7 +26,7 @@ class PodState(enum.IntEnum):
 
 
 class PodEvent(enum.IntEnum):
-    """What happens to a pod: the API shows it in a state, or something is decided for it."""
+    """Event of a pod: the API shows a state, or the scheduler decides."""
 
     SEEN_PENDING = 0
     SEEN_GATED = 1
@@ -48,13 +48,13 @@ class PodEvent(enum.IntEnum):
 SEEN: dict[MemberState, PodEvent] = {
     state: PodEvent[f"SEEN_{state.name}"] for state in MemberState if state is not MemberState.ASSUMED
 }
-# Late answers: the pod has gone on meanwhile, and nothing is to be taken back.
+# Late results: the pod has changed in between, and nothing is to be undone.
 IGNORED = frozenset({PodEvent.CANCEL_NOMINATION, PodEvent.BINDING_FAILED, PodEvent.EVICTION_REFUSED})
 _STATES = tuple(PodState[state.name] for state in MemberState)
 
 
 class InvalidTransitionError(ValueError):
-    """A decision about a pod whose state does not allow it."""
+    """A decision that the pod's state does not permit."""
 
 
 def state_of_record(record: PodRecord) -> PodState:

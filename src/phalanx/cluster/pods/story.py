@@ -1,4 +1,4 @@
-"""What happened to pods last, and why: a bounded record, for whoever asks how a pod came to where it is."""
+"""Stories of pods: a bounded record of their last transitions and the causes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from phalanx.cluster.pods.states import PodEvent, PodState
 
-# So many transitions are told of one pod, and kept of all together.
+# Limits for the transitions shown of one pod, and stored of all.
 PER_POD = 8
 IN_ALL = 65_536
 
 
 class Transition(NamedTuple):
-    """`time` is in seconds since the epoch, `cause` names the decision, or its cycle ("" for what the API
-    showed)."""
+    """Transition of a pod. `time` is in seconds since the epoch; `cause` names the decision or its cycle ("" for
+    a change shown by the API)."""
 
     time: float
     cause: str
@@ -26,8 +26,8 @@ class Transition(NamedTuple):
 
 
 class PodStories:
-    """The last transitions of all pods, in order. Whoever drives the state says what time it is and which cycle
-    decides (`now`, `cycle`): the state has no clock. The table of pods appends to `ring` itself, once per step."""
+    """The last transitions of all pods, in order. The driver of the state sets the time and the deciding cycle
+    (`now`, `cycle`), as the state has no clock. The pod table appends to `ring` itself, once per step."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -35,13 +35,13 @@ class PodStories:
         self.ring: deque[tuple[float, str, str, PodEvent, PodState, PodState]] = deque(maxlen=IN_ALL)
 
     def of_pods(self, uids: Collection[str]) -> list[Transition]:
-        """The last that happened to each of these since it became known, in order."""
-        left = dict.fromkeys(uids, PER_POD)
-        found: list[Transition] = []
-        for each in map(Transition._make, reversed(self.ring)):
-            if each.after is PodState.GONE:
-                left.pop(each.uid, None)  # what was before concerns a former pod
-            elif left.get(each.uid):
-                found.append(each)
-                left[each.uid] -= 1
-        return found[::-1]
+        """Return the last transitions of each of the pods since it became known, in order."""
+        remaining = dict.fromkeys(uids, PER_POD)
+        transitions: list[Transition] = []
+        for transition in map(Transition._make, reversed(self.ring)):
+            if transition.after is PodState.GONE:
+                remaining.pop(transition.uid, None)  # earlier entries are about a former pod
+            elif remaining.get(transition.uid):
+                transitions.append(transition)
+                remaining[transition.uid] -= 1
+        return transitions[::-1]

@@ -1,4 +1,4 @@
-"""The pods of a cluster, and the table of their life: (state, event) -> what is done."""
+"""The pods of a cluster, and the transition table of their life: (state, event) -> action."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod
 
 
 class PodTable(dict[str, PodRecord]):
-    """Pods by uid; read as a mapping, changed by the methods here, each of which is an event of `TRANSITIONS`.
+    """Pods by uid; a mapping that only these methods modify, each of which is an event of `TRANSITIONS`.
 
-    `standalone` are the pending pods of no gang, `terminating` those that still hold something (pods that are told
-    to leave included), `nominated` those for which room is held, `unreleased` the terminating ones and those whose
-    devices the API still shows. `placeholders` stand for members that are expected.
+    `standalone` are the pending pods without a gang, `terminating` those that still use resources (evicted pods
+    included), `nominated` those with reserved room, `unreleased` the terminating ones and those with devices that
+    the API still shows. `placeholders` represent expected members.
     """
 
     def __init__(
@@ -48,11 +48,13 @@ class PodTable(dict[str, PodRecord]):
         self.terminating: dict[str, PodRecord] = {}
         self.nominated: dict[str, PodRecord] = {}
         self.placeholders = Placeholders()
-        self.unreleased = UnreleasedPods(self.terminating, [each.lingers for each in nodes.allocators.values()])
+        self.unreleased = UnreleasedPods(
+            self.terminating, [allocator.lingers for allocator in nodes.allocators.values()]
+        )
         self.tolerations = TolerationCounts(frozenset(schedulers))
         self.stories = PodStories()
         self.run_time_limits = RunTimeLimits()
-        # The rows on which a pod will have left at another time than was known before.
+        # Rows with a changed expected end of a pod.
         self.retimed = ChangeLog()
         self._schedulers = schedulers
         self._nodes = nodes
@@ -63,7 +65,7 @@ class PodTable(dict[str, PodRecord]):
         self._by_node = by_node
         self._victims = victims
 
-    # what the API shows
+    # observations
 
     def observe(self, pod: Pod) -> None:
         record = self.get(pod.uid)
@@ -84,8 +86,8 @@ class PodTable(dict[str, PodRecord]):
             self._transition(record, PodEvent.DELETED)
 
     def load_nominations(self) -> None:
-        """Holds room for pods where the API says that it is held: what another replica has decided since they were
-        first seen. For whoever takes over from it; from then on our own word counts."""
+        """Reserve room for pods according to the API, for decisions of another replica since they were first
+        seen. Used once when taking over from it; afterwards our own decisions count."""
         for record in list(self.values()):
             node = record.pod.nominated_node
             if record.state is not MemberState.PENDING or record.pod.placeholder or node == record.nominated_node:
@@ -93,43 +95,43 @@ class PodTable(dict[str, PodRecord]):
             if record.nomination is not None:
                 self._cancel_nomination(record)
             if node:
-                self._hold(record, Nomination(), node)
+                self._reserve_room(record, Nomination(), node)
             self.mark_changed(record)
 
-    # what is decided
+    # decisions
 
     def nominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
-        """Holds room on a row for a pending pod, on the node and in its accounts, until it is placed or the
-        nomination is cancelled. One that it has is replaced."""
+        """Reserve room on a row for a pending pod, on the node and in its accounts, until it is placed or the
+        nomination is cancelled. An existing nomination is replaced."""
         self._transition(record, PodEvent.NOMINATE, row, nomination)
 
     def cancel_nomination(self, record: PodRecord) -> bool:
-        """Whether there was one."""
+        """Cancel the pod's nomination. Return whether there was one."""
         return self._transition(record, PodEvent.CANCEL_NOMINATION)
 
     def assume(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
-        """Counts a pod as placed on a row whose arrays a transaction has already charged.
+        """Record a pod as placed on a row; a transaction has already charged the arrays.
 
-        A nomination of the pod is over; the transaction has lifted it.
+        A nomination of the pod ends; the transaction has lifted it.
         """
         self._transition(record, PodEvent.ASSUME, row, mark)
 
     def assume_all(self, placed: Sequence[tuple[PodRecord, int]], mark: PlanMark | None) -> None:
-        """`assume` for members of one gang, or for pods of none, in this order, as one change.
+        """Record members of one gang, or pods without a gang, as placed, in this order, as one change.
 
-        Whoever is not simply pending (a nomination is over, say) is taken by itself.
+        If any of them is not simply pending (but nominated, for example), `assume` is called for each.
         """
-        plain = [entry for entry in placed if _waits(entry[0]) and not entry[0].pod.placeholder]
+        pending = [entry for entry in placed if _is_plain_pending(entry[0]) and not entry[0].pod.placeholder]
         gang = placed[0][0].gang if placed else None
-        if len(plain) < len(placed) or any(record.gang is not gang for record, _ in plain):
+        if len(pending) < len(placed) or any(record.gang is not gang for record, _ in pending):
             for record, row in placed:
                 self.assume(record, row, mark)
             return
-        names, records = self._nodes.names, [record for record, _ in plain]
-        for record, row in plain:
+        names, records = self._nodes.names, [record for record, _ in pending]
+        for record, row in pending:
             record.footprint = record.pod_class.footprint
             record.assumed_node = names[row]
-        self._by_node.put_all(plain)
+        self._by_node.put_all(pending)
         if gang is not None:
             gang.assume_all(records, mark)
             self._gangs.mark_changed(gang.key)
@@ -146,14 +148,13 @@ class PodTable(dict[str, PodRecord]):
         stories.ring.extend([(now, cycle, record.pod.uid, event, before, after) for record in records])
 
     def binding_failed(self, uid: str) -> None:
-        """A binding failed for good: the pod is pending again and its room is free."""
+        """Record a permanently failed binding: the pod is pending again, and its room is free."""
         record = self.get(uid)
         if record is not None:
             self._transition(record, PodEvent.BINDING_FAILED)
 
     def mark_evicting(self, record: PodRecord, cause: str = "") -> None:
-        """Counts a pod as terminating from now on: it is told to leave. `cause` names the decision where the cycle
-        does not."""
+        """Count an evicted pod as terminating from now on. `cause` names the decision, if it is not the cycle."""
         stories = self.stories
         cycle, stories.cycle = stories.cycle, cause or stories.cycle
         try:
@@ -163,36 +164,36 @@ class PodTable(dict[str, PodRecord]):
         self.retimed.note(record.row)
 
     def eviction_refused(self, uid: str, until: float) -> None:
-        """A pod that was told to leave stays after all, and is not chosen again before `until`."""
+        """Record a refused eviction: the pod stays, and is no victim before `until`."""
         record = self.get(uid)
         if record is not None:
             self._transition(record, PodEvent.EVICTION_REFUSED, until)
             self.retimed.note(record.row)
 
-    # what is asked
+    # Queries
 
     def on(self, row: int) -> Collection[PodRecord]:
-        """The pods that occupy a row, assumed and terminating ones included."""
+        """Return the pods that occupy a row, assumed and terminating ones included."""
         return self._by_node.on(row)
 
     def story(self, uid: str) -> list[Transition]:
-        """The last transitions of a pod, oldest first."""
+        """Return the last transitions of a pod, oldest first."""
         return self.stories.of_pods((uid,)) if uid in self else []
 
     def story_of_gang(self, key: GangKey) -> list[Transition]:
-        """The last transitions of a gang's members, oldest first."""
+        """Return the last transitions of a gang's members, oldest first."""
         gang = self._gangs.get(key)
         return self.stories.of_pods(gang.members) if gang is not None else []
 
-    # what concerns many
+    # Changes of many pods
 
     def reclassify(self, uids: Iterable[str]) -> None:
-        """Others mean these pods now, or no longer do."""
+        """Update the classes of pods, after selectors of other pods have changed."""
         for uid in uids:
             record = self[uid]
-            found = self._class_of(record.pod)
-            if found is not record.pod_class:
-                reclassify(record, found)
+            pod_class = self._class_of(record.pod)
+            if pod_class is not record.pod_class:
+                reclassify(record, pod_class)
                 if record.state is MemberState.PENDING:
                     self.mark_changed(record)
 
@@ -205,9 +206,9 @@ class PodTable(dict[str, PodRecord]):
     # transitions
 
     def _transition(self, record: PodRecord, event: PodEvent, *details: object) -> bool:
-        """Whether anything was done; a late answer is ignored, a decision that the state does not allow refused."""
-        # (The commonest case is spelled out: this runs for every pod that is placed.)
-        before = PodState.PENDING if _waits(record) else state_of_record(record)
+        """Apply an event. Return False for a late result; raise for a decision that the state does not permit."""
+        # The common case is inlined: this runs for every placed pod.
+        before = PodState.PENDING if _is_plain_pending(record) else state_of_record(record)
         step = _STEPS[before][event]
         if step is None:
             if event in IGNORED:
@@ -243,16 +244,18 @@ class PodTable(dict[str, PodRecord]):
             self._replace(record, pod, state)
 
     def _seen_before_binding(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """An update from before our binding, or an unrelated one: the assumption stands."""
+        """Apply an update from before our binding, or an unrelated one: the pod stays assumed."""
         if _same_charges(record.pod, pod):
             self._replace_spec(record, pod)
         else:
             self._replace(record, pod, state)
 
     def _seen_on_node(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """The API confirms a binding of ours, or shows that somebody else was faster."""
-        here = pod.node == record.assumed_node and record.footprint is self._footprint(record.pod_class, pod)
-        if not here or not _same_charges(record.pod, pod):
+        """Apply an update with a node: the API confirms our binding, or another scheduler was faster."""
+        is_confirmed = pod.node == record.assumed_node and record.footprint is self._footprint(
+            record.pod_class, pod
+        )
+        if not is_confirmed or not _same_charges(record.pod, pod):
             self._replace(record, pod, state)
             return
         record.assumed_node = ""
@@ -261,46 +264,46 @@ class PodTable(dict[str, PodRecord]):
         self._set_state(record, state, mark)
         self._changes.bound += 1
 
-    def _seen_elsewhere(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """What was assumed is overtaken."""
+    def _seen_after_assumption(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        """Apply an update that overrides the assumption."""
         self._replace(record, pod, state)
 
-    def _seen_still_there(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """The API may not show yet that the pod was told to leave."""
+    def _seen_after_eviction(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
+        """Apply an update that possibly does not show the eviction yet."""
         self._seen(record, pod, MemberState.TERMINATING if record.evicting else state)
 
     def _replace(self, record: PodRecord, pod: Pod, state: MemberState) -> None:
-        """Takes a pod out and puts it in again as it is now; what was decided for it stands."""
+        """Remove a pod and add it again with its new spec; decisions about it remain valid."""
         old, last = record, record.gang
         peak = last.peak if last is not None else 0
         assumed = old.state is MemberState.ASSUMED
-        # Taking it out ends all of this.
+        # The removal resets all of these.
         nomination = old.nomination if state is MemberState.PENDING else None
         nominated_node, mark, allocated = old.nominated_node, old.mark, dict(old.allocated)
         self._remove(old)
         record = self._add(pod)
         record.no_eviction_until = old.no_eviction_until
         if assumed and state is MemberState.PENDING:
-            # What was chosen for it is known to nobody but us yet.
-            names = [each.name for each in record.pod_class.allocators if each.chooses]
+            # Only this process knows the chosen allocations yet.
+            names = [allocator.name for allocator in record.pod_class.allocators if allocator.chooses]
             record.allocated = {name: allocated[name] for name in names if name in allocated}
             record.assumed_node = old.assumed_node
             self._set_state(record, MemberState.ASSUMED, mark if old.pod.gang == pod.gang else None)
             self._by_node.occupy(record, old.assumed_node)
         elif nomination is not None:
-            self._hold(record, nomination, nominated_node)
+            self._reserve_room(record, nomination, nominated_node)
         elif old.evicting and record.state in CAN_LEAVE:
             self._evict(record)
         if record.gang is not None and last is not None and record.gang.key == last.key:
             record.gang.resume(peak)
 
     def _add(self, pod: Pod, nominated_node: str = "") -> PodRecord:
-        """`nominated_node` is where room was held for a pending pod before we knew it (by us, in a former life)."""
+        """Add a pod. `nominated_node` is the node of a reservation for a pending pod from before a restart."""
         affinity = self._nodes.affinity
         if moved := affinity.state(pod.pod_class.peers):
             self.reclassify(moved)
-        found = self._class_of(pod)
-        record = PodRecord(pod, found, self._footprint(found, pod), state_of(pod, self._schedulers))
+        pod_class = self._class_of(pod)
+        record = PodRecord(pod, pod_class, self._footprint(pod_class, pod), state_of(pod, self._schedulers))
         self._nodes.widen()
         affinity.enter(pod)
         record.mark = pod.mark
@@ -320,11 +323,11 @@ class PodTable(dict[str, PodRecord]):
             self.placeholders[pod.uid] = record
             self.placeholders.end_at(pod.uid, pod.expires)
         if nominated_node and record.state is MemberState.PENDING:
-            self._hold(record, Nomination(), nominated_node)
+            self._reserve_room(record, Nomination(), nominated_node)
         return record
 
     def _claimed_node(self, pod: Pod) -> str:
-        """Where room is held for a pod that comes: for itself, or for the member that was expected in its place."""
+        """Return the node of a new pod's reservation: its own, or that of the placeholder that it replaces."""
         gang = self._gangs.get(GangKey(pod.namespace, pod.gang)) if pod.gang and not pod.placeholder else None
         if gang is not None and gang.spec is not None and gang.spec.expected_by is not None:
             gang = self._gangs.get(gang.spec.expected_by)
@@ -348,7 +351,7 @@ class PodTable(dict[str, PodRecord]):
         self._gangs.remove_member(record)
 
     def _nominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
-        self._hold(record, nomination, self._nodes.names[row])
+        self._reserve_room(record, nomination, self._nodes.names[row])
 
     def _renominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
         self._cancel_nomination(record)
@@ -359,8 +362,8 @@ class PodTable(dict[str, PodRecord]):
         self._end_nomination(record)
         self._ledger.book(record)
 
-    def _hold(self, record: PodRecord, nomination: Nomination, node: str) -> None:
-        """Gives a pod a nomination for a node that may not be known yet."""
+    def _reserve_room(self, record: PodRecord, nomination: Nomination, node: str) -> None:
+        """Nominate a pod for a node, which need not be known yet."""
         record.nomination, record.nominated_node = nomination, node
         self.nominated[record.pod.uid] = record
         self._by_node.occupy(record, node)
@@ -397,15 +400,15 @@ class PodTable(dict[str, PodRecord]):
         self.terminating[record.pod.uid] = record
         self._set_state(record, MemberState.TERMINATING, record.mark)
 
-    def _stay(self, record: PodRecord, until: float) -> None:
+    def _undo_eviction(self, record: PodRecord, until: float) -> None:
         self._note_refusal(record, until)
         self._by_node.start_terminating(record, -1)
         self.terminating.pop(record.pod.uid, None)
-        self._changes.may_fit()  # others may have counted on its room, and must ask again who goes instead
+        self._changes.may_fit()  # preemptors that counted on its room have to search again
         self._set_state(record, state_of(record.pod, self._schedulers), record.mark)
 
     def _note_refusal(self, record: PodRecord, until: float) -> None:
-        """The pod goes all the same, or has ended."""
+        """Record the refusal for a pod that terminates anyway, or has finished."""
         if record.evicting:
             record.evicting, record.no_eviction_until = False, until
 
@@ -422,7 +425,7 @@ class PodTable(dict[str, PodRecord]):
         self.mark_changed(record)
 
     def _replace_spec(self, record: PodRecord, pod: Pod) -> None:
-        """Takes the newest spec of a pod whose place in the tables stays."""
+        """Replace the spec of a pod that keeps its place in the tables."""
         old = record.pod
         if standing(old) != standing(pod):
             self.mark_changed(record)
@@ -439,16 +442,16 @@ class PodTable(dict[str, PodRecord]):
         if record.row != NO_NODE:
             self._victims.moved.note(record.row)
             if pod.run_time is not old.run_time and pod.run_time != old.run_time:
-                self._nodes.changes.note(record.row)  # its end is another
+                self._nodes.changes.note(record.row)  # its end has changed
             if yielding(old) != yielding(pod):
                 self._changes.may_fit()
 
-    def _footprint(self, found: ClassRecord, pod: Pod) -> Footprint:
+    def _footprint(self, record: ClassRecord, pod: Pod) -> Footprint:
         usage, pod_class = pod.usage, pod.pod_class
         if not usage or usage is pod_class.requests:
-            return found.footprint
+            return record.footprint
         footprint = self._classes.footprint(usage, pod_class)
-        self._nodes.widen()  # it may be the first to name a resource
+        self._nodes.widen()  # it can introduce a resource
         return footprint
 
     def _class_of(self, pod: Pod) -> ClassRecord:
@@ -457,7 +460,7 @@ class PodTable(dict[str, PodRecord]):
 
 
 def _same_charges(old: Pod, new: Pod) -> bool:
-    """Whether a pod counts as before, the node aside."""
+    """Return whether the pod's charges are equal, the node aside."""
     return (old.pod_class, old.usage, old.gang, old.role) == (new.pod_class, new.usage, new.gang, new.role)
 
 
@@ -466,15 +469,15 @@ _SEEN = [event for event in _E if event < _E.DELETED]
 _ENDING = (_S.EVICTING, _S.TERMINATING, _S.SUCCEEDED, _S.FAILED)
 _ALIVE = [state for state in _S if state is not _S.GONE]
 
-# What is not here is refused, or ignored where it is a late answer (`IGNORED`).
+# A missing pair is an error, or ignored for a late result (`IGNORED`).
 TRANSITIONS: dict[tuple[PodState, PodEvent], Callable[..., None]] = {
     **{(state, event): _T._seen for state in _ALIVE for event in _SEEN},
-    **{(_S.ASSUMED, event): _T._seen_elsewhere for event in _SEEN},
+    **{(_S.ASSUMED, event): _T._seen_after_assumption for event in _SEEN},
     (_S.ASSUMED, _E.SEEN_PENDING): _T._seen_before_binding,
     (_S.ASSUMED, _E.SEEN_BOUND): _T._seen_on_node,
     (_S.ASSUMED, _E.SEEN_RUNNING): _T._seen_on_node,
-    **{(state, _E.SEEN_BOUND): _T._seen_still_there for state in _ENDING},
-    **{(state, _E.SEEN_RUNNING): _T._seen_still_there for state in _ENDING},
+    **{(state, _E.SEEN_BOUND): _T._seen_after_eviction for state in _ENDING},
+    **{(state, _E.SEEN_RUNNING): _T._seen_after_eviction for state in _ENDING},
     **{(state, _E.DELETED): _T._remove for state in _ALIVE},
     (_S.PENDING, _E.NOMINATE): _T._nominate,
     (_S.NOMINATED, _E.NOMINATE): _T._renominate,
@@ -484,24 +487,24 @@ TRANSITIONS: dict[tuple[PodState, PodEvent], Callable[..., None]] = {
     (_S.ASSUMED, _E.BINDING_FAILED): _T._binding_failed,
     (_S.BOUND, _E.EVICT): _T._evict,
     (_S.RUNNING, _E.EVICT): _T._evict,
-    (_S.EVICTING, _E.EVICTION_REFUSED): _T._stay,
+    (_S.EVICTING, _E.EVICTION_REFUSED): _T._undo_eviction,
     (_S.TERMINATING, _E.EVICTION_REFUSED): _T._note_refusal,
     (_S.SUCCEEDED, _E.EVICTION_REFUSED): _T._note_refusal,
     (_S.FAILED, _E.EVICTION_REFUSED): _T._note_refusal,
 }
-# Where a decision leads; where it is not said here, the pod shows it.
+# State after a decision; None if it follows from the pod itself.
 _DECIDED: list[PodState | None] = [None] * len(PodEvent)
 _DECIDED[_E.NOMINATE] = _S.NOMINATED
 _DECIDED[_E.ASSUME] = _S.ASSUMED
 _DECIDED[_E.EVICT] = _S.EVICTING
-# By number: an enum as a key is hashed slowly.
+# By number, since hashing an enum is slow.
 _STEPS = [[TRANSITIONS.get((state, event)) for event in PodEvent] for state in PodState]
 
 
-def _waits(record: PodRecord) -> bool:
+def _is_plain_pending(record: PodRecord) -> bool:
     return record.state is MemberState.PENDING and record.nomination is None
 
 
 def _times(pod: Pod) -> tuple[object, ...]:
-    """What says when it will have left its node."""
+    """Return the properties that determine when the pod leaves its node."""
     return pod.started, pod.bound, pod.terminating, pod.leaves, pod.grace, pod.run_time

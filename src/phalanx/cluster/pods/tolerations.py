@@ -1,4 +1,4 @@
-"""Which taints our pods tolerate, whether they wait or have a node."""
+"""Tolerations of our pods, pending or on a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Tolerations = tuple[Toleration, ...]
 
 
 class TolerationCounts:
-    """Counts pods by their class, and classes by what they tolerate: few differ."""
+    """Counts pods by class, and classes by tolerations, of which few are distinct."""
 
     def __init__(self, schedulers: frozenset[str]) -> None:
         self._schedulers = schedulers
@@ -23,7 +23,7 @@ class TolerationCounts:
         return iter(self._classes)
 
     def count(self, pod: Pod, sign: int) -> None:
-        """One comes (1) or goes (-1); those of other schedulers do not matter."""
+        """Add (1) or remove (-1) a pod; pods of other schedulers are ignored."""
         if pod.scheduler not in self._schedulers:
             return
         known = pod.pod_class in self._pods

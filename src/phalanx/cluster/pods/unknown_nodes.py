@@ -1,4 +1,4 @@
-"""Pods whose node is not known: not yet, or not any more."""
+"""Pods with an unknown node: not known yet, or removed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from phalanx.cluster.pods.records import PodRecord
 
 
 class PodsOfUnknownNodes:
-    """Records by the name of the node that they wait for, in the order in which they came."""
+    """Records by the name of their node, in the order of arrival."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodRecord]] = {}
@@ -15,12 +15,12 @@ class PodsOfUnknownNodes:
         self._by_node.setdefault(node, {})[record.pod.uid] = record
 
     def discard(self, record: PodRecord) -> None:
-        """The pod waits for no node any more, whichever it was."""
+        """Remove a pod, under any of its possible nodes."""
         for node in {record.pod.node, record.pod.nominated_node, record.assumed_node, record.nominated_node}:
             waiting = self._by_node.get(node)
             if waiting is not None and waiting.pop(record.pod.uid, None) is not None and not waiting:
                 del self._by_node[node]
 
     def pop(self, node: str) -> list[PodRecord]:
-        """Those who have waited for a node that is known now."""
+        """Remove and return the pods of a node that is known now."""
         return list(self._by_node.pop(node, {}).values())

@@ -1,4 +1,4 @@
-"""Who is where, by victim class (kind): how many pods of which kind each node has, as arrays over (row, kind)."""
+"""Index of victims by class (kind): the number of pods of each kind per node, as arrays over (row, kind)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from phalanx.model.pod import ACTIVE, MemberState
 
 
 class VictimClass:
-    """Pods that nothing tells apart when somebody needs their room: one charge path, priority and gang, one
-    footprint.
+    """Pods that are equivalent as victims: with the same charge path, priority, gang and footprint.
 
-    `number` is its place in the arrays. `arriving` pods are still on their way to their nodes: they cannot be told
-    to leave yet. `guarded` ones may have a cooldown or a disruption budget. A class outlasts the pod with which it
-    began, and what that pod is made into later.
+    `number` is its place in the arrays. `arriving` pods are assumed: they cannot be evicted yet. `guarded` ones can
+    have a cooldown or a disruption budget. A class outlives its first pod, and later changes of that pod.
     """
 
     __slots__ = (
@@ -60,16 +58,16 @@ class VictimTable:
         self._pods: IntArray | None = None
 
     def pods(self, kinds: int) -> IntArray:
-        """int64[kinds]: how many pods of each kind there are."""
+        """Return int64[kinds]: the number of pods of each kind."""
         if self._pods is None or len(self._pods) != kinds:
             self._pods = np.bincount(self.kinds, weights=self.counts, minlength=kinds).astype(np.int64)
         return self._pods
 
 
 class VictimIndex:
-    """Built when somebody first asks, and from then on brought up to date row by row (`moved` names them).
+    """Index that is built on first use, and updated row by row afterwards (`moved` lists the rows).
 
-    Only pods that are placed, bound or running are counted; whether one may be evicted is not asked here.
+    Only assumed, bound and running pods are counted, whether they can be evicted or not.
     """
 
     def __init__(self) -> None:
@@ -80,21 +78,21 @@ class VictimIndex:
         self._table: VictimTable | None = None
         self.kinds: list[VictimClass] = []
         self._of_gang: dict[GangRecord, list[int]] = {}
-        # Kinds whose gangs say something else than before.
+        # Kinds with changed gangs.
         self.respecified = ChangeLog()
-        # Numbers of kinds hold for one generation.
+        # Numbers of kinds are valid for one generation.
         self.generation = 0
 
     def of_gang(self, gang: GangRecord) -> Sequence[int]:
-        """The numbers of the kinds that a gang's members are of."""
+        """Return the kind numbers of a gang's members."""
         return self._of_gang.get(gang, ())
 
     def gang_changed(self, gang: GangRecord) -> None:
-        """What declares a gang says something else now."""
+        """Record a changed declaration of a gang."""
         self.respecified.note_all(self.of_gang(gang))
 
     def table(self, pods_by_row: Mapping[int, Mapping[str, PodRecord]]) -> VictimTable:
-        """The table as of now; `pods_by_row` are the pods of each row."""
+        """Return the current table; `pods_by_row` are the pods of each row."""
         changed = self.moved.since(self._cursor, max(64, len(pods_by_row))) if self._cursor >= 0 else None
         if changed is None or len(self.kinds) > 4 * self._live() + 1000:
             self._rows.clear()
@@ -116,7 +114,7 @@ class VictimIndex:
         return self._table
 
     def _live(self) -> int:
-        """How many kinds have any pods."""
+        """Return the number of kinds with pods."""
         return int(np.count_nonzero(np.bincount(self._table.kinds))) if self._table is not None else 0
 
     def _tally(self, pods_by_row: Mapping[int, Mapping[str, PodRecord]], rows: Iterable[int]) -> None:
@@ -153,24 +151,24 @@ class VictimIndex:
         return victim_class.number
 
     def _spliced(self, table: VictimTable, changed: list[int]) -> VictimTable:
-        """The table with some of its rows replaced."""
+        """Return the table with some rows replaced."""
         last = max(changed[-1], int(table.rows[-1]) if len(table.rows) else 0)
-        gone: npt.NDArray[np.bool_] = np.zeros(last + 1, dtype=np.bool_)
-        gone[changed] = True
-        stay = ~gone[table.rows]
+        is_changed: npt.NDArray[np.bool_] = np.zeros(last + 1, dtype=np.bool_)
+        is_changed[changed] = True
+        unchanged = ~is_changed[table.rows]
         new = self._flatten([row for row in changed if row in self._rows])
-        kept = table.rows[stay]
-        places = np.searchsorted(kept, new.rows)
+        unchanged_rows = table.rows[unchanged]
+        positions = np.searchsorted(unchanged_rows, new.rows)
         return VictimTable(
-            np.insert(kept, places, new.rows),
-            np.insert(table.kinds[stay], places, new.kinds),
-            np.insert(table.counts[stay], places, new.counts),
+            np.insert(unchanged_rows, positions, new.rows),
+            np.insert(table.kinds[unchanged], positions, new.kinds),
+            np.insert(table.counts[unchanged], positions, new.counts),
         )
 
     def _flatten(self, rows: list[int]) -> VictimTable:
         if not rows:
-            nothing = np.zeros(0, dtype=np.int64)
-            return VictimTable(nothing, nothing, nothing)
+            empty = np.zeros(0, dtype=np.int64)
+            return VictimTable(empty, empty, empty)
         parts = [self._rows[row] for row in rows]
         sizes: npt.NDArray[np.int64] = np.array([len(kinds) for kinds, _ in parts], dtype=np.int64)
         return VictimTable(

@@ -1,1 +1,1 @@
-"""What volumes ask of nodes, and what nodes have for them."""
+"""Volumes: the requirements of pods, and the supply of nodes."""

@@ -1,4 +1,4 @@
-"""How many volumes a CSI driver can attach to a node, and how many it has attached."""
+"""Attach limits: the maximum number of volumes of a CSI driver on a node, and the present number."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _UNKNOWN = NodeStorage("")
 
 
 class Attachments(NodeAllocator):
-    """The allocator of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
+    """Allocator of volume attachments on nodes (kube-scheduler 1.36, NodeVolumeLimits).
 
-    What the pods of a node use and what is attached to it count once per driver and handle; a volume that a pod
-    brings and no other pod there uses is one more, even if it is still attached from before, as upstream counts.
+    Volumes in use by the node's pods, and attached ones, count once per driver and handle. A volume of a new pod
+    that no other pod there uses counts as one more, even if it is still attached from before, as upstream counts.
     """
 
     name = ATTACHMENTS
@@ -49,21 +49,21 @@ class Attachments(NodeAllocator):
         return any(isinstance(need, Attachment) for need in pod_class.volumes)
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
-        found: IntArray = np.full(self._nodes.alive[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
+        copies: IntArray = np.full(self._nodes.alive[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
         needs = _needs(pod_class)
         if not self._storage and not self._wants_plugin(needs):
-            return found
+            return copies
         numbers = row_numbers(rows, self._nodes.capacity)
-        for place, row in enumerate(numbers.tolist()):
+        for position, row in enumerate(numbers.tolist()):
             if self._nodes.alive[row]:
-                found[place] = 0 if self._missing(needs, row) else self._copies(needs, row)
-        return found
+                copies[position] = 0 if self._missing(needs, row) else self._copies(needs, row)
+        return copies
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
         needs, shape = _needs(pod_class), self._nodes.alive[rows].shape
         numbers = row_numbers(rows, self._nodes.capacity)
         reasons: dict[str, BoolArray] = {}
-        for place, row in enumerate(numbers.tolist()):
+        for position, row in enumerate(numbers.tolist()):
             driver = self._missing(needs, row)
             if driver:
                 reason = f"{driver} CSI driver is not installed on the node"
@@ -71,7 +71,7 @@ class Attachments(NodeAllocator):
                 reason = TOO_MANY
             else:
                 continue
-            reasons.setdefault(reason, np.zeros(shape, dtype=np.bool_))[place] = True
+            reasons.setdefault(reason, np.zeros(shape, dtype=np.bool_))[position] = True
         return list(reasons.items())
 
     def _wants_plugin(self, needs: tuple[Attachment, ...]) -> bool:
@@ -79,7 +79,7 @@ class Attachments(NodeAllocator):
         return any(driver is not None and driver.needs_node_plugin for driver in known)
 
     def _missing(self, needs: tuple[Attachment, ...], row: int) -> str:
-        """The driver for want of which pods must keep off a row, "" for none."""
+        """Return the first required driver that is missing on a row; "" for none."""
         installed = self._storage.get(self._nodes.names[row], _UNKNOWN).drivers
         for need in needs:
             driver = self._drivers.get(need.driver)
@@ -90,28 +90,30 @@ class Attachments(NodeAllocator):
     def _copies(self, needs: tuple[Attachment, ...], row: int) -> int:
         node = self._nodes.names[row]
         limits = dict(self._storage.get(node, _UNKNOWN).limits)
-        least = UNLIMITED_COPIES
+        minimum = UNLIMITED_COPIES
         for driver in {need.driver for need in needs} & limits.keys():
-            held = self._held(row, driver)
-            here = held | {handle for of, handle in self._attached.get(node, ()) if of == driver}
+            used = self._held(row, driver)
+            occupied = used | {
+                handle for handle_driver, handle in self._attached.get(node, ()) if handle_driver == driver
+            }
             own = sum(need.driver == driver and need.volume is None for need in needs)
             known = {
                 self._handle(need.volume) for need in needs if need.driver == driver and need.volume is not None
             }
-            joint = {handle for of, handle in known if of == driver} - held
+            joint = {handle for handle_driver, handle in known if handle_driver == driver} - used
             if not own and not joint:
-                continue  # nothing new: upstream does not even look whether there are too many already
-            room = limits[driver] - len(here)
+                continue  # no further volume: upstream does not even check the present number
+            room = limits[driver] - len(occupied)
             if own + len(joint) > room:
                 return 0
             if own:
-                least = min(least, 1 + (room - own - len(joint - here)) // own)
-        return least
+                minimum = min(minimum, 1 + (room - own - len(joint - occupied)) // own)
+        return minimum
 
     def _held(self, row: int, driver: str) -> set[str]:
-        """The handles of a driver that pods of a row use."""
+        """Return the handles of a driver in use by pods of a row."""
         handles = map(self._handle, self._used.at(row))
-        return {handle for of, handle in handles if of == driver}
+        return {handle for handle_driver, handle in handles if handle_driver == driver}
 
     def _handle(self, key: Key) -> Handle:
         return key if key[0] else self._claims.get(key[1], ("", ""))

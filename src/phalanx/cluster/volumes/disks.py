@@ -1,4 +1,4 @@
-"""Disks that pods of one node cannot share, and claims that one pod at a time may use."""
+"""Disks that pods of one node cannot share, and claims that only one pod at a time can use."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ IN_USE = " ".join(
 
 
 class Disks(NodeAllocator):
-    """The allocator of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
+    """Allocator of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
 
-    A disk is exclusive on each node by itself, a ReadWriteOncePod claim in the whole cluster.
+    A disk is exclusive per node, a ReadWriteOncePod claim in the whole cluster.
     """
 
     name = DISKS
@@ -78,7 +78,7 @@ class Disks(NodeAllocator):
             self.changes.note(row)
 
     def _free(self, disks: tuple[Disk, ...], rows: Rows) -> BoolArray:
-        """bool[rows]: where no pod has a disk that conflicts with one of these."""
+        """Return bool[rows]: rows without a pod with a conflicting disk."""
         free = np.ones(self._nodes.capacity, dtype=np.bool_)
         for disk in disks:
             for row in self._mounted.rows((disk.kind, disk.name)):

@@ -1,4 +1,4 @@
-"""Things that are reachable from some nodes only, found by the labels of a node and never by trying them all."""
+"""Index of things that are only reachable from some nodes, by node label, without trying all things."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Bucket = tuple[str, str]
 
 
 class Located(Protocol):
-    """Something with a `name` of its own, a `rank` by which it is looked at among its like (the smallest first),
-    and an OR of terms that a node must meet (None: any node)."""
+    """A thing with a `name`, a `rank` for the order in which it is tried (smallest first), and alternative terms
+    that a node must meet (None: any node)."""
 
     @property
     def name(self) -> str: ...
@@ -30,17 +30,17 @@ T = TypeVar("T", bound=Located)
 
 
 class Site(Generic[T]):
-    """All things that are reached from the same nodes, in the order of rank and name."""
+    """All things that are reachable from the same nodes, in the order of rank and name."""
 
     def __init__(self, affinity: Terms) -> None:
         self.affinity = affinity
         self.order: list[tuple[int, str]] = []
         self.things: dict[str, T] = {}
 
-    def from_rank(self, least: int) -> Iterator[T]:
-        """Those of this rank and above."""
-        for place in range(bisect_left(self.order, (least, "")), len(self.order)):
-            yield self.things[self.order[place][1]]
+    def from_rank(self, minimum: int) -> Iterator[T]:
+        """Yield the things of this rank and above."""
+        for position in range(bisect_left(self.order, (minimum, "")), len(self.order)):
+            yield self.things[self.order[position][1]]
 
     def add(self, thing: T) -> None:
         self.things[thing.name] = thing
@@ -52,10 +52,10 @@ class Site(Generic[T]):
 
 
 class Places(Generic[T]):
-    """Located things by the label that says most about where they are.
+    """Located things by their most selective label.
 
-    Most are on one node or in one zone: a term with `key In (values)`. Such a site lies in a bucket for each of the
-    values; the rest is tried on every node.
+    Most are on one node or in one zone: a term with `key In (values)`. Such a site is in one bucket per value; all
+    other sites are checked for every node.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Places(Generic[T]):
         return bool(self._sites)
 
     def add(self, thing: T) -> Site[T]:
-        """The site that it belongs to now."""
+        """Add a thing; return its site."""
         terms = thing.affinity
         site = self._sites.get(terms)
         if site is None:
@@ -85,7 +85,7 @@ class Places(Generic[T]):
         return site
 
     def remove(self, thing: T) -> Site[T]:
-        """The site that it belonged to."""
+        """Remove a thing; return its former site."""
         terms = thing.affinity
         site = self._sites[terms]
         site.remove(thing)
@@ -101,26 +101,26 @@ class Places(Generic[T]):
         return site
 
     def at(self, labels: Labels) -> list[Site[T]]:
-        """The sites that a node with these labels reaches."""
-        found = [site for site in self._anywhere.values() if reaches(site.affinity, labels)]
+        """Return the sites that are reachable from a node with these labels."""
+        sites = [site for site in self._anywhere.values() if reaches(site.affinity, labels)]
         seen: set[Terms] = set()
         for key in self._keys:
             if key in labels:
                 for terms, site in self._buckets.get((key, labels[key]), {}).items():
                     if terms not in seen and reaches(terms, labels):
                         seen.add(terms)
-                        found.append(site)
-        return found
+                        sites.append(site)
+        return sites
 
 
 def buckets_of(terms: Terms) -> tuple[Bucket, ...] | None:
-    """(label key, value) of which a node must have one; None where no label tells it."""
+    """Return the (label key, value) pairs of which a node must have one; None if no label determines it."""
     if terms is None:
         return None
-    found: dict[Bucket, None] = {}
+    buckets: dict[Bucket, None] = {}
     for term in terms:
         first = next((entry for entry in term.expressions if entry.operator == "In"), None)
         if first is None:
             return None
-        found.update(dict.fromkeys((first.key, value) for value in first.values))
-    return tuple(found)
+        buckets.update(dict.fromkeys((first.key, value) for value in first.values))
+    return tuple(buckets)

@@ -1,4 +1,4 @@
-"""Where the volumes that a pod's claims have already are in reach: labels decide, so it is asked once per class."""
+"""Reachability of the volumes that a pod's claims are bound to, by labels, evaluated once per class."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _ZONE_LABELS = (*_BETA, *_BETA.values())
 
 
 def is_refused(pod_class: PodClass) -> bool:
-    """Whether a claim makes all nodes impossible."""
+    """Return whether a claim makes all nodes infeasible."""
     return any(isinstance(need, UnusableVolume) for need in pod_class.volumes)
 
 
 def reachable(pod_class: PodClass, nodes: NodeRows, rows: Rows) -> BoolArray:
-    """bool[rows]: which nodes meet the node affinity of every bound volume (kube-scheduler 1.36, VolumeBinding)."""
+    """Return bool[rows]: nodes that meet the node affinity of every bound volume (kube-scheduler 1.36,
+    VolumeBinding)."""
     mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
     for need in pod_class.volumes:
         if isinstance(need, BoundVolume) and need.affinity is not None:
@@ -36,19 +37,19 @@ def reachable(pod_class: PodClass, nodes: NodeRows, rows: Rows) -> BoolArray:
 
 
 def in_zone(pod_class: PodClass, nodes: NodeRows, rows: Rows) -> BoolArray:
-    """bool[rows]: which nodes are in the zones and regions of every bound volume (kube-scheduler 1.36, VolumeZone).
+    """Return bool[rows]: nodes in the zones and regions of every bound volume (kube-scheduler 1.36, VolumeZone).
 
-    A node without any zone or region will do. A volume's old label is compared with the node's old one or, where
+    A node without any zone or region qualifies. A volume's old label is compared with the node's old one or, if
     that is missing, with its new one.
     """
     mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
     zones = {zone for need in pod_class.volumes if isinstance(need, BoundVolume) for zone in need.zones}
     for key, values in sorted(zones):
-        held = nodes.labels.satisfies(Requirement(key, "In", values), rows)
+        in_zones = nodes.labels.satisfies(Requirement(key, "In", values), rows)
         if key in _BETA:
             lacks = nodes.labels.satisfies(Requirement(key, "DoesNotExist"), rows)
-            held |= lacks & nodes.labels.satisfies(Requirement(_BETA[key], "In", values), rows)
-        mask &= held
+            in_zones |= lacks & nodes.labels.satisfies(Requirement(_BETA[key], "In", values), rows)
+        mask &= in_zones
     if zones:
         placed = np.zeros_like(mask)
         for key in _ZONE_LABELS:
@@ -58,7 +59,7 @@ def in_zone(pod_class: PodClass, nodes: NodeRows, rows: Rows) -> BoolArray:
 
 
 def _meets(terms: tuple[NodeSelectorTerm, ...], nodes: NodeRows, rows: Rows) -> BoolArray:
-    some = np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
+    any_term = np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
     for term in terms:
-        some |= term_matches(term, nodes.labels, nodes.name_column, rows)
-    return some
+        any_term |= term_matches(term, nodes.labels, nodes.name_column, rows)
+    return any_term

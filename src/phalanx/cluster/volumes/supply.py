@@ -1,4 +1,4 @@
-"""Claims that are bound when their pods are placed: which volumes are left, and where more can be provisioned."""
+"""Supply of volumes for claims that are bound at placement: available volumes, and room for provisioning."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ Sites = dict[str, list[Site[Volume]]]
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """What one pod gets: for each of its unbound claims the volume, "" for one to be provisioned on `node`."""
+    """Decision for one pod: for each of its unbound claims the volume, "" for one to be provisioned on `node`."""
 
     node: str
     volumes: tuple[str, ...]
 
 
 class _Capacity(msgspec.Struct, frozen=True):
-    """A StorageCapacity as something that is at places."""
+    """A StorageCapacity as a located thing."""
 
     name: str
     rank: int
@@ -63,11 +63,11 @@ class _Capacity(msgspec.Struct, frozen=True):
 
 
 class VolumeSupply(NodeAllocator):
-    """The allocator of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
+    """Allocator of volumes for delayed claims (kube-scheduler 1.36, VolumeBinding).
 
-    A claim takes the smallest free volume that does and is in reach, else one is provisioned if its class says how
-    and where, and a driver that publishes its capacity has enough of it. A volume that a placed pod is to get is
-    promised: nobody else gets it until the pod is gone or the API shows whose it is.
+    A claim gets the smallest free volume that is suitable and reachable; otherwise one is provisioned, if its class
+    permits it there and a driver with published capacity has enough. A volume for a placed pod is promised: no
+    other pod gets it until the pod is gone or the API shows its claim.
     """
 
     name = VOLUMES
@@ -85,7 +85,7 @@ class VolumeSupply(NodeAllocator):
         self._drivers: dict[str, StorageDriver] = {}
         self._trouble: dict[str, dict[str, int]] = {}
 
-    # what a class may do
+    # Queries for a class
 
     def concerns(self, pod_class: PodClass) -> bool:
         return any(isinstance(need, UnboundClaim | UnusableVolume) for need in pod_class.volumes)
@@ -98,15 +98,15 @@ class VolumeSupply(NodeAllocator):
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         claims = _claims(pod_class)
-        found: IntArray = np.zeros(self._nodes.alive[rows].shape, dtype=np.int64)
+        copies: IntArray = np.zeros(self._nodes.alive[rows].shape, dtype=np.int64)
         if self.refuse(pod_class) is not None:
-            return found
+            return copies
         if self._anywhere(claims):
-            found[:] = UNLIMITED_COPIES
-            return found
-        for place, row in self._each(rows):
-            found[place] = self._copies(claims, row)
-        return found
+            copies[:] = UNLIMITED_COPIES
+            return copies
+        for position, row in self._each(rows):
+            copies[position] = self._copies(claims, row)
+        return copies
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
         shape, claims = self._nodes.alive[rows].shape, _claims(pod_class)
@@ -114,19 +114,19 @@ class VolumeSupply(NodeAllocator):
         if refusal is not None:
             return [(refusal, np.ones(shape, dtype=np.bool_))]
         reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE, REFUSED)}
-        for place, row in self._each(rows):
+        for position, row in self._each(rows):
             reason = self._objection(claims, row)
             if reason:
-                reasons[reason][place] = True
+                reasons[reason][position] = True
         return list(reasons.items())
 
     def _each(self, rows: Rows) -> Iterator[tuple[int, int]]:
-        """(place in the answer, row) of every row that has a node."""
+        """Yield (position in the result, row) of every row with a node."""
         numbers = row_numbers(rows, self._nodes.capacity).tolist()
-        return ((place, row) for place, row in enumerate(numbers) if self._nodes.alive[row])
+        return ((position, row) for position, row in enumerate(numbers) if self._nodes.alive[row])
 
     def _anywhere(self, claims: Claims) -> bool:
-        """Whether volumes can be provisioned for all claims on every node."""
+        """Return whether volumes can be provisioned for all claims on every node."""
         for claim in claims:
             known = self._classes.get(claim.storage_class)
             if claim.node or known is None or not known.provisioner or known.topologies:
@@ -139,19 +139,19 @@ class VolumeSupply(NodeAllocator):
         return True
 
     def _copies(self, claims: Claims, row: int) -> int:
-        """How many pods with these claims the row takes one after the other; where it shares volumes with other
-        rows, at most so many."""
+        """Return the number of pods with these claims that the row admits one after the other; an upper bound if
+        it shares volumes with other rows."""
         labels = self._nodes.labels.of(row)
         sites = self._sites(claims, labels)
         if self._match(claims, row, labels, sites, set()) is None:
             return 0
-        needy = [claim for claim in claims if self._obstacle(claim, row, labels)]
-        if not needy:
+        unprovisionable = [claim for claim in claims if self._obstacle(claim, row, labels)]
+        if not unprovisionable:
             return UNLIMITED_COPIES
-        if any(claim.volume for claim in needy):
+        if any(claim.volume for claim in unprovisionable):
             return 1
-        if any(claim.storage_class in self._wide for claim in needy):
-            return min(sum(len(site.things) for site in sites[claim.storage_class]) for claim in needy)
+        if any(claim.storage_class in self._wide for claim in unprovisionable):
+            return min(sum(len(site.things) for site in sites[claim.storage_class]) for claim in unprovisionable)
         used: set[str] = set()
         copies = 0
         while (chosen := self._match(claims, row, labels, sites, used)) is not None:
@@ -160,7 +160,7 @@ class VolumeSupply(NodeAllocator):
         return copies
 
     def _objection(self, claims: Claims, row: int) -> str:
-        """Why a row takes no pod with these claims, "" where it does."""
+        """Return the reason why a row admits no pod with these claims; "" if it does."""
         if any(claim.node and claim.node != self._nodes.names[row] for claim in claims):
             return NO_VOLUME
         labels, used = self._nodes.labels.of(row), set[str]()
@@ -174,30 +174,30 @@ class VolumeSupply(NodeAllocator):
         return ""
 
     def _sites(self, claims: Claims, labels: Labels) -> Sites:
-        """storage class -> where a node with these labels finds free volumes."""
+        """Return the sites with free volumes for a node with these labels, by storage class."""
         names = {claim.storage_class for claim in claims}
         return {name: self._free[name].at(labels) if name in self._free else [] for name in names}
 
     def _match(self, claims: Claims, row: int, labels: Labels, sites: Sites, used: set[str]) -> list[str] | None:
-        """A volume for each claim, "" where one is provisioned; None if the row cannot serve them all."""
-        taken, chosen = set(used), []
+        """Return a volume for each claim, "" for one to be provisioned; None if the row cannot serve them all."""
+        used_names, chosen = set(used), []
         for claim in claims:
             if claim.node and claim.node != self._nodes.names[row]:
                 return None
-            volume = self._smallest(claim, labels, sites, taken)
+            volume = self._smallest(claim, labels, sites, used_names)
             if not volume and self._obstacle(claim, row, labels):
                 return None
-            taken.add(volume)
+            used_names.add(volume)
             chosen.append(volume)
         return chosen
 
     def _smallest(self, claim: UnboundClaim, labels: Labels, sites: Sites, used: set[str]) -> str:
-        """The volume for a claim, "" for none. What is being provisioned already is matched with nothing else."""
+        """Return the volume for a claim, "" for none. A claim that is being provisioned matches no other volume."""
         if claim.node:
             return ""
         if claim.volume:
-            own = self._volumes.get(claim.volume)
-            return own.name if own is not None and reaches(own.affinity, labels) else ""
+            volume = self._volumes.get(claim.volume)
+            return volume.name if volume is not None and reaches(volume.affinity, labels) else ""
         best = (0, "")
         for site in sites[claim.storage_class]:
             for volume in site.from_rank(claim.size):
@@ -207,7 +207,7 @@ class VolumeSupply(NodeAllocator):
         return best[1]
 
     def _obstacle(self, claim: UnboundClaim, row: int, labels: Labels) -> str:
-        """Why no volume can be provisioned for a claim on a row's node, "" if one can."""
+        """Return the reason why no volume can be provisioned for a claim on a row's node; "" if one can."""
         known = self._classes.get(claim.storage_class)
         if known is None or not known.provisioner:
             return NO_VOLUME
@@ -225,7 +225,7 @@ class VolumeSupply(NodeAllocator):
         enough = places and any(site.order[-1][0] >= claim.size for site in places.at(labels))
         return "" if enough else NO_SPACE
 
-    # what a pod gets
+    # Allocations
 
     def take(self, pod: Pod, row: int) -> object | None:
         claims = _claims(pod.pod_class)
@@ -238,7 +238,8 @@ class VolumeSupply(NodeAllocator):
         return promise
 
     def observed(self, pod: Pod, row: int) -> object | None:
-        """What a pod on a node is about to get is between its claims and whoever placed it."""
+        """Return None: the pending volumes of a bound pod are handled by its claims and the scheduler that
+        placed it."""
         return None
 
     def book(self, allocated: object, row: int, sign: int) -> None:
@@ -264,7 +265,7 @@ class VolumeSupply(NodeAllocator):
             for claim, volume in zip(pod.volumes.unbound, allocated.volumes, strict=True)
         )
 
-    # what there is
+    # Events
 
     def learn(self, fact: object) -> bool:
         match fact:
@@ -299,7 +300,7 @@ class VolumeSupply(NodeAllocator):
         return False
 
     def _avoid(self, storage_class: str, node: str, size: int | None) -> bool:
-        """Volumes of this size and above are not asked for; None ends that."""
+        """Avoid provisioning volumes of this size and above on the node; None ends this."""
         refused = self._trouble.setdefault(storage_class, {})
         if size is None:
             refused.pop(node, None)
@@ -361,7 +362,7 @@ class VolumeSupply(NodeAllocator):
             self._changed_at(room.affinity)
 
     def _changed_at(self, terms: tuple[NodeSelectorTerm, ...] | None) -> None:
-        """Notes the rows that meet one of the terms, and perhaps some more."""
+        """Record the rows that meet one of the terms, and possibly further rows."""
         buckets, nodes = buckets_of(terms), self._nodes
         if buckets is None:
             self._changed_everywhere()
@@ -370,8 +371,8 @@ class VolumeSupply(NodeAllocator):
         for key, value in buckets:
             values.setdefault(key, []).append(value)
         for key, wanted in values.items():
-            held = nodes.labels.satisfies(Requirement(key, "In", tuple(wanted)), slice(None))
-            self.changes.note_all(np.flatnonzero(held).tolist())
+            in_bucket = nodes.labels.satisfies(Requirement(key, "In", tuple(wanted)), slice(None))
+            self.changes.note_all(np.flatnonzero(in_bucket).tolist())
 
     def _changed_everywhere(self) -> bool:
         self.changes.note_all(self._nodes.rows().tolist())
@@ -383,7 +384,7 @@ def _claims(pod_class: PodClass) -> Claims:
 
 
 def _suits(volume: Volume, claim: UnboundClaim) -> bool:
-    """Whether a free volume is what a claim asks for, wherever it is."""
+    """Return whether a free volume satisfies a claim, independent of its location."""
     return (
         volume.size >= claim.size
         and volume.block == claim.block
@@ -394,14 +395,14 @@ def _suits(volume: Volume, claim: UnboundClaim) -> bool:
 
 
 def _is_wide(volume: Volume) -> bool:
-    """Whether it may be reached from several nodes."""
+    """Return whether the volume can be reached from several nodes."""
     buckets = buckets_of(volume.affinity)
     return buckets is None or len(buckets) > 1 or any(key != _HOST for key, _ in buckets)
 
 
 def _has_twin(volume: Volume, site: Site[Volume]) -> bool:
-    """Whether a site that several nodes reach has another volume that would do just as well: then one more or less
-    changes nothing about who can be served there."""
+    """Return whether a site for several nodes has another equivalent volume: then one more or less does not
+    change the feasibility of nodes."""
     if not _is_wide(volume):
         return False
     for other in site.from_rank(volume.rank):

@@ -8,11 +8,11 @@ from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Objects, Verdict
 from phalanx.reports.account_entries import QueueReport
-from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.views.gang_state import PlacementForecast
+from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.verdict_texts import brief_text
 
 
@@ -29,7 +29,7 @@ class Rehearse(msgspec.Struct, frozen=True):
     refused: dict[str, str]
     disruption_targets: dict[str, DisruptionTarget]
     usages: list[AccountUsage]
-    stored: StoredPlan
+    promises: Promises
     missing: list[str]
 
 

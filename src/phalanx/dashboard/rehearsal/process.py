@@ -12,7 +12,7 @@ from typing import Any
 
 from phalanx.dashboard.rehearsal.messages import AskWhy, Facts, Failed, Rehearse, Rehearsed
 from phalanx.model.events import ClusterEvent
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 
 _BATCH = 2000
 _MODULE = "phalanx.dashboard.rehearsal.worker"

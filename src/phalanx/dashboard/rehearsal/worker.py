@@ -116,10 +116,10 @@ class Rehearser:
         )
 
     def _queues(self, request: Rehearse) -> tuple[QueueReport, None]:
-        return report(self._snapshot(request), self._policy, request.now), None
+        return report(self._snapshot(request), self._policy, request.now, request.promises), None
 
     def _verdicts(self, request: Rehearse) -> tuple[Any, Callable[[AskWhy], Answer]]:
-        report = WhyReport(self._snapshot(request), self._policy, request.now, request.stored)
+        report = WhyReport(self._snapshot(request), self._policy, request.now, request.promises)
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
             if (said := report.gang_verdict(key)) is not None:

@@ -13,7 +13,7 @@ from phalanx.hub.dispatch_answer import DispatchAnswer
 from phalanx.model.verdict import NamedObject, Objects
 from phalanx.reports.account_entries import QueueEntry, QuotaEntry
 from phalanx.reports.whatif.answer import WhatIfAnswer
-from phalanx.reports.why import WhyAnswer
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.views.gang_state import GangState, PlacementForecast
 
 Row = TypeVar("Row")

@@ -10,7 +10,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.dashboard.rehearsal.messages import PlannedStart
 from phalanx.dashboard.rows.entries import ReservationRow
 from phalanx.model.advance_reservation import NO_END
-from phalanx.model.text.duration import format_moment
+from phalanx.model.text.moments import shown_moment
 
 #: So far ahead occurrences are shown, in seconds.
 HORIZON = 7 * 86_400
@@ -87,4 +87,4 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
 
 
 def _moment(seconds: int) -> str:
-    return "" if seconds >= NO_END else format_moment(seconds)
+    return "" if seconds >= NO_END else shown_moment(seconds)

@@ -1,1 +1,1 @@
-"""resource.k8s.io, and the cards that pods share by annotations."""
+"""Devices: resource.k8s.io, and cards that pods share by annotations."""

@@ -1,4 +1,4 @@
-"""ResourceClaims, DeviceClasses and ResourceSlices as specs; what cannot be read is named and harms only itself."""
+"""Reading of ResourceClaims, DeviceClasses and ResourceSlices; an unreadable object affects only itself."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from phalanx.model.selectors import NodeSelectorTerm
 
 W = TypeVar("W")
 
-# What a scheduler writes to the claims that it makes for extended resources.
+# Annotation that schedulers write on claims for extended resources.
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _SCHEDULING = "scheduling.k8s.io/"
 
 
 class IllegibleError(ValueError):
-    """Something in an object that this version does not know."""
+    """Content of an object that this version does not support."""
 
 
 def read_claim(document: Document) -> Claim:
-    """A claim that cannot be read keeps the devices that it has, as far as they can be read."""
+    """Read a claim; an unreadable one still holds its allocated devices, as far as these are readable."""
     metadata = document["metadata"]
     namespace, name, uid = (str(metadata.get(field) or "") for field in ("namespace", "name", "uid"))
     try:
@@ -113,7 +113,7 @@ def read_device_class(document: Document) -> DeviceClass:
 
 
 def read_slice(document: Document) -> DeviceSlice:
-    """A slice that cannot be read makes its pool unusable, where its pool can be read."""
+    """Read a slice; an unreadable one makes its pool unusable, if the pool is readable."""
     name = str(document["metadata"]["name"])
     try:
         spec = msgspec.convert(document, SliceWire).spec
@@ -130,9 +130,9 @@ def read_slice(document: Document) -> DeviceSlice:
         access=None if spec.per_device_node_selection else _access(spec),
         devices=tuple(_device(device, bool(spec.per_device_node_selection)) for device in spec.devices or ()),
         counters=tuple(
-            (each.name, name, counter.value)
-            for each in spec.shared_counters or ()
-            for name, counter in sorted((each.counters or {}).items())
+            (counter_set.name, name, counter.value)
+            for counter_set in spec.shared_counters or ()
+            for name, counter in sorted((counter_set.counters or {}).items())
         ),
     )
 
@@ -188,9 +188,9 @@ def _ask(wire: AskWire, name: str) -> DeviceAsk:
     )
 
 
-def _known(value: object, what: str) -> bool:
+def _known(value: object, subject: str) -> bool:
     if not value:
-        raise IllegibleError(f"{what}: of a kind that this version of Phalanx does not know")
+        raise IllegibleError(f"{subject}: this version of Phalanx does not support its kind")
     return True
 
 
@@ -257,12 +257,14 @@ def _device(wire: DeviceWire, own_access: bool) -> Device:
     body: DeviceBodyWire = wire.basic or wire
     return Device(
         name=wire.name,
-        attributes=tuple((name, _attribute(each)) for name, each in sorted((body.attributes or {}).items())),
-        capacity=tuple((name, _capacity(each)) for name, each in sorted((body.capacity or {}).items())),
+        attributes=tuple(
+            (name, _attribute(attribute)) for name, attribute in sorted((body.attributes or {}).items())
+        ),
+        capacity=tuple((name, _capacity(capacity)) for name, capacity in sorted((body.capacity or {}).items())),
         counters=tuple(
-            (each.counter_set, name, counter.value)
-            for each in body.consumes_counters or ()
-            for name, counter in sorted((each.counters or {}).items())
+            (counter_set.counter_set, name, counter.value)
+            for counter_set in body.consumes_counters or ()
+            for name, counter in sorted((counter_set.counters or {}).items())
         ),
         taints=tuple(DeviceTaint(taint.key, taint.value or "", taint.effect) for taint in body.taints or ()),
         shareable=bool(body.allow_multiple_allocations),

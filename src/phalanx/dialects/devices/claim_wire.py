@@ -1,4 +1,4 @@
-"""resource.k8s.io as it comes over the wire: v1 and v1beta2, and v1beta1 where it has another form."""
+"""Wire structs of resource.k8s.io: v1 and v1beta2, and the differing parts of v1beta1."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CapacityWire(Wire):
 
 
 class AskWire(Wire):
-    """An ExactDeviceRequest or a DeviceSubRequest; in v1beta1 a request that is not prioritised has it inline."""
+    """An ExactDeviceRequest or a DeviceSubRequest; v1beta1 has it inline in a request without alternatives."""
 
     name: str = ""
     device_class_name: str = ""
@@ -141,7 +141,7 @@ class CounterWire(Wire):
 
 
 class CountersWire(Wire):
-    """A counter set, or what a device draws from one."""
+    """A counter set, or a device's consumption from one."""
 
     name: str = ""
     counter_set: str = ""

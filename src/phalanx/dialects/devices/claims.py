@@ -1,7 +1,7 @@
-"""The claims of pods: which ResourceClaim a pod means, what it asks for, and what keeps the pod waiting.
+"""Claims of pods: the ResourceClaim of each reference, its device requests, and the reasons why pods wait.
 
-What a claim asks for becomes a part of the pod's class. A claim that was made for one pod counts without its name,
-so all pods made from one template are one class, until it is allocated: then it says where its pod can be.
+The requests of a claim become part of the pod's class. A claim for a single pod is included without its name, so
+that all pods of one template share a class until it is allocated: then it determines where its pod can run.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _SPECS_KEPT = 4096
 
 
 class _Reference(msgspec.Struct, frozen=True):
-    """One entry of `spec.resourceClaims`. `claim` is the object's name: "" while nobody has made it from its
-    `template`, None where the pod needs none after all."""
+    """One entry of `spec.resourceClaims`. `claim` is the object's name: "" before it is created from its
+    `template`, None if the pod turned out to need none."""
 
     name: str
     claim: str | None
@@ -52,7 +52,7 @@ class _Reference(msgspec.Struct, frozen=True):
 
 
 class _Referrer(msgspec.Struct, frozen=True):
-    """A pod with claims; `settled`: it has a node or is finished, so nothing is decided about it any more."""
+    """Pod with claims. `settled` means that it has a node or is finished, so that it needs no further decision."""
 
     namespace: str
     references: tuple[_Reference, ...]
@@ -60,14 +60,14 @@ class _Referrer(msgspec.Struct, frozen=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return tuple(f"{self.namespace}/{each.claim}" for each in self.references if each.claim)
+        return tuple(f"{self.namespace}/{reference.claim}" for reference in self.references if reference.claim)
 
 
 class ClaimEnricher(PodEnricher):
-    """Knows every claim, and the pods that refer to claims or ask for what device classes offer by extended names.
+    """Processes claims, and the pods that refer to claims or request extended resources of device classes.
 
-    A claim's devices are charged to whoever it was made for; one that several pods name to the first of them by
-    uid, so once.
+    A claim's devices are charged to the pod that it was created for; a shared claim is charged once, to the first
+    of its pods by uid.
     """
 
     kinds = (
@@ -80,8 +80,8 @@ class ClaimEnricher(PodEnricher):
         self._pods: dict[str, _Referrer] = {}
         self._referrers: dict[str, set[str]] = {}
         self._claims: dict[str, Claim] = {}
-        # Pod -> the claim that a scheduler has made for its extended resources.
-        self._made: dict[str, str] = {}
+        # Claims that a scheduler created for extended resources, by pod uid.
+        self._extended_claims: dict[str, str] = {}
         self._names: dict[str, set[str]] = {_CLASSES: set(), _SLICES: set()}
         self._admins: set[str] = set()
         self._specs: dict[ClaimSpec, ClaimSpec] = {}
@@ -96,11 +96,11 @@ class ClaimEnricher(PodEnricher):
         if not pod.spec.resource_claims:
             if last is None:
                 return ([], {spec.uid}) if changed else no_changes()
-            return [], {spec.uid, *self._leave(spec.uid)}
+            return [], {spec.uid, *self._remove_referrer(spec.uid)}
         now = _Referrer(spec.namespace, tuple(_references(pod)), _settled(spec))
         if now == last and not changed:
             return no_changes()
-        touched = self._leave(spec.uid)
+        touched = self._remove_referrer(spec.uid)
         self._pods[spec.uid] = now
         for key in now.keys:
             self._referrers.setdefault(key, set()).add(spec.uid)
@@ -108,7 +108,7 @@ class ClaimEnricher(PodEnricher):
 
     def pod_gone(self, spec: Pod) -> Changes:
         self._extended.pod_gone(spec.uid)
-        return [], self._leave(spec.uid) if spec.uid in self._pods else frozenset()
+        return [], self._remove_referrer(spec.uid) if spec.uid in self._pods else frozenset()
 
     def node(self, node: NodeObject) -> Changes:
         return [], self._extended.node(node)
@@ -124,44 +124,46 @@ class ClaimEnricher(PodEnricher):
         referrer = self._pods.get(spec.uid)
         if referrer is None and not self._extended.any_offered:
             return spec
-        extended, taken = self._extended.needs(spec)
+        extended, extended_amounts = self._extended.needs(spec)
         if not extended and (referrer is None or not referrer.references):
             return spec
         if referrer is None:
             referrer = _Referrer(spec.namespace, (), _settled(spec))
-        references = [each for each in referrer.references if each.claim is not None]
-        # A claim that is named twice is one claim, whose devices are chosen once.
-        named = {each.claim: each for each in reversed(references) if each.claim}
-        references = [each for each in references if not each.claim or named[each.claim] is each]
-        needs = [self._need(spec.uid, spec.gang, referrer, each, gang) for each in references]
-        names = [each.claim or "" for each in references]
+        references = [reference for reference in referrer.references if reference.claim is not None]
+        # A claim that is named twice is one claim: its devices are allocated once.
+        named = {reference.claim: reference for reference in reversed(references) if reference.claim}
+        references = [
+            reference for reference in references if not reference.claim or named[reference.claim] is reference
+        ]
+        needs = [self._need(spec.uid, spec.gang, referrer, reference, gang) for reference in references]
+        names = [reference.claim or "" for reference in references]
         charged = self._charged(spec.uid, referrer, references, needs)
         if extended:
-            name, need = self._special(spec, referrer, extended)
+            name, need = self._extended_claim(spec, referrer, extended)
             if need is not None:
                 names.append(name)
                 needs.append(need)
             add_amounts(charged, offered_by_classes(extended))
-        if not needs and not taken:
+        if not needs and not extended_amounts:
             return spec
-        beside = requests_of({**dict(taken), **charged})
-        key = (spec.pod_class, tuple(needs), taken, beside)
-        found = self._classes.get(key)
-        if found is None:
+        beside = requests_of({**dict(extended_amounts), **charged})
+        key = (spec.pod_class, tuple(needs), extended_amounts, beside)
+        twin = self._classes.get(key)
+        if twin is None:
             if len(self._classes) >= _CLASSES_KEPT:
                 self._classes.clear()
-            requests = without(spec.pod_class.requests, taken)
-            found = msgspec.structs.replace(spec.pod_class, requests=requests, claims=tuple(needs), beside=beside)
-            self._classes[key] = found
-        usage = without(spec.usage, taken) or NO_AMOUNTS
-        return msgspec.structs.replace(spec, pod_class=found, usage=usage, claims=tuple(names))
+            requests = without(spec.pod_class.requests, extended_amounts)
+            twin = msgspec.structs.replace(spec.pod_class, requests=requests, claims=tuple(needs), beside=beside)
+            self._classes[key] = twin
+        usage = without(spec.usage, extended_amounts) or NO_AMOUNTS
+        return msgspec.structs.replace(spec, pod_class=twin, usage=usage, claims=tuple(names))
 
-    def _special(
+    def _extended_claim(
         self, spec: Pod, referrer: _Referrer, extended: tuple[ExtendedNeed, ...]
     ) -> tuple[str, ClaimNeed | None]:
-        """The claim for a pod's extended resources, and what is needed of it: nothing of one that is on a node
-        without."""
-        key = self._made.get(spec.uid, "")
+        """Return the name of the claim for the pod's extended resources, and its need; None for a pod that is on
+        a node without such a claim."""
+        key = self._extended_claims.get(spec.uid, "")
         claim = self._claims.get(key)
         if claim is None:
             return f"<{spec.uid}>", None if referrer.settled else ClaimNeed(extended=extended)
@@ -176,7 +178,7 @@ class ClaimEnricher(PodEnricher):
     def _charged(
         self, uid: str, referrer: _Referrer, references: list[_Reference], needs: list[ClaimNeed]
     ) -> dict[str, int]:
-        """resource -> the devices of each class that accounts are charged for a pod's claims."""
+        """Return the devices of each class that the pod's claims charge to its accounts, by resource."""
         charged: dict[str, int] = {}
         for reference, need in zip(references, needs, strict=True):
             own = bool(reference.template) and not need.claim
@@ -212,10 +214,10 @@ class ClaimEnricher(PodEnricher):
             return ClaimNeed(waits=f"resource claim {claim.name}: admin access needs a namespace labelled {label}")
         return need
 
-    def _leave(self, uid: str) -> set[str]:
-        """Those who are charged in its place."""
+    def _remove_referrer(self, uid: str) -> set[str]:
+        """Remove a pod; return the pods to which its shared claims are charged now."""
         last = self._pods.pop(uid, None)
-        heirs: set[str] = set()
+        successors: set[str] = set()
         for key in set(last.keys) if last else ():
             referrers = self._referrers[key]
             first = min(referrers) == uid
@@ -223,8 +225,8 @@ class ClaimEnricher(PodEnricher):
             if not referrers:
                 del self._referrers[key]
             elif first:
-                heirs.add(min(referrers))
-        return heirs
+                successors.add(min(referrers))
+        return successors
 
     # surroundings
 
@@ -242,13 +244,13 @@ class ClaimEnricher(PodEnricher):
         name = str(metadata["name"])
         self._names[kind.plural].add(name)
         if kind.plural == _SLICES:
-            return [_told(read_slice(document))], set()
+            return [_fact(read_slice(document))], set()
         device_class = read_device_class(document)
         created = str(metadata.get("creationTimestamp") or "")
-        return [_told(device_class)], self._extended.offered(name, device_class.extended, created)
+        return [_fact(device_class)], self._extended.offered(name, device_class.extended, created)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
-        """The devices of a claim stay its own, and those of a slice are out of reach."""
+        """Process an undecodable object: a claim keeps its devices, and the devices of a slice are unavailable."""
         if kind.plural == _CLAIMS:
             last = self._claims.get(f"{namespace}/{name}")
             if last is not None and last.uid == uid:
@@ -258,7 +260,7 @@ class ClaimEnricher(PodEnricher):
             )
         if kind.plural == _SLICES:
             self._names[_SLICES].add(name)
-            return [_told(DeviceSlice(name, "", "", 0, 1, NodeAccess(), problem=error))], set()
+            return [_fact(DeviceSlice(name, "", "", 0, 1, NodeAccess(), problem=error))], set()
         return self.removed(kind, namespace, name)
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
@@ -267,16 +269,16 @@ class ClaimEnricher(PodEnricher):
             last = self._claims.pop(key, None)
             if last is None:
                 return no_changes()
-            if self._made.get(last.owner) == key:
-                del self._made[last.owner]
-            return [_told(ClaimGone(key))], {
+            if self._extended_claims.get(last.owner) == key:
+                del self._extended_claims[last.owner]
+            return [_fact(ClaimGone(key))], {
                 *self._referrers.get(key, ()),
                 *([last.owner] if last.extended else []),
             }
         self._names[kind.plural].discard(name)
         if kind.plural == _SLICES:
-            return [_told(DeviceSliceGone(name))], set()
-        return [_told(DeviceClassGone(name))], self._extended.withdrawn(name)
+            return [_fact(DeviceSliceGone(name))], set()
+        return [_fact(DeviceClassGone(name))], self._extended.withdrawn(name)
 
     def unserved(self, kind: ServedKind) -> Changes:
         events: list[ClusterEvent] = []
@@ -294,16 +296,16 @@ class ClaimEnricher(PodEnricher):
     def _claim(self, claim: Claim) -> Changes:
         if self._claims.get(claim.key) == claim:
             return no_changes()
-        # Claims made from one template ask for the same thing, and share it.
+        # Claims from one template have equal specs, and share one object.
         if len(self._specs) >= _SPECS_KEPT:
             self._specs.clear()
         spec = self._specs.setdefault(claim.spec, claim.spec)
         claim = self._claims[claim.key] = msgspec.structs.replace(claim, spec=spec)
         touched = set(self._referrers.get(claim.key, ()))
         if claim.extended and claim.owner:
-            self._made[claim.owner] = claim.key
+            self._extended_claims[claim.owner] = claim.key
             touched.add(claim.owner)
-        return [_told(claim)], touched
+        return [_fact(claim)], touched
 
 
 def _settled(spec: Pod) -> bool:
@@ -323,7 +325,7 @@ def _references(pod: PodObject) -> list[_Reference]:
 
 
 def _of_group(reference: _Reference, gang: Gang) -> bool:
-    """Whether the pod's entry says the same as one of its group: then the claim is the group's."""
+    """Return whether the pod's reference equals one of its group: then the claim is the group's."""
     return any(
         entry.name == reference.name
         and (entry.template == reference.template if reference.template else entry.claim == reference.claim)
@@ -331,5 +333,5 @@ def _of_group(reference: _Reference, gang: Gang) -> bool:
     )
 
 
-def _told(fact: object) -> AllocatorFact:
+def _fact(fact: object) -> AllocatorFact:
     return AllocatorFact(ALLOCATOR, fact)

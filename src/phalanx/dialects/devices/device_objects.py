@@ -1,4 +1,4 @@
-"""Koordinator's Device objects: the cards of the node that has the same name."""
+"""Koordinator's Device objects: the cards of the node of the same name."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
 
 _ALLOCATOR = "shared-devices"
-# Koordinator gives out whole cards for these names too, of those that its Device objects describe.
+# Resource names for which Koordinator allocates whole cards of its Device objects too.
 _WHOLE = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
-# Pairs of a class and its twin; beyond this many the cache starts anew.
+# Limit for pairs of a class and its counterpart; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
 
 
 class DeviceObjects(PodEnricher):
-    """Tells the allocator of cards what changes about each node's; and as long as there are any, lets pods that ask
-    for whole GPUs have theirs from there, so that nobody gets a part of a card that somebody has whole."""
+    """Passes changes of nodes' cards to their allocator. While there are any, pods with whole GPUs are allocated
+    from these cards too, so that no card is both shared and used as a whole."""
 
     kinds = (DEVICES,)
 
     def __init__(self) -> None:
         self._cards: dict[str, tuple[Card, ...]] = {}
-        # Whether pods of a class ask for whole cards.
-        self._asks: dict[PodClass, bool] = {}
+        # Whether pods of a class request whole cards.
+        self._uses_cards: dict[PodClass, bool] = {}
         self._twins: dict[PodClass, PodClass] = {}
 
     @property
@@ -38,7 +38,7 @@ class DeviceObjects(PodEnricher):
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
-        if not self._cards or not self._asks_for_cards(pod_class):
+        if not self._cards or not self._requests_cards(pod_class):
             return spec
         twin = self._twins.get(pod_class)
         if twin is None:
@@ -47,18 +47,18 @@ class DeviceObjects(PodEnricher):
             twin = self._twins[pod_class] = msgspec.structs.replace(pod_class, devices=_whole(pod_class))
         return msgspec.structs.replace(spec, pod_class=twin)
 
-    def _asks_for_cards(self, pod_class: PodClass) -> bool:
-        asks = self._asks.get(pod_class)
-        if asks is None:
-            if len(self._asks) >= _CACHE_SIZE:
-                self._asks.clear()
-            asks = pod_class.devices is None and any(name in _WHOLE for name, _ in pod_class.requests)
-            self._asks[pod_class] = asks
-        return asks
+    def _requests_cards(self, pod_class: PodClass) -> bool:
+        uses_cards = self._uses_cards.get(pod_class)
+        if uses_cards is None:
+            if len(self._uses_cards) >= _CACHE_SIZE:
+                self._uses_cards.clear()
+            uses_cards = pod_class.devices is None and any(name in _WHOLE for name, _ in pod_class.requests)
+            self._uses_cards[pod_class] = uses_cards
+        return uses_cards
 
-    def _anew(self, pod: Pod) -> bool:
-        """Whether it makes a difference to a pod that there are cards."""
-        return self._asks_for_cards(pod.pod_class)
+    def _is_affected(self, pod: Pod) -> bool:
+        """Return whether the existence of cards affects the pod."""
+        return self._requests_cards(pod.pod_class)
 
     def updated(self, kind: ServedKind, document: Document) -> ObjectChanges:
         return self._replace(str(document["metadata"]["name"]), cards_of_device(document))
@@ -67,9 +67,9 @@ class DeviceObjects(PodEnricher):
         return self._replace(name, ())
 
     def unserved(self, kind: ServedKind) -> ObjectChanges:
-        turned = bool(self._cards)
-        news = [self._replace(name, ()) for name in sorted(self._cards)]
-        return [event for events, _ in news for event in events], self._anew if turned else frozenset()
+        had_cards = bool(self._cards)
+        changes = [self._replace(name, ()) for name in sorted(self._cards)]
+        return [event for events, _ in changes for event in events], self._is_affected if had_cards else frozenset()
 
     def _replace(self, node: str, cards: tuple[Card, ...]) -> ObjectChanges:
         if self._cards.get(node, ()) == cards:
@@ -80,7 +80,7 @@ class DeviceObjects(PodEnricher):
         else:
             del self._cards[node]
         facts = [AllocatorFact(_ALLOCATOR, NodeCards(node, Family.KOORDINATOR, cards))]
-        return facts, self._anew if before != bool(self._cards) else frozenset()
+        return facts, self._is_affected if before != bool(self._cards) else frozenset()
 
 
 def _whole(pod_class: PodClass) -> DeviceNeed:

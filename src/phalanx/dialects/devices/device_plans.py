@@ -1,6 +1,6 @@
-"""The annotation in which a binding says, signed, which cards its pod got.
+"""Signed annotation with the cards of a bound pod.
 
-What device plugins read stands beside it in their words, and whoever owns the pod may write that.
+The annotations that device plugins read can be edited by the pod's owner.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _SUBJECT = "device-plan"
 
 
 def device_plan(annotations: Mapping[str, str], signer: Signer, uid: str, node: str) -> dict[str, str]:
-    """What to write beside these annotations of a binding: `<family>/<signature>/<card>,<card>`."""
+    """Return the annotation `<family>/<signature>/<card>,<card>` for the annotations of a binding; empty without
+    cards."""
     for family in Family:
         cards = cards_named(family, annotations)
         signature = signer.sign(_SUBJECT, uid, node, family, *cards) if cards else ""
@@ -26,8 +27,8 @@ def device_plan(annotations: Mapping[str, str], signer: Signer, uid: str, node: 
 
 
 def planned_cards(annotations: Mapping[str, str], signer: Signer, uid: str, node: str) -> tuple[str, ...] | None:
-    """Their ids; None where we have signed no such thing for this pod on this node."""
-    family, _, rest = annotations.get(DEVICE_PLAN, "").partition("/")
-    signature, _, listed = rest.partition("/")
+    """Return the card ids; None without our signature for this pod and node."""
+    family, _, remaining = annotations.get(DEVICE_PLAN, "").partition("/")
+    signature, _, listed = remaining.partition("/")
     cards = tuple(listed.split(","))
     return cards if listed and signer.believes(signature, _SUBJECT, uid, node, family, *cards) else None

@@ -1,6 +1,6 @@
-"""Which cards the annotations of a bound pod name, in the words of those who hand them to containers.
+"""Cards that the annotations of a bound pod name, in the formats of the device plugins.
 
-How much of each is what the pod asks for, so the amounts that stand there are not read.
+The used amount of each card follows from the pod's requests, so the amounts in the annotations are ignored.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ RESULT_KEYS = (words.VGPU_IDS, words.GPU_INDEX, words.DEVICE_ALLOCATED)
 
 
 def cards_named(family: Family, annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Their ids, in the order of the pod's containers; what cannot be read names none."""
+    """Return the card ids in the order of the pod's containers; unreadable annotations name none."""
     match family:
         case Family.VGPU:
             parts = annotations.get(words.VGPU_IDS, "").replace(";", ":").split(":")
-            # An instance of a divided card is named after the card: `GPU-1[...]`.
+            # A part of a divided card is named after the card: `GPU-1[...]`.
             return tuple(part.split(",")[0].split("[")[0] for part in parts if part.count(",") >= 3)
         case Family.GPU_SHARE:
             listed = annotations.get(words.GPU_INDEX, "").split(",")

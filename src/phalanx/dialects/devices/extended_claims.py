@@ -1,7 +1,7 @@
-"""Extended resources that a DeviceClass offers: the requests that containers' amounts stand for (Kubernetes 1.36).
+"""Extended resources of DeviceClasses: the device requests that replace container amounts (Kubernetes 1.36).
 
-The scheduler itself makes the claim for them, one for each pod, and the pod's status tells which container gets the
-devices of which request.
+The scheduler itself creates one claim per pod for them, and the pod's status maps containers to the requests for
+their devices.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from phalanx.model.pod import Pod
 from phalanx.model.resources import Requests, parse_amount
 from phalanx.model.text.quantity import QuantityError
 
-# The class of this name offers the resource, whatever else it says.
+# A class of this name offers the resource, independent of its spec.
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _MOST_KEPT = 4096
 
 
 class ExtendedRequest(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a pod asks for of one extended resource: the names and counts of device requests that would meet it, and
-    which containers use them."""
+    """Requests of a pod for one extended resource: the names and counts of device requests that satisfy it, and
+    the containers that use them."""
 
     resource: str
     requests: tuple[tuple[str, int], ...]
@@ -34,7 +34,7 @@ _NOTHING: tuple[tuple[ExtendedRequest, ...], str] = ((), "")
 
 
 def is_extended(resource: str) -> bool:
-    """Whether devices can be offered by this name at all (`kubernetes.io/` names are Kubernetes' own)."""
+    """Return whether devices can be offered under this name (`kubernetes.io/` names are Kubernetes' own)."""
     if resource.startswith(IMPLICIT):
         return True
     domain, slash, _ = resource.partition("/")
@@ -46,40 +46,43 @@ def extended_names(requests: Requests) -> tuple[str, ...]:
 
 
 def extended_requests(spec: PodSpec, names: Iterable[str]) -> tuple[ExtendedRequest, ...]:
-    """One for each of the resources, sorted by name. Raises QuantityError."""
+    """Return one request per resource, sorted by name. Raise QuantityError."""
     return tuple(_of_resource(spec, name) for name in sorted(names))
 
 
 def _of_resource(spec: PodSpec, resource: str) -> ExtendedRequest:
-    """Main containers and sidecars keep their devices; init containers run before and one after the other, so they
-    use those of whoever comes later, and of what is missing then one request is enough for all."""
+    """Return the request for one resource. Main containers and sidecars hold their devices permanently. Init
+    containers run one after the other, reuse the devices of later containers, and share one request for the
+    remaining ones."""
     containers = [*spec.init_containers, *spec.containers]
     first_main = len(spec.init_containers)
-    lasting: dict[int, tuple[str, int]] = {}
-    passing: list[tuple[int, Container, int]] = []
-    for at, container in enumerate(containers):
+    permanent: dict[int, tuple[str, int]] = {}
+    temporary: list[tuple[int, Container, int]] = []
+    for position, container in enumerate(containers):
         amount = _amount(container, resource)
         if not amount:
             continue
-        if at >= first_main or container.restart_policy == "Always":
-            lasting[at] = (_request_name(at, container, resource), amount)
+        if position >= first_main or container.restart_policy == "Always":
+            permanent[position] = (_request_name(position, container, resource), amount)
         else:
-            passing.append((at, container, amount))
-    mappings = [DeviceMapping(containers[at].name, resource, name) for at, (name, _) in lasting.items()]
+            temporary.append((position, container, amount))
+    mappings = [
+        DeviceMapping(containers[position].name, resource, name) for position, (name, _) in permanent.items()
+    ]
     extra: tuple[str, int] | None = None
-    short: list[Container] = []
-    for at, container, amount in passing:
-        for later, (name, count) in lasting.items():
-            if later >= at and amount > 0:
+    unmet: list[Container] = []
+    for position, container, amount in temporary:
+        for owner_position, (name, count) in permanent.items():
+            if owner_position >= position and amount > 0:
                 mappings.append(DeviceMapping(container.name, resource, name))
                 amount -= count
         if amount > 0:
-            short.append(container)
+            unmet.append(container)
             if extra is None or amount > extra[1]:
-                extra = (_request_name(at, container, resource), amount)
+                extra = (_request_name(position, container, resource), amount)
     if extra is not None:
-        mappings += [DeviceMapping(container.name, resource, extra[0]) for container in short]
-    requests = [*lasting.values(), *([extra] if extra is not None else [])]
+        mappings += [DeviceMapping(container.name, resource, extra[0]) for container in unmet]
+    requests = [*permanent.values(), *([extra] if extra is not None else [])]
     return ExtendedRequest(resource, tuple(sorted(requests)), tuple(mappings))
 
 
@@ -91,145 +94,148 @@ def _amount(container: Container, resource: str) -> int:
     try:
         return max(0, parse_amount(resource, value)) if value is not None else 0
     except QuantityError:
-        return 0  # the pod is held for it anyway
+        return 0  # the pod is held for it elsewhere
 
 
-def _request_name(at: int, container: Container, resource: str) -> str:
-    """As kube-scheduler names it, so that whoever reads claims finds what he knows."""
+def _request_name(position: int, container: Container, resource: str) -> str:
+    """Return the name that kube-scheduler uses, so that claims look the same."""
     assert container.resources is not None
     named = sorted({**container.resources.limits, **container.resources.requests})
-    return f"container-{at}-request-{named.index(resource)}"
+    return f"container-{position}-request-{named.index(resource)}"
 
 
-class _AskIndex:
-    """The uids of the pods that ask for extended resources, by their node and by resource."""
+class _RequestIndex:
+    """Uids of pods with extended resources, by node and by resource."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, set[str]] = {}
         self.by_resource: dict[str, set[str]] = {}
 
-    def add(self, uid: str, asked: tuple[ExtendedRequest, ...], node: str) -> None:
+    def add(self, uid: str, extended: tuple[ExtendedRequest, ...], node: str) -> None:
         if node:
             self.by_node.setdefault(node, set()).add(uid)
-        for each in asked:
-            self.by_resource.setdefault(each.resource, set()).add(uid)
+        for request in extended:
+            self.by_resource.setdefault(request.resource, set()).add(uid)
 
-    def remove(self, uid: str, asked: tuple[ExtendedRequest, ...], node: str) -> None:
+    def remove(self, uid: str, extended: tuple[ExtendedRequest, ...], node: str) -> None:
         _discard(self.by_node, node, uid)
-        for each in asked:
-            _discard(self.by_resource, each.resource, uid)
+        for request in extended:
+            _discard(self.by_resource, request.resource, uid)
 
 
 class ExtendedResources:
-    """Who asks for extended resources, which device classes offer them, and which nodes offer them without devices.
+    """Pods that request extended resources, the device classes that offer them, and nodes with them from device
+    plugins.
 
-    Of several classes that offer the same the newest counts, then the first by name, as in kube-scheduler.
+    Among several classes that offer a resource, the newest has precedence, then the first by name, as in
+    kube-scheduler.
     """
 
     def __init__(self) -> None:
-        # By uid: what a pod asks for, and its node.
-        self._asked: dict[str, tuple[tuple[ExtendedRequest, ...], str]] = {}
-        # Who asks by node and by resource; None until somebody offers any of it, so that nobody pays for it before.
-        self._index: _AskIndex | None = None
-        self._kept: dict[bytes, tuple[ExtendedRequest, ...]] = {}
-        # resource -> class -> when it was created; class -> resource
+        # Requests and node of each pod, by uid.
+        self._requested: dict[str, tuple[tuple[ExtendedRequest, ...], str]] = {}
+        # Pods by node and by resource; None until a class offers any, so that other clusters do not pay for the
+        # index.
+        self._index: _RequestIndex | None = None
+        self._cache: dict[bytes, tuple[ExtendedRequest, ...]] = {}
+        # Creation time by resource and class; resource by class.
         self._offers: dict[str, dict[str, str]] = {}
-        self._named: dict[str, str] = {}
-        # node -> the extended resources that its kubelet offers
-        self._plugins: dict[str, frozenset[str]] = {}
+        self._resources: dict[str, str] = {}
+        # Extended resources that the kubelet offers, by node.
+        self._plugin_resources: dict[str, frozenset[str]] = {}
 
     # pods
 
     @property
     def any_offered(self) -> bool:
-        """Whether there is any device class."""
-        return bool(self._named)
+        """Whether any device class exists."""
+        return bool(self._resources)
 
     def pod(self, pod: PodObject, spec: Pod) -> bool:
-        """Whether what it asks for, or its node, is new, and that may make a difference."""
-        asked = () if spec.finished else self._requests(pod, spec)
-        last = self._asked.get(spec.uid)
-        if not asked:
+        """Update a pod; return whether its requests or its node changed in a relevant way."""
+        extended = () if spec.finished else self._requests(pod, spec)
+        last = self._requested.get(spec.uid)
+        if not extended:
             return last is not None and self.pod_gone(spec.uid)
         if last is not None:
-            if last[0] == asked and last[1] == spec.node:
+            if last[0] == extended and last[1] == spec.node:
                 return False
             self.pod_gone(spec.uid)
-        self._asked[spec.uid] = asked, spec.node
+        self._requested[spec.uid] = extended, spec.node
         if self._index is None:
             return False
-        self._index.add(spec.uid, asked, spec.node)
+        self._index.add(spec.uid, extended, spec.node)
         return True
 
     def pod_gone(self, uid: str) -> bool:
-        last = self._asked.pop(uid, None)
+        last = self._requested.pop(uid, None)
         if last is None or self._index is None:
             return False
         self._index.remove(uid, *last)
         return True
 
     def _requests(self, pod: PodObject, spec: Pod) -> tuple[ExtendedRequest, ...]:
-        """Pods of one template ask for the same, and share it."""
-        found = self._kept.get(pod.template)
-        if found is None:
-            found = extended_requests(pod.spec, extended_names(spec.pod_class.requests))
+        """Return the pod's requests; pods of one template share them."""
+        extended = self._cache.get(pod.template)
+        if extended is None:
+            extended = extended_requests(pod.spec, extended_names(spec.pod_class.requests))
             if pod.template:
-                if len(self._kept) >= _MOST_KEPT:
-                    self._kept.clear()
-                self._kept[pod.template] = found
-        return found
+                if len(self._cache) >= _MOST_KEPT:
+                    self._cache.clear()
+                self._cache[pod.template] = extended
+        return extended
 
     def needs(self, spec: Pod) -> tuple[tuple[ExtendedNeed, ...], Requests]:
-        """What of a pod's amounts is met by devices, and these amounts. A pod on a node whose kubelet offers a
-        resource has got it there."""
-        asked, _ = self._asked.get(spec.uid, _NOTHING)
-        if not asked:
+        """Return the needs that devices satisfy, and the replaced amounts. For a bound pod, the kubelet's own
+        resources have precedence."""
+        extended, _ = self._requested.get(spec.uid, _NOTHING)
+        if not extended:
             return (), ()
-        plain: frozenset[str] | None = None
+        plugin_resources: frozenset[str] | None = None
         amounts: dict[str, int] = {}
-        found = []
-        for each in asked:
-            device_class = self.device_class(each.resource)
-            if device_class and plain is None:
-                plain = self._plugins.get(spec.node, frozenset()) if spec.node else frozenset()
+        needs = []
+        for request in extended:
+            device_class = self.device_class(request.resource)
+            if device_class and plugin_resources is None:
+                plugin_resources = self._plugin_resources.get(spec.node, frozenset()) if spec.node else frozenset()
                 amounts = dict(spec.pod_class.requests)
-            if device_class and plain is not None and each.resource not in plain:
+            if device_class and plugin_resources is not None and request.resource not in plugin_resources:
                 requests = tuple(
                     DeviceRequest(name, (DeviceAsk(name, device_class, count=count),))
-                    for name, count in each.requests
+                    for name, count in request.requests
                 )
-                found.append(ExtendedNeed(each.resource, amounts[each.resource], requests, each.mappings))
-        return tuple(found), tuple((need.resource, need.amount) for need in found)
+                needs.append(ExtendedNeed(request.resource, amounts[request.resource], requests, request.mappings))
+        return tuple(needs), tuple((met.resource, met.amount) for met in needs)
 
     # nodes
 
     def node(self, node: NodeObject) -> set[str]:
-        """The pods that are to be shown anew."""
+        """Update a node; return the pods that have to be enriched again."""
         name = node.metadata.name
         offered = frozenset(
             resource
             for resource, value in node.status.allocatable.items()
             if is_extended(resource) and str(value) not in ("0", "")
         )
-        if offered == self._plugins.get(name, frozenset()):
+        if offered == self._plugin_resources.get(name, frozenset()):
             return set()
         if offered:
-            self._plugins[name] = offered
+            self._plugin_resources[name] = offered
         else:
-            del self._plugins[name]
-        return self._on(name)
+            del self._plugin_resources[name]
+        return self._pods_on(name)
 
     def node_gone(self, name: str) -> set[str]:
-        self._plugins.pop(name, None)
-        return self._on(name)
+        self._plugin_resources.pop(name, None)
+        return self._pods_on(name)
 
-    def _on(self, node: str) -> set[str]:
+    def _pods_on(self, node: str) -> set[str]:
         return set(self._index.by_node.get(node, ())) if self._index is not None else set()
 
     # device classes
 
     def device_class(self, resource: str) -> str:
-        """The class that offers it, "" for none."""
+        """Return the class that offers the resource; "" for none."""
         offers = self._offers.get(resource)
         if not offers:
             return ""
@@ -237,13 +243,13 @@ class ExtendedResources:
         return min(name for name, created in offers.items() if created == newest)
 
     def offered(self, device_class: str, resource: str, created: str) -> set[str]:
-        """A class came or changed; the pods that are to be shown anew."""
+        """Process an added or changed class; return the pods that have to be enriched again."""
         if self._index is None:
-            self._index = _AskIndex()
-            for uid, (asked, node) in self._asked.items():
-                self._index.add(uid, asked, node)
-        touched = self.withdrawn(device_class) if self._named.get(device_class, resource) != resource else set()
-        self._named[device_class] = resource
+            self._index = _RequestIndex()
+            for uid, (extended, node) in self._requested.items():
+                self._index.add(uid, extended, node)
+        touched = self.withdrawn(device_class) if self._resources.get(device_class, resource) != resource else set()
+        self._resources[device_class] = resource
         for name in (f"{IMPLICIT}{device_class}", resource):
             before = self.device_class(name)
             if name:
@@ -253,8 +259,8 @@ class ExtendedResources:
         return touched
 
     def withdrawn(self, device_class: str) -> set[str]:
-        """A class is gone; the pods that are to be shown anew."""
-        resource, touched = self._named.pop(device_class, ""), set[str]()
+        """Remove a class; return the pods that have to be enriched again."""
+        resource, touched = self._resources.pop(device_class, ""), set[str]()
         for name in (f"{IMPLICIT}{device_class}", resource):
             if self._offers.get(name, {}).pop(device_class, None) is not None:
                 touched |= self._index.by_resource.get(name, set()) if self._index is not None else set()

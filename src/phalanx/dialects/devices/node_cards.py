@@ -1,4 +1,4 @@
-"""The cards of nodes that pods share: what device plugins register, and Koordinator's Device objects."""
+"""Cards of nodes that pods share: those that device plugins register, and those of Koordinator's Device objects."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _HAMI = "hami-core"
 _MIG = "mig"
 _GPU = "gpu"
-# A node with more cards than this writes nonsense.
+# A node with more cards than this is misreported.
 _MOST_CARDS = 1024
 
 
 def cards_at(node: NodeObject, allocatable: Mapping[str, int]) -> tuple[tuple[Card, ...], tuple[str, ...]]:
-    """(the cards that a node itself tells of, what could not be read); `allocatable` is what it offers."""
+    """Return the cards that a node itself reports, and messages about unreadable ones; `allocatable` is the
+    node's."""
     problems: list[str] = []
     cards: list[Card] = []
     text = node.metadata.annotations.get(words.VGPU_REGISTER, "")
-    # A device plugin that is gone, or has found its cards broken, offers none of them.
+    # A stopped device plugin, or one with broken cards, offers none of them.
     if text and all(allocatable.get(name) for name in (words.VGPU_NUMBER, words.VGPU_MEMORY, words.VGPU_CORES)):
         cards += _registered(text, problems)
     return (*cards, *_counted(node, problems)), tuple(problems)
 
 
 def percent_offered(cards: tuple[Card, ...]) -> int:
-    """How much of volcano.sh/vgpu-memory-percentage all of a node's cards have together; no kubelet tells."""
+    """Return the total volcano.sh/vgpu-memory-percentage of a node's cards, which no kubelet reports."""
     return sum(FULL for card in cards if card.family is Family.VGPU and card.healthy)
 
 
 def _registered(text: str, problems: list[str]) -> list[Card]:
-    """`uuid,slots,memory in MiB,model,healthy[,mode]:` for each card. One in MIG mode serves nobody: which
-    instances it could be divided into is not told here."""
+    """Parse `uuid,slots,memory in MiB,model,healthy[,mode]:` per card. A card in MIG mode is unusable, since its
+    possible instances are not reported."""
     cards = []
     for part in text.split(":"):
         if "," not in part:
@@ -63,7 +64,7 @@ def _registered(text: str, problems: list[str]) -> list[Card]:
 
 
 def _counted(node: NodeObject, problems: list[str]) -> list[Card]:
-    """Volcano's first GPU sharing: so many equal cards, by number."""
+    """Return the cards of Volcano's first GPU sharing: equal cards, numbered."""
     capacity = node.status.capacity
     if words.GPU_MEMORY not in capacity or words.GPU_NUMBER not in capacity:
         return []
@@ -82,13 +83,13 @@ def _counted(node: NodeObject, problems: list[str]) -> list[Card]:
 
 
 def cards_of_device(document: Document) -> tuple[Card, ...]:
-    """The GPUs of a Device object, which has the name of its node; what cannot be read is not there."""
+    """Return the GPUs of a Device object, named after its node; unreadable ones are skipped."""
     spec = document.get("spec")
     devices = spec.get("devices") if isinstance(spec, Mapping) else None
     if not isinstance(devices, list):
         return ()
-    found = [card for device in devices if (card := _gpu(device)) is not None]
-    return tuple(sorted(found, key=lambda card: int(card.id)))
+    cards = [card for device in devices if (card := _gpu(device)) is not None]
+    return tuple(sorted(cards, key=lambda card: int(card.id)))
 
 
 def _gpu(device: Any) -> Card | None:

@@ -1,4 +1,5 @@
-"""What pods ask of shared cards, and what they hold of them: Volcano's vGPU and GPU sharing, Koordinator's GPUs."""
+"""Requests of pods for shared cards, and the cards of bound pods: Volcano's vGPU and GPU sharing, Koordinator's
+GPUs."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from phalanx.model.devices.cards import FULL, CardShare, DeviceNeed, Family
 from phalanx.model.resources import MAX_AMOUNT, Requests, requests_of
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 
-# The keys by which a pod names its group, as Volcano looks for them.
+# Keys with which a pod names its group, in Volcano's order.
 _GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 _SPREAD = "spread"
-_UNSET_PERCENT = 101  # Volcano's word for "no percentage"
+_UNSET_PERCENT = 101  # Volcano's value for "no percentage"
 
 _KOORDINATOR = (
     words.KOORDINATOR_GPU,
@@ -26,7 +27,7 @@ _KOORDINATOR = (
     words.KOORDINATOR_MEMORY,
     words.KOORDINATOR_RATIO,
 )
-# What may be asked for together (ValidDeviceResourceCombinations of the plugin deviceshare).
+# Allowed combinations of resources (ValidDeviceResourceCombinations of the deviceshare plugin).
 _COMBINATIONS = frozenset(
     frozenset(names)
     for names in (
@@ -41,7 +42,7 @@ _COMBINATIONS = frozenset(
         (words.KOORDINATOR_SHARED, words.KOORDINATOR_CORE, words.KOORDINATOR_RATIO),
     )
 )
-# What nobody here can do yet: a pod that asks for cards of this family so waits.
+# Unsupported annotations: a pod that requests cards of this family with one of these waits.
 UNSUPPORTED = (words.DEVICE_HINT, words.DEVICE_JOINT, words.GPU_PARTITION)
 _READ = (
     words.VGPU_MODE,
@@ -54,7 +55,7 @@ _READ = (
 
 
 def device_terms(pod: PodObject) -> dict[str, str]:
-    """What of a pod's metadata `device_need` depends on."""
+    """Return the parts of a pod's metadata that `device_need` depends on."""
     annotations = pod.metadata.annotations
     if not annotations:
         return {}
@@ -67,18 +68,18 @@ def device_terms(pod: PodObject) -> dict[str, str]:
 
 
 def device_need(pod: PodObject, demand: StatedRequests) -> DeviceNeed | None:
-    """None for a pod that asks for no part of a card. Of several families the first counts."""
+    """Return the need of a pod; None without shared cards. Among several families the first has precedence."""
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         resources = container.resources
         if resources is not None and any(
             "volcano.sh/" in name for name in (*resources.limits, *resources.requests)
         ):
-            found = _volcano(pod)
-            if found is not None:
-                return found
+            need = _volcano(pod)
+            if need is not None:
+                return need
             break
-    asked = {name: amount for name, amount in demand.requests if name in _KOORDINATOR}
-    return _koordinator(asked, device_terms(pod)) if asked else None
+    card_amounts = {name: amount for name, amount in demand.requests if name in _KOORDINATOR}
+    return _koordinator(card_amounts, device_terms(pod)) if card_amounts else None
 
 
 # Volcano
@@ -87,7 +88,7 @@ def device_need(pod: PodObject, demand: StatedRequests) -> DeviceNeed | None:
 def _volcano(pod: PodObject) -> DeviceNeed | None:
     terms = device_terms(pod)
     try:
-        shares = tuple(share for each in pod.spec.containers if (share := _vgpu_share(each)) is not None)
+        shares = tuple(share for container in pod.spec.containers if (share := _vgpu_share(container)) is not None)
         if shares:
             return DeviceNeed(
                 Family.VGPU,
@@ -99,9 +100,9 @@ def _volcano(pod: PodObject) -> DeviceNeed | None:
                 mode=terms.get(words.VGPU_MODE, ""),
                 group=terms.get(words.VGPU_GROUP_POLICY, ""),
             )
-        memory, number = _most(pod, words.GPU_MEMORY), _most(pod, words.GPU_NUMBER)
+        memory, number = _peak(pod, words.GPU_MEMORY), _peak(pod, words.GPU_NUMBER)
     except QuantityError as error:
-        return DeviceNeed(Family.VGPU, problem=f"what the pod asks of GPUs cannot be read: {error}")
+        return DeviceNeed(Family.VGPU, problem=f"the pod's GPU requests cannot be read: {error}")
     if memory:
         return DeviceNeed(Family.GPU_SHARE, (CardShare(memory=memory),))
     if number:
@@ -110,25 +111,25 @@ def _volcano(pod: PodObject) -> DeviceNeed | None:
 
 
 def charged(requests: Requests, need: DeviceNeed | None) -> Requests:
-    """Requests as accounts and nodes are charged them: what is asked of each vGPU, times how many there are.
+    """Return requests as charged to accounts and nodes: amounts per vGPU, times the number of vGPUs.
 
-    Volcano states memory, cores and percentages per card, so a sum over containers counts too little of them.
+    Volcano states memory, cores and percentages per card, so a sum over containers is too small.
     """
     if need is None or need.family is not Family.VGPU or all(share.count == 1 for share in need.shares):
         return requests
     amounts = dict(requests)
-    for name, asked in (
+    for name, amounts_per_share in (
         (words.VGPU_MEMORY, [share.memory * share.count for share in need.shares]),
         (words.VGPU_CORES, [share.cores * share.count for share in need.shares]),
         (words.VGPU_PERCENT, [share.percent * share.count for share in need.shares]),
     ):
         if name in amounts:
-            amounts[name] = max(amounts[name], min(MAX_AMOUNT, sum(asked)))
+            amounts[name] = max(amounts[name], min(MAX_AMOUNT, sum(amounts_per_share)))
     return requests_of(amounts)
 
 
 def _vgpu_share(container: Container) -> CardShare | None:
-    """Limits count, and requests where they are silent; a container that asks for memory alone means one card."""
+    """Return the share of a container. Limits have precedence over requests; memory alone implies one card."""
     number, memory = _amount(container, words.VGPU_NUMBER), _amount(container, words.VGPU_MEMORY)
     if number is None:
         number = 1 if memory is not None else 0
@@ -141,15 +142,15 @@ def _vgpu_share(container: Container) -> CardShare | None:
     return CardShare(number, 0 if percent else memory or 0, percent, cores)
 
 
-def _most(pod: PodObject, resource: str) -> int:
-    """As Volcano counts: all containers together, or the init container that asks for most."""
+def _peak(pod: PodObject, resource: str) -> int:
+    """Return the peak as Volcano computes it: the sum of all containers, or the largest init container."""
     spec = pod.spec
     together = sum(_amount(container, resource) or 0 for container in spec.containers)
     return max([together, *(_amount(container, resource) or 0 for container in spec.init_containers)])
 
 
 def _amount(container: Container, resource: str) -> int | None:
-    """Raises QuantityError."""
+    """Return an amount of a container. Raise QuantityError."""
     resources = container.resources
     for amounts in (resources.limits, resources.requests) if resources is not None else ():
         if resource in amounts:
@@ -164,25 +165,25 @@ def _listed(text: str | None) -> tuple[str, ...]:
 # Koordinator
 
 
-def _koordinator(asked: Mapping[str, int], terms: Mapping[str, str]) -> DeviceNeed:
+def _koordinator(amounts: Mapping[str, int], terms: Mapping[str, str]) -> DeviceNeed:
     problem = next((f"annotation {key} is not supported yet" for key in UNSUPPORTED if key in terms), "")
-    problem = problem or _koordinator_problem(asked)
+    problem = problem or _koordinator_problem(amounts)
     if problem:
         return DeviceNeed(Family.KOORDINATOR, problem=problem)
-    whole = asked.get(words.KOORDINATOR_GPU, 0)
-    cores = whole or asked.get(words.KOORDINATOR_CORE, 0)
-    ratio, memory = whole or asked.get(words.KOORDINATOR_RATIO, 0), asked.get(words.KOORDINATOR_MEMORY, 0)
-    count = asked.get(words.KOORDINATOR_SHARED, 0) or max(1, ratio // FULL)
+    whole = amounts.get(words.KOORDINATOR_GPU, 0)
+    cores = whole or amounts.get(words.KOORDINATOR_CORE, 0)
+    ratio, memory = whole or amounts.get(words.KOORDINATOR_RATIO, 0), amounts.get(words.KOORDINATOR_MEMORY, 0)
+    count = amounts.get(words.KOORDINATOR_SHARED, 0) or max(1, ratio // FULL)
     share = CardShare(count, memory // count, ratio // count, cores // count)
     return DeviceNeed(Family.KOORDINATOR, (share,))
 
 
-def _koordinator_problem(asked: Mapping[str, int]) -> str:
-    if frozenset(asked) not in _COMBINATIONS:
-        return f"{', '.join(sorted(asked))} cannot be asked for together"
-    count = asked.get(words.KOORDINATOR_SHARED, 0)
+def _koordinator_problem(amounts: Mapping[str, int]) -> str:
+    if frozenset(amounts) not in _COMBINATIONS:
+        return f"{', '.join(sorted(amounts))} cannot be requested together"
+    count = amounts.get(words.KOORDINATOR_SHARED, 0)
     for name in (words.KOORDINATOR_GPU, words.KOORDINATOR_CORE, words.KOORDINATOR_RATIO):
-        amount = asked.get(name, 0)
+        amount = amounts.get(name, 0)
         if count and (amount % count or amount // count > FULL):
             return f"{name} {amount} cannot be shared out evenly over {count} GPUs, at most {FULL} of each"
         if not count and amount > FULL and amount % FULL:
@@ -190,11 +191,11 @@ def _koordinator_problem(asked: Mapping[str, int]) -> str:
     return ""
 
 
-# What a pod that is bound holds
+# Cards of a bound pod.
 
 
 def cards_of(pod: PodObject, need: DeviceNeed | None, signer: Signer) -> tuple[str, ...]:
-    """The ids of its cards, as we have signed them; without that as its annotations say, which need not be true."""
+    """Return the pod's card ids: the signed ones, else those of its annotations, which are not trustworthy."""
     annotations, node = pod.metadata.annotations, pod.spec.node_name
     if not node or _RESULTS.isdisjoint(annotations):
         return ()

@@ -1,1 +1,1 @@
-"""The APIs in which gangs are declared: one module per family."""
+"""Dialects that declare gangs: one module per API family."""

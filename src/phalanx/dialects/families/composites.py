@@ -11,7 +11,7 @@ from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.families.native_groups import is_unit, least_of, topology_of, was_scheduled, workload_of
 from phalanx.dialects.families.native_status import ADMITTED
 from phalanx.dialects.gangs.group_objects import Seen, seen_of
-from phalanx.dialects.gangs.status_input import Conditions, Told, find_condition, fresh_conditions
+from phalanx.dialects.gangs.status_input import ConditionContent, Conditions, find_condition, fresh_conditions
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY
@@ -33,16 +33,16 @@ class CompositeReader(ObjectReader):
 
 
 def read_composite(kind: ServedKind, document: Document) -> Composite:
-    """Never raises for bad fields: such a composite holds what is below it."""
+    """Read a composite. Never raises for invalid fields: these hold the groups below the composite."""
     reader = CompositeReader(kind, document)
-    least = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minGroupCount")
+    min_groups = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minGroupCount")
     parent, priority = reader.text("parentCompositePodGroupName"), reader.number("priority")
     topology = topology_of(reader)
     preempts = reader.text("preemptionPolicy") != "Never"
     return Composite(
         key=GangKey(reader.ref.namespace, reader.ref.name),
         ref=reader.ref,
-        min_groups=least,
+        min_groups=min_groups,
         parent=GangKey(reader.ref.namespace, parent) if parent else None,
         workload=workload_of(reader),
         topology=topology,
@@ -56,14 +56,14 @@ def read_composite(kind: ServedKind, document: Document) -> Composite:
 
 
 class CompositeObjects(PodEnricher):
-    """Takes CompositePodGroups in; `seen` is the status that an object had last."""
+    """Processes CompositePodGroups; `seen` returns an object's last seen status."""
 
     kinds = (COMPOSITES,)
 
     def __init__(self, warnings: ObjectWarnings, options: DialectOptions | None = None) -> None:
         self._object_warnings = warnings
         self._options = options or DialectOptions()
-        # Priorities that are the system's own, and that nobody follows.
+        # Ignored priorities, which are reserved for the system.
         self._overruled: dict[GangKey, int] = {}
         self._known: dict[GangKey, Composite] = {}
         self._seen: dict[GangKey, Seen] = {}
@@ -77,7 +77,7 @@ class CompositeObjects(PodEnricher):
         return self._put(composite)
 
     def _within_rights(self, composite: Composite) -> Composite:
-        """Without a priority that only groups in system namespaces may have, of which its owner is told."""
+        """Return the composite without a priority reserved for system namespaces, and warn its owner."""
         key, value = composite.key, composite.priority
         if value is None or value <= HIGHEST_USER_PRIORITY or self._options.is_system(key.namespace):
             self._overruled.pop(key, None)
@@ -93,7 +93,8 @@ class CompositeObjects(PodEnricher):
         return msgspec.structs.replace(composite, priority=None)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
-        """What is below is held; nothing of it goes without the rest, for all we can read."""
+        """Process an undecodable object: the groups below it are held, and evicted only as a whole, the safe
+        choice."""
         ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, namespace, name, uid)
         problem = Problem.of(CompositeReader.code, f"{describe(ref)} cannot be read: {error}", "apply it again")
         self._seen.pop(GangKey(namespace, name), None)
@@ -121,18 +122,17 @@ class CompositeObjects(PodEnricher):
         problem = composite.problem
         if problem is not None and (last is None or last.problem != problem):
             notice = ObjectWarning(group_ref(composite.ref), "Warning", problem.code, problem.message)
-            self._object_warnings.add(notice, partial(self._says, composite.key, problem))
+            self._object_warnings.add(notice, partial(self._is_current, composite.key, problem))
         return [CompositeUpdated(composite)], set()
 
-    def _says(self, key: GangKey, problem: Problem) -> bool:
+    def _is_current(self, key: GangKey, problem: Problem) -> bool:
         return key in self._known and self._known[key].problem == problem
 
 
 class CompositeStatusInput(msgspec.Struct, frozen=True):
-    """What a composite's status says. `placed` tells whether its first quorum has been placed, `reason` and
-    `message` why it waits ("" where nothing is known); `held` by a quota or a turn, for which the API has no word.
-    `verdict` is the exact reason.
-    """
+    """Input for a composite's status. `placed` is True once its first quorum has been placed. `reason` and
+    `message` explain why it waits ("" if unknown). `held` means that it waits for a quota or a turn, for which
+    the API has no condition. `verdict` is the exact reason."""
 
     generation: int = 0
     placed: bool = False
@@ -142,21 +142,21 @@ class CompositeStatusInput(msgspec.Struct, frozen=True):
     verdict: Verdict | None = None
 
 
-def composite_conditions(told: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
-    """Those of the conditions that are not as they should be, as they should be. True is final."""
-    last, own = find_condition(told, INITIALLY_SCHEDULED), find_condition(told, ADMITTED)
-    scheduled: Told | None = None
+def composite_conditions(current: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
+    """Return the conditions that differ from the desired ones. True is final."""
+    last, last_admitted = find_condition(current, INITIALLY_SCHEDULED), find_condition(current, ADMITTED)
+    scheduled: ConditionContent | None = None
     if last is None or last.get("status") != "True":
         if group.placed:
             scheduled = ("True", "Scheduled", "the groups that the policy asks for have been placed")
         elif group.reason and (not group.held or last is not None):
             scheduled = ("False", group.reason, group.message)
-    admitted: Told | None = None
+    admitted: ConditionContent | None = None
     if group.held and not group.placed:
         admitted = ("False", group.reason, group.message)
-    elif own is not None and own.get("status") == "False":
+    elif last_admitted is not None and last_admitted.get("status") == "False":
         admitted = ("True", "Admitted", "")
-    wishes = [(INITIALLY_SCHEDULED, scheduled), (ADMITTED, admitted)]
-    if group.verdict is not None and any(wish is not None and wish[0] == "False" for _, wish in wishes):
-        wishes.append((LAST_VERDICT, ("True", group.verdict.code, told_fields(group.verdict))))
-    return fresh_conditions(told, wishes, group.generation, now)
+    desired = [(INITIALLY_SCHEDULED, scheduled), (ADMITTED, admitted)]
+    if group.verdict is not None and any(wish is not None and wish[0] == "False" for _, wish in desired):
+        desired.append((LAST_VERDICT, ("True", group.verdict.code, told_fields(group.verdict))))
+    return fresh_conditions(current, desired, group.generation, now)

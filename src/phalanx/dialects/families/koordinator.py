@@ -1,4 +1,4 @@
-"""Koordinator, and ACK that went before it."""
+"""Koordinator, and its predecessor ACK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodGroup of kube-batch, and the spelling of its design, KEP 34 (docs/rules/coscheduling.md, 1.1)."""
+"""PodGroup of kube-batch, and its variant in the design, KEP 34 (docs/rules/coscheduling.md, 1.1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from phalanx.dialects.reader import Document
 
 
 def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
-    """`totalResources` is the design's name for the size of the whole group: a hint, like minResources."""
+    """Read a PodGroup. `totalResources` is the design's name for the size of the whole group: a hint, like
+    minResources."""
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember", "minMembers", "numMember")
     min_resources = reader.resources("minResources")
@@ -41,9 +42,9 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def status_of(group: GroupStatusInput) -> dict[str, Any]:
-    """Phase Pending, Running or Unknown, counts, and the condition Unschedulable.
+    """Return the phase Pending, Running or Unknown, the counts, and the condition Unschedulable.
 
-    Members that have succeeded keep a group Running, because kube-batch has no word for one that is through.
+    Succeeded members keep a group Running, since kube-batch has no phase for a completed one.
     """
     counts = group.counts
     if is_stuck(group):
@@ -66,7 +67,7 @@ _VERSIONS = {KUBE_BATCH: "v1alpha1", KUBE_BATCH_DESIGN: "v1alpha1", KUBE_BATCH_L
 
 
 def _access(group: str) -> tuple[AccessRule, ...]:
-    # Most of its own definitions have no status subresource: there the status is a field of the object.
+    # Most of kube-batch's CRDs have no status subresource: there, the status is a field of the object.
     queues = ("queues/status",) if group == KUBE_BATCH_DESIGN else ("queues", "queues/status")
     return (
         AccessRule(group, ("podgroups",), READ),
@@ -76,7 +77,7 @@ def _access(group: str) -> tuple[AccessRule, ...]:
     )
 
 
-# Pods name its groups by Volcano's annotation, which was its own first.
+# Pods refer to these groups by the annotation that Volcano inherited from kube-batch.
 KUBE_BATCH_DIALECT = Dialect(
     "kube-batch",
     groups=tuple(

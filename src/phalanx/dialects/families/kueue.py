@@ -1,8 +1,8 @@
-"""Kueue's plain pod groups: pods that Kueue admits together, and that we then place together.
+"""Kueue's plain pod groups: pods that Kueue admits together, and that this scheduler places together.
 
-Kueue's controller holds the members by a scheduling gate until its quota admits the whole group; its Workload and
-its queues are its own affair. A group that it admits as soon as the first member is there (those of StatefulSets,
-which make one pod after the other) cannot wait for all of them, so its pods are on their own here as well.
+Kueue's controller gates the members until its quota admits the whole group; Kueue alone handles its Workloads and
+queues. A group with fast admission is admitted at its first member (for StatefulSets, which create one pod after
+the other). It cannot wait for all members, so its pods are scheduled one by one here too.
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ def _names(pod: PodObject) -> tuple[Stated, ...]:
     group, workload = pod.spec.scheduling_group, pod.spec.workload_ref
     if group is None and workload is None:
         return ()
-    found = []
+    names = []
     if group is not None and group.pod_group_name:
-        found.append(Stated("spec.schedulingGroup.podGroupName", group.pod_group_name))
+        names.append(Stated("spec.schedulingGroup.podGroupName", group.pod_group_name))
     if workload is not None and workload.name:
         parts = (workload.name, workload.pod_group, workload.pod_group_replica_key)
-        found.append(Stated(_WORKLOAD_REF, "/".join(filter(None, parts))))
-    return tuple(found)
+        names.append(Stated(_WORKLOAD_REF, "/".join(filter(None, parts))))
+    return tuple(names)
 
 
 def _missing(key: GangKey, place: str, native_served: bool) -> Problem:
@@ -35,8 +35,8 @@ def _missing(key: GangKey, place: str, native_served: bool) -> Problem:
             f"this API server serves no PodGroup of {NATIVE}; switch it on, or use the annotations "
             "phalanx.dev/pod-group and phalanx.dev/min-count"
         )
-    what = f"a Workload that declares the pod group {key}" if place == _WORKLOAD_REF else f"PodGroup {key}"
-    return Problem.of(NOT_FOUND, f"waiting for {what}", advice, waits=True)
+    subject = f"a Workload that declares the pod group {key}" if place == _WORKLOAD_REF else f"PodGroup {key}"
+    return Problem.of(NOT_FOUND, f"waiting for {subject}", advice, waits=True)
 
 
 NAMING = GangNaming(
@@ -62,7 +62,7 @@ NATIVE_DIALECT = Dialect(
             says_short=False,
             says_eviction=True,
         ),
-        # From v1alpha2 on a Workload is only a template for PodGroups.
+        # From v1alpha2 on, a Workload is only a template for PodGroups.
         GroupKind(
             WantedKind(NATIVE, "workloads", "Workload", ("v1alpha1",)), read_workload, NAMING, says_short=False
         ),

@@ -1,7 +1,7 @@
 """PodGroup and Workload of scheduling.k8s.io, Kubernetes' own gang API.
 
-v1alpha1 (1.35) has Workloads whose groups pods name; from v1alpha2 (1.36) on a Workload is a template and PodGroups
-are the groups; v1beta1 and v1alpha3 (1.37) spell some fields otherwise. The readers take all spellings.
+v1alpha1 (1.35) has Workloads with the groups that pods name. From v1alpha2 (1.36) on, a Workload is a template and
+PodGroups are the groups; v1beta1 and v1alpha3 (1.37) rename some fields. The readers accept all versions.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from phalanx.dialects.reader import Document, ObjectReader, is_whole
 from phalanx.model.gang import GroupClaim
 from phalanx.model.topology import TopologyRule
 
-# The condition that says the quorum has been placed; from v1beta1 on it says "once", and never goes back.
+# The condition for a placed quorum; from v1beta1 on it is called "initially" scheduled, and is final.
 SCHEDULED = "PodGroupScheduled"
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 
-# From 1.37 on kube-scheduler refuses groups whose members have another priority or preemption policy; before, a
-# group's priority is but its right to have others preempted, and members go by their own.
+# From 1.37 on, kube-scheduler rejects groups with members that differ in priority or preemption policy. Before, the
+# group's priority only determines whether it can preempt, and the members' own priorities apply otherwise.
 _FREE_PRIORITIES = ("v1alpha1", "v1alpha2")
 UNKNOWN_POLICY = "UnknownPolicy"
 
 
 def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
     reader = GroupReader(resource, document)
-    least = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minCount")
+    min_count = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minCount")
     topology = topology_of(reader)
     spec = GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
         created=reader.created,
-        min_member=max(1, least),
+        min_member=max(1, min_count),
         priority=reader.number("priority"),
         preemption_policy=reader.text("preemptionPolicy"),
         uniform=resource.version not in _FREE_PRIORITIES,
@@ -54,20 +54,20 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
-    """The groups of a 1.35 Workload; one is named `workload/podGroup`, and its replicas share it."""
+    """Read the groups of a 1.35 Workload; each is named `workload/podGroup`, and its replicas share it."""
     groups = GroupReader(resource, document).spec.get("podGroups")
     specs = []
-    for at, group in enumerate(groups if isinstance(groups, list) else ()):
+    for position, group in enumerate(groups if isinstance(groups, list) else ()):
         if not isinstance(group, Mapping) or not isinstance(group.get("name"), str):
             continue
         reader = GroupReader(resource, document)
-        least = least_of(reader, group.get("policy"), f"spec.podGroups[{at}].policy", "minCount")
+        min_count = least_of(reader, group.get("policy"), f"spec.podGroups[{position}].policy", "minCount")
         specs.append(
             GroupSpec(
                 ref=reader.ref,
                 gang=f"{reader.ref.name}/{group['name']}",
                 created=reader.created,
-                min_member=max(1, least),
+                min_member=max(1, min_count),
                 uniform=resource.version not in _FREE_PRIORITIES,
                 extras=reader.extras,
                 run_time=reader.run_time,
@@ -82,7 +82,7 @@ def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, 
 
 
 def least_of(reader: ObjectReader, policy: object, path: str, count: str) -> int:
-    """How many start together: what a gang policy states as `count`, 0 of a basic policy."""
+    """Return the number of members that start together: `count` of a gang policy, 0 for a basic policy."""
     if not isinstance(policy, Mapping) or len(policy) != 1:
         reader.refuse(path, policy, f'state exactly one of {{"basic": {{}}}} and {{"gang": {{"{count}": 3}}}}')
         return 0
@@ -93,15 +93,15 @@ def least_of(reader: ObjectReader, policy: object, path: str, count: str) -> int
         reader.refuse(path, policy, f"the policy {kind!r} is not known; use basic or gang", code=UNKNOWN_POLICY)
         return 0
     gang = policy["gang"]
-    least = gang.get(count) if isinstance(gang, Mapping) else None
-    if not is_whole(least) or not 1 <= least <= MAX_MEMBERS:
-        reader.refuse(f"{path}.gang.{count}", least, "write a whole number of at least 1, such as 3")
+    minimum = gang.get(count) if isinstance(gang, Mapping) else None
+    if not is_whole(minimum) or not 1 <= minimum <= MAX_MEMBERS:
+        reader.refuse(f"{path}.gang.{count}", minimum, "write a whole number of at least 1, such as 3")
         return 0
-    return least
+    return minimum
 
 
 def topology_of(reader: ObjectReader) -> TopologyRule | None:
-    """schedulingConstraints.topology: everybody in one domain of a node label."""
+    """Read schedulingConstraints.topology: all members in one domain of a node label."""
     path, constraints = "spec.schedulingConstraints", reader.spec.get("schedulingConstraints")
     if not constraints:
         return None
@@ -123,7 +123,7 @@ def topology_of(reader: ObjectReader) -> TopologyRule | None:
 
 
 def is_unit(mode: object) -> bool:
-    """Whether members may only be disrupted together. What we do not know counts as yes: that is the safe side."""
+    """Return whether members can only be disrupted together. An unknown mode counts as True, the safe choice."""
     if mode is None:
         return False
     if isinstance(mode, Mapping):
@@ -132,13 +132,13 @@ def is_unit(mode: object) -> bool:
 
 
 def was_scheduled(reader: ObjectReader, *kinds: str) -> bool:
-    """Whether one of these conditions is True."""
+    """Return whether one of these conditions is True."""
     conditions = conditions_in(reader.status)
     return any(condition["type"] in kinds and condition.get("status") == "True" for condition in conditions)
 
 
 def workload_of(reader: ObjectReader) -> str:
-    """The Workload from whose template the object was made, "" if none is named."""
+    """Return the Workload with the template of the object; "" if none is named."""
     reference = reader.spec.get("workloadRef")
     if not isinstance(reference, Mapping):
         template = reader.spec.get("podGroupTemplateRef")
@@ -148,8 +148,8 @@ def workload_of(reader: ObjectReader) -> str:
 
 
 def _claims(reader: ObjectReader) -> tuple[GroupClaim, ...]:
-    """The claims that all members share, with the names that the resourceclaim controller has given to those that
-    are made from templates."""
+    """Return the claims that all members share, with the names that the resourceclaim controller assigned to
+    claims from templates."""
     made = {
         entry.get("name"): entry.get("resourceClaimName")
         for entry in _items(reader.status.get("resourceClaimStatuses"))
@@ -166,9 +166,13 @@ def _claims(reader: ObjectReader) -> tuple[GroupClaim, ...]:
                 "give each a name and one of resourceClaimName, resourceClaimTemplateName",
             )
             continue
-        found = claim if isinstance(claim, str) else made.get(name)
+        claim_name = claim if isinstance(claim, str) else made.get(name)
         claims.append(
-            GroupClaim(name, found if isinstance(found, str) else "", template if isinstance(template, str) else "")
+            GroupClaim(
+                name,
+                claim_name if isinstance(claim_name, str) else "",
+                template if isinstance(template, str) else "",
+            )
         )
     return tuple(claims)
 

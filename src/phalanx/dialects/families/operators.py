@@ -1,4 +1,4 @@
-"""Operators that make pods and no group: rules by the kinds of owners (`phalanx.dialects.workloads`)."""
+"""Operators that create pods without a group object: rules by kind of owner (`phalanx.dialects.workloads`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.dialects.workloads.table import BUILT_IN_RULES
 _READ = dict.fromkeys(
     (
         *(rule.kind for rule in BUILT_IN_RULES if rule.kind is not None),
-        # Those that end their pods (`phalanx.dialects.run_times`).
+        # Owners with deadlines for their pods (`phalanx.dialects.run_times`).
         *(kind.key for kind in OWNER_KINDS),
     )
 )
@@ -18,7 +18,7 @@ _READ = dict.fromkeys(
 WORKLOADS_DIALECT = Dialect(
     "workloads",
     (WORKLOAD,),
-    # Read only once a pod of ours needs the kind.
+    # Read only after a pod of ours needs the kind.
     access=tuple(AccessRule(group, (plural,)) for group, plural in _READ),
     workloads=BUILT_IN_RULES,
 )

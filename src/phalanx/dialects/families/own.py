@@ -1,4 +1,4 @@
-"""Our own annotations (Kubernetes' own groups on clusters that do not serve them), and our own kinds."""
+"""Our own annotations (native groups on clusters without the native API), and our own kinds."""
 
 from __future__ import annotations
 

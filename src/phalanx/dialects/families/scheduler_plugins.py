@@ -1,4 +1,4 @@
-"""PodGroup of scheduling.x-k8s.io, and of scheduling.sigs.k8s.io, its older name that Koordinator and ACK use."""
+"""PodGroup of scheduling.x-k8s.io and its older group scheduling.sigs.k8s.io, which Koordinator and ACK use."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
-    """The fields of the status as they should be; None once the group has finished, which is final."""
+    """Return the desired status fields; None for a finished group, since that is final."""
     if group.phase == "Finished":
         return None
     counts = group.counts
@@ -95,7 +95,7 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
         "succeeded": counts.succeeded,
         "failed": counts.failed,
     }
-    # Whoever came first has it; later owners do not take it over.
+    # The first owner is recorded; later owners do not replace it.
     if not group.current.get("occupiedBy") and phase != "Pending" and group.occupied_by:
         status["occupiedBy"] = group.occupied_by
     if old:
@@ -106,7 +106,8 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
 
 
 def _phase(group: GroupStatusInput, old: bool) -> str:
-    """Derived from the pods alone (docs/rules/coscheduling.md, 2.3), so that a replacement lifts a Failed group."""
+    """Return the phase from the pods alone (docs/rules/coscheduling.md, 2.3); a replacement lifts a Failed
+    group."""
     counts, needed = group.counts, group.gang.min_member
     if counts.succeeded >= max(needed, group.gang.stated_member):
         return "Finished"
@@ -131,14 +132,14 @@ def _has_failed(group: GroupStatusInput) -> bool:
 
 
 def _read_old_quota(resource: ServedKind, document: Document) -> AccountSpec:
-    """Koordinator and scheduler-plugins share the older group; they mean different things by it."""
+    """Read an ElasticQuota of the older group, which Koordinator and scheduler-plugins interpret differently."""
     return (read_quota if is_koordinators(document) else read_elastic_quota)(resource, document)
 
 
 def _access(group: str) -> tuple[AccessRule, ...]:
     return (
         AccessRule(group, ("podgroups",), READ),
-        # Where the project's own definition has no status subresource the status is a field of the object.
+        # Where the project's own CRD has no status subresource, the status is a field of the object.
         AccessRule(group, ("podgroups", "podgroups/status"), ("patch",)),
         # Gangs that only pods declare get a PodGroup (the policy's `phalanx.createPodGroups`).
         AccessRule(group, ("podgroups",), ("create", "delete")),

@@ -40,16 +40,16 @@ from phalanx.model.gang import GangRules, MatchPolicy, Problem
 
 _MIN_MEMBER = ("scheduling.k8s.io/group-min-member", "scheduling.volcano.sh/group-min-member")
 _JOBS = "batch.volcano.sh/"
-# Ours: whether all members above the minimum have nodes, too.
+# Our own condition: whether all members above the minimum have nodes, too.
 ALL_PLACED = "AllMembersPlaced"
-# Ours: its members run longer than they may.
+# Our own condition: the members have exceeded their run time.
 EXCEEDED = "RunTimeExceeded"
-# In which HyperNode all members of a group are.
+# Annotation with the HyperNode that contains all members of a group.
 ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
 
 
 def _unnamed(pod: PodObject) -> tuple[Stated, ...]:
-    """Pods that state a minimum and no name are grouped by their controller."""
+    """Return the gang of a pod with a minimum but without a name: it is named after the pod's controller."""
     for key in _MIN_MEMBER:
         if pod.metadata.annotations.get(key):
             owner = controlling_owner(pod.metadata)
@@ -115,7 +115,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
-    """The per-role minima, which Volcano ignores as a whole when they sum to more than minMember."""
+    """Return the per-role minima, which Volcano ignores as a whole if they sum to more than minMember."""
     stated = reader.spec.get("minTaskMember")
     if stated is None:
         return ()
@@ -131,7 +131,7 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
             roles[str(role)] = minimum
     total = sum(roles.values())
     if total > min_member and _is_of_a_job(reader):
-        # Its webhook fills in every replica of a task that states no minimum: nobody's wish.
+        # Volcano's webhook defaults the minimum of a task to all its replicas, which no user has requested.
         return ()
     if total > min_member:
         reader.warn(
@@ -146,7 +146,7 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
 
 
 def _is_of_a_job(reader: GroupReader) -> bool:
-    """Whether Volcano's controller has made the group for one of its Jobs."""
+    """Return whether Volcano's controller created the group for one of its Jobs."""
     owners = reader.metadata.get("ownerReferences")
     return any(
         isinstance(owner, Mapping) and str(owner.get("apiVersion")).startswith(_JOBS)
@@ -155,23 +155,24 @@ def _is_of_a_job(reader: GroupReader) -> bool:
 
 
 def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | None]:
-    """(the members that must stay, those that may be missing): of two the first holds, and what cannot be read lets
-    nobody go."""
+    """Return (min available, max unavailable); the first has precedence, and an unreadable one forbids eviction."""
     faults: list[DecodingFault] = []
-    stay = portion_of(reader.annotations, MIN_AVAILABLE, faults)
-    miss = portion_of(reader.annotations, MAX_UNAVAILABLE, faults) if stay is None else None
+    min_available = portion_of(reader.annotations, MIN_AVAILABLE, faults)
+    max_unavailable = portion_of(reader.annotations, MAX_UNAVAILABLE, faults) if min_available is None else None
     reader.warnings += [
-        Problem("InvalidAnnotation", f"{describe(reader.ref)}: {fault}; until then nobody goes for nobody's sake")
+        Problem(
+            "InvalidAnnotation", f"{describe(reader.ref)}: {fault}; no member is evicted until this is corrected"
+        )
         for fault in faults
     ]
-    return stay, miss
+    return min_available, max_unavailable
 
 
 def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
-    """Phase, counts and the conditions Unschedulable and Scheduled (docs/rules/volcano.md, 1.1)."""
+    """Return the phase, the counts and the conditions Unschedulable and Scheduled (docs/rules/volcano.md, 1.1)."""
     counts = group.counts
     if group.phase == "Completed" and group.is_empty:
-        # The pods of a finished group may be cleaned up; that does not put it back into the queue.
+        # The pods of a finished group can be deleted; this does not put the group back into the queue.
         return None
     return {
         "phase": _phase(group),
@@ -183,19 +184,19 @@ def status_of(group: GroupStatusInput) -> dict[str, Any] | None:
 
 
 def _with_surplus(group: GroupStatusInput, conditions: Conditions) -> Conditions:
-    """Tells a job that may have more members than it needs how many of them have nodes."""
-    counts, least = group.counts, group.gang.min_member
+    """Add the condition that reports how many members of a group above its minimum have nodes."""
+    counts, minimum = group.counts, group.gang.min_member
     known = find_condition(conditions, ALL_PLACED) is not None
-    if not (group.is_ready() and (counts.present > least or (known and counts.present))):
+    if not (group.is_ready() and (counts.present > minimum or (known and counts.present))):
         return conditions
-    message = f"{counts.active} of {counts.present} members have nodes, {least} are the minimum"
+    message = f"{counts.active} of {counts.present} members have nodes, {minimum} are the minimum"
     if counts.active < counts.present:
         return set_condition(conditions, group.now, ALL_PLACED, "False", "MembersPending", message)
     return set_condition(conditions, group.now, ALL_PLACED, "True", "Scheduled", message)
 
 
 def gang_conditions(group: GroupStatusInput) -> Conditions:
-    """What kube-batch's and Volcano's gang plugins say of a group, in their words; and whether its time is over."""
+    """Return the conditions of kube-batch's and Volcano's gang plugins, and the run-time condition."""
     conditions = _quorum_conditions(group)
     if group.exceeded:
         return set_condition(conditions, group.now, EXCEEDED, "True", EXCEEDED, group.exceeded)
@@ -229,15 +230,15 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
 
 
 def is_stuck(group: GroupStatusInput) -> bool:
-    """Some members run, and the rest cannot be placed or is not there any more."""
-    held = group.verdict is not None or group.gang.problem is not None or has_lost_members(group)
-    return group.counts.running > 0 and held and not group.is_ready()
+    """Return whether some members run while the remaining minimum cannot be placed or no longer exists."""
+    is_blocked = group.verdict is not None or group.gang.problem is not None or has_lost_members(group)
+    return group.counts.running > 0 and is_blocked and not group.is_ready()
 
 
 def has_lost_members(group: GroupStatusInput) -> bool:
-    """Some members run, and with all that exist the minimum is out of reach (docs/rules/coscheduling.md, 4).
+    """Return whether members run but all existing ones cannot reach the minimum (docs/rules/coscheduling.md, 4).
 
-    There need not be a verdict about it: none is given where no member waits.
+    A verdict is no precondition: without a pending member there is none.
     """
     return group.counts.running > 0 and not group.is_ready() and _reason(group) != _NO_ROOM
 
@@ -251,12 +252,12 @@ def _phase(group: GroupStatusInput) -> str:
         return "Unknown"
     counts = group.counts
     complete = counts.succeeded + counts.failed
-    # A member that is being deleted has had its node, so it counts as long as it is there.
+    # A terminating member has had its node, so it counts while it exists.
     scheduled = complete + counts.bound + counts.running + counts.terminating
     if scheduled >= group.gang.min_member:
         done = scheduled == complete and complete >= group.gang.stated_member
         return "Completed" if done else "Running"
-    # Operators make the pods that replace lost ones only while their group is past Pending: it never falls back.
+    # Operators replace lost pods only while their group is past Pending: so the phase never returns to it.
     waits = group.phase in ("", "Pending") and not group.admitted
     return "Pending" if waits else "Inqueue"
 
@@ -283,7 +284,7 @@ VOLCANO_DIALECT = Dialect(
             NAMED,
             status_of,
             queue_counts=True,
-            # Who waits for Volcano's groups waits for its one word.
+            # Tools for Volcano's groups wait for this one reason.
             waiting_reason="Unschedulable",
             hypernode=ALLOCATED_HYPERNODE,
         ),
@@ -292,11 +293,11 @@ VOLCANO_DIALECT = Dialect(
     _enrichers,
     access=(
         AccessRule(VOLCANO, ("podgroups",), READ),
-        # Groups are told in an annotation in which HyperNode they are.
+        # An annotation on the group names its HyperNode.
         AccessRule(VOLCANO, ("podgroups", "podgroups/status"), ("patch",)),
         AccessRule(VOLCANO, ("queues",), READ),
         AccessRule(VOLCANO, ("queues/status",), ("patch",)),
-        # Its own queues, where its kind is served and they are missing.
+        # Volcano's built-in queues, created where the kind is served and they are missing.
         AccessRule(VOLCANO, ("queues",), ("create",)),
         AccessRule("nodeinfo.volcano.sh", ("numatopologies",), READ),
         AccessRule("topology.volcano.sh", ("hypernodes",), READ),

@@ -1,1 +1,1 @@
-"""From what pods and objects say about a gang to one `Gang`, and back to the status of its object."""
+"""Resolution of the declarations of pods and objects into one `Gang`, and the status of gang objects."""

@@ -1,4 +1,4 @@
-"""What the members of one gang say each for themselves, and whether they agree where they have to."""
+"""Individual declarations of a gang's members, and checks of the properties in which members must agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.model.text.decoding import quoted
 
 
 class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """All that one member contributes; members that agree in everything have one.
+    """Declaration of one member; members that agree in everything share one.
 
     `active` is False once the pod has finished or is being deleted: then only its declaration counts.
     """
@@ -27,7 +27,7 @@ class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class Member(msgspec.Struct, frozen=True, order=True, gc=False):
-    """The oldest pod of one declaration. Members sort by age, then by name."""
+    """The oldest pod with one declaration. Members sort by age, then by name."""
 
     created: int
     name: str
@@ -36,8 +36,8 @@ class Member(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class Statements:
-    """What the members of one gang (oldest first, one per declaration) say, and what is wrong with it: `problems`
-    hold the gang, `warnings` do not; `about` has the member at fault where it is one's own."""
+    """Declarations of a gang's members (oldest first, one per declaration), and the faults found in them.
+    `problems` hold the gang, `warnings` do not; `about` maps each fault of a single member to that member."""
 
     def __init__(self, key: GangKey, members: Sequence[Member]) -> None:
         self.key = key
@@ -47,16 +47,16 @@ class Statements:
         self.about: dict[Problem, Member] = {}
 
     def stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
-        """Members that state something, oldest first, one per value."""
+        """Return the members that state a value, oldest first, one per value."""
         if len(self.members) == 1:
             only = self.members[0]
             stated = select(only.declared.declaration)
             return [] if stated is None else [(only, stated)]
-        found: dict[Stated, Member] = {}
+        members: dict[Stated, Member] = {}
         for member in self.members:
             if (stated := select(member.declared.declaration)) is not None:
-                found.setdefault(stated, member)
-        return [(member, stated) for stated, member in found.items()]
+                members.setdefault(stated, member)
+        return [(member, stated) for stated, member in members.items()]
 
     def quote(self, member: Member, stated: Stated) -> str:
         return f"pod {self.pod_name(member)}: {stated.key} is {quoted(stated.value)}"
@@ -77,7 +77,7 @@ class Statements:
 
 
 class Disagreement(msgspec.Struct, frozen=True):
-    """`refused` where it holds the gang. `member` is the pod at fault."""
+    """Property in which members disagree. `refused` holds the gang. `member` is the pod at fault."""
 
     problem: Problem
     member: Member
@@ -85,18 +85,18 @@ class Disagreement(msgspec.Struct, frozen=True):
 
 
 class Agreement:
-    """Compares active members, oldest first, with their group's object and with each other."""
+    """Compares active members, oldest first, with the object of their group and with each other."""
 
     def __init__(self, namespace: str, members: Sequence[Member]) -> None:
         self._namespace = namespace
         self._members = members
 
     def disagreements(self, spec: GroupSpec | None, strict: bool) -> Iterator[Disagreement]:
-        """`spec` is the object where its word on priority and preemption binds its members. `strict` groups are
-        refused when members differ, as kube-scheduler refuses Kubernetes' own; of those that are not uniform only
-        the scheduler must be one."""
+        """Yield the disagreements. `spec` is the object if its priority and preemption policy bind its members.
+        `strict` groups are rejected when members differ, as kube-scheduler does for native groups; in a group
+        that is not uniform, only the scheduler must be the same."""
         if spec is None and len(self._members) < 2:
-            return  # one agrees with itself, as most do
+            return  # a single declaration, the common case
         uniform = spec is None or spec.uniform
         if not uniform:
             pass
@@ -126,24 +126,23 @@ class Agreement:
             )  # fmt: skip
 
     def _with_group(
-        self, select: Callable[[MemberDeclaration], object], wanted: object, code: str, what: str, advice: str
+        self, select: Callable[[MemberDeclaration], object], wanted: object, code: str, label: str, advice: str
     ) -> Iterator[Disagreement]:
         for member in self._members:
             if select(member.declared) != wanted:
-                wrong = (
-                    f"pod {self._pod(member)} has {what} {select(member.declared)}, but its PodGroup has {wanted}"
-                )
+                value = select(member.declared)
+                wrong = f"pod {self._pod(member)} has {label} {value}, but its PodGroup has {wanted}"
                 yield Disagreement(Problem.of(code, wrong, advice), member, True)
                 return
 
     def _with_each_other(
-        self, select: Callable[[MemberDeclaration], object], code: str, what: str, refused: bool, advice: str
+        self, select: Callable[[MemberDeclaration], object], code: str, label: str, refused: bool, advice: str
     ) -> Iterator[Disagreement]:
         for member in self._members[1:]:
             oldest = self._members[0]
-            theirs, ours = select(member.declared), select(oldest.declared)
-            if theirs != ours:
-                wrong = f"pod {self._pod(member)} has {what} {theirs}, pod {self._pod(oldest)} has {ours}"
+            value, expected = select(member.declared), select(oldest.declared)
+            if value != expected:
+                wrong = f"pod {self._pod(member)} has {label} {value}, pod {self._pod(oldest)} has {expected}"
                 yield Disagreement(Problem.of(code, wrong, advice), member, refused)
                 return
 

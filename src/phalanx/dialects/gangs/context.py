@@ -1,4 +1,4 @@
-"""What decides about a gang although neither its members nor its objects say it."""
+"""Facts outside a gang's members and objects that determine the gang."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from phalanx.model.gang import GangKey
 
 
 class GangContext(msgspec.Struct, frozen=True):
-    """Facts from outside the gang: how pods name the objects of each API group, in order of preference, the values
-    of priority classes, the queue that the namespace prefers, and whether Kubernetes' own PodGroups are served.
-    `size` is what the members' owner says; of the kinds `unreadable` there are no owners to ask. `sizes` has what
-    owners say about the PodGroups that are theirs, too.
+    """Facts from outside the gang: the naming rules for the objects of each API group, in order of preference,
+    the values of priority classes, the default queue of the namespace, and whether native PodGroups are served.
+    `size` is the gang size that the members' owner defines; owners of the kinds `unreadable` cannot be read.
+    `sizes` also has the sizes that owners define for their PodGroups.
     """
 
     naming_of: Mapping[str, GangNaming]

@@ -1,7 +1,6 @@
-"""What one pod says about its gang, before anyone decides what holds (docs/rules/coscheduling.md, 1.1 and 1.3).
+"""Gang declaration of one pod, before its conflicts are resolved (docs/rules/coscheduling.md, 1.1 and 1.3).
 
-Nothing here looks at other pods or at group objects. Values stay as they were written, so that the resolver can
-quote them.
+This module reads neither other pods nor group objects. Values are unparsed, so that the resolver can quote them.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ TASK_SPEC = "volcano.sh/task-spec"
 
 
 class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """`name` is the gang's, from `key`. `conflicts` are other names that the pod states and that do not hold.
-    `disruption_mode` and `topology_key` are those of our own annotations.
+    """Gang declaration of one pod. `name` is the gang's name, from `key`. `conflicts` are other names that the pod
+    states. `disruption_mode` and `topology_key` are from our own annotations.
 
-    Of a pod that is in a gang by its owner (`phalanx.dialects.workloads`) `role` is its part, `usual_minimum` what
-    its labels say of the size, and `owner` the (API group, plural) of the kind whose object says more. `part` is
-    that of a pod whose gang has an object, where members may be created one part after the other.
+    If the owner of a pod defines its gang (`phalanx.dialects.workloads`), `role` is its role, `usual_minimum` the
+    size that its labels state, and `owner` the (API group, plural) of the kind of object with more details.
+    `part` is the workload part of a pod in a gang with an object, where parts can be created one after the
+    other.
     """
 
     naming: GangNaming
@@ -51,14 +51,14 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     part: str = ""
 
 
-# The rank of a way to name gangs, the place within the pod (what is read, labels, annotations), and the rank there.
+# Rank of the naming, place in the pod (reader, labels, annotations), and rank within that place.
 _Order = tuple[int, int, int]
 _Reader = tuple[_Order, GangNaming, Callable[[PodObject], tuple[Stated, ...]]]
 _Name = tuple[_Order, GangNaming, Stated]
 
 
 class GangDeclarations:
-    """Reads what pods say about their gangs, in every way that is known."""
+    """Reads the gang declarations of pods, by all known namings."""
 
     def __init__(self, namings: Sequence[GangNaming]) -> None:
         ordered = sorted(namings, key=lambda naming: naming.precedence)
@@ -68,7 +68,7 @@ class GangDeclarations:
         ]
         self._labels = _by_key(1, (naming.labels for naming in named), named)
         self._annotations = _by_key(2, (naming.annotations for naming in named), named)
-        # (Most pods have one of these keys or none, which is found out at once.)
+        # Most pods have at most one of these keys, which a set operation detects at once.
         self._keys = frozenset((*self._labels, *self._annotations))
         alone = [naming for naming in named if naming.rules.alone]
         self._alone = (
@@ -87,7 +87,7 @@ class GangDeclarations:
         self._minimum_keys = frozenset(minimum.key for naming in namings for minimum in naming.minima)
 
     def declare(self, pod: PodObject) -> Declaration | None:
-        """The gang that the pod wants to be in; None for a pod on its own."""
+        """Return the pod's gang declaration; None for a pod without a gang."""
         metadata = pod.metadata
         labels, annotations = metadata.labels, metadata.annotations
         names = self._read(self._readers, pod)
@@ -120,27 +120,27 @@ class GangDeclarations:
         values: Mapping[str, str],
         annotations: Mapping[str, str],
     ) -> None:
-        """Adds the names that stand in a pod's labels, or in its annotations."""
+        """Add the gang names in a pod's labels, or in its annotations."""
         for key in self._keys.intersection(values):
             for order, naming in ways.get(key, ()):
                 if values[key] and not (naming.unless and _is_none(naming, annotations)):
                     names.append((order, naming, Stated(f"{place} {key}", values[key])))
 
     def nameless(self, metadata: Metadata) -> str:
-        """What to tell whoever leaves a group's name empty and may have meant one, "" for others."""
+        """Return the message for a pod with an empty group name, which is probably a mistake; "" for other pods."""
         if self._keys.isdisjoint(metadata.labels) and self._keys.isdisjoint(metadata.annotations):
             return ""
-        found = [f"label {key}" for key in self._labels if metadata.labels.get(key) == ""]
-        found += [f"annotation {key}" for key in self._annotations if metadata.annotations.get(key) == ""]
-        if not found:
+        empty_keys = [f"label {key}" for key in self._labels if metadata.labels.get(key) == ""]
+        empty_keys += [f"annotation {key}" for key in self._annotations if metadata.annotations.get(key) == ""]
+        if not empty_keys:
             return ""
         return (
-            f"{found[0]} is empty, so the pod belongs to no group and is scheduled on its own; write the group's "
-            "name into it and create the pod again, or leave it out"
+            f"{empty_keys[0]} is empty, so the pod belongs to no group and is scheduled on its own; write the "
+            "group's name into it and create the pod again, or remove it"
         )
 
     def may_declare_alone(self, metadata: Metadata) -> bool:
-        """Whether a pod has one of the names of a gang that needs no object; cheap."""
+        """Return whether a pod names a gang that needs no object; cheap."""
         return not (self._alone[0].isdisjoint(metadata.labels) and self._alone[1].isdisjoint(metadata.annotations))
 
     def _read(self, readers: list[_Reader], pod: PodObject) -> list[_Name]:
@@ -148,17 +148,18 @@ class GangDeclarations:
         for entry in readers:
             order, naming, read = entry
             try:
-                if found := read(pod):
-                    names += [(order, naming, stated) for stated in found]
+                if stated_names := read(pod):
+                    names += [(order, naming, name) for name in stated_names]
             except Exception:
-                # Every pod passes here: a bug in one dialect must not keep all of them from being known.
-                log.exception("the names that %r reads are left out from now on", naming.rules.name)
-                self._readers = [each for each in self._readers if each is not entry]
-                self._unnamed = [each for each in self._unnamed if each is not entry]
+                # Every pod passes here: a bug in one dialect must not hide all pods.
+                name = naming.rules.name
+                log.exception("reading the gang names of %r has failed; they are ignored from now on", name)
+                self._readers = [reader for reader in self._readers if reader is not entry]
+                self._unnamed = [reader for reader in self._unnamed if reader is not entry]
         return names
 
     def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
-        """A minimum that was written beside the name of another gang is not this gang's."""
+        """Return the stated minimum; one beside the name of another gang does not count for this gang."""
         if self._minimum_keys.isdisjoint(metadata.labels) and self._minimum_keys.isdisjoint(metadata.annotations):
             return None
         for minimum in self._minima[naming]:
@@ -175,12 +176,12 @@ class GangDeclarations:
 def _by_key(
     place: int, keys: Iterable[Sequence[str]], namings: Sequence[GangNaming]
 ) -> dict[str, list[tuple[_Order, GangNaming]]]:
-    """The ways that each key is one of, in their order."""
-    found: dict[str, list[tuple[_Order, GangNaming]]] = {}
+    """Return the namings that use each key, in their order."""
+    namings_by_key: dict[str, list[tuple[_Order, GangNaming]]] = {}
     for rank, (naming, own) in enumerate(zip(namings, keys, strict=True)):
         for position, key in enumerate(own):
-            found.setdefault(key, []).append(((rank, place, position), naming))
-    return found
+            namings_by_key.setdefault(key, []).append(((rank, place, position), naming))
+    return namings_by_key
 
 
 def _is_none(naming: GangNaming, annotations: Mapping[str, str]) -> bool:
@@ -192,7 +193,7 @@ def role_of(metadata: Metadata) -> str:
 
 
 def stated_queue(metadata: Metadata) -> Stated | None:
-    """The queue that a pod names itself; the annotation comes before the label."""
+    """Return the queue that a pod states itself; the annotation has precedence over the label."""
     if value := metadata.annotations.get(QUEUE_ANNOTATION):
         return Stated(f"annotation {QUEUE_ANNOTATION}", value)
     if value := metadata.labels.get(QUEUE_ANNOTATION):
@@ -208,7 +209,7 @@ def controlling_owner(metadata: Metadata) -> OwnerReference | None:
 
 
 def owner_names(metadata: Metadata) -> str:
-    """Those of all owners, as scheduler-plugins writes them into `occupiedBy`."""
+    """Return the names of all owners, in the format of scheduler-plugins for `occupiedBy`."""
     owners = metadata.owner_references
     if len(owners) == 1:
         return f"{metadata.namespace}/{owners[0].name}"
@@ -216,7 +217,7 @@ def owner_names(metadata: Metadata) -> str:
 
 
 def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:
-    """What one of our own annotations says about the gang."""
+    """Return the value of one of our own annotations if it belongs to this gang."""
     if not annotations.get(key) or annotations.get(OWN_GROUP) != gang:
         return None
     return Stated(f"annotation {key}", annotations[key])

@@ -1,7 +1,7 @@
-"""The extras of Koordinator, ACK, Volcano and Kueue: what pods and PodGroups of any family may state besides.
+"""Extra gang properties of Koordinator, ACK, Volcano and Kueue, which pods and PodGroups of any dialect can state.
 
-The same key counts as label and as annotation, on pods and on PodGroups (docs/rules/coscheduling.md, 1.2): a JSON
-list is no legal label value, yet ACK documents it as a label.
+Each key is valid as label and as annotation, on pods and on PodGroups (docs/rules/coscheduling.md, 1.2): a JSON
+list is not a valid label value, yet ACK documents it as a label.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ MATCH_POLICY = (
     "pod-group.scheduling.sigs.k8s.io/match-policy",
 )
 TOPOLOGY_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
-# Volcano's; it reads both spellings.
+# Volcano's keys; it reads both spellings.
 SLA_WAITING_TIME = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 
-# Ours: members that a leader makes once it runs.
+# Our keys for members that a leader creates once it runs.
 EXPECTED_MEMBERS = "phalanx.dev/expected-members"
 EXPECTED_REQUESTS = "phalanx.dev/expected-requests"
 EXPECTED_TIMEOUT = "phalanx.dev/expected-timeout"
-# Ours: members that come or go restart the others, so they come in batches.
+# Our key for gangs in which a joining or leaving member restarts all members, so that members join in batches.
 SCALE_UP_DELAY = "phalanx.dev/scale-up-delay"
 # Its name before 0.1.0: still read, with a notice.
 FORMER_SCALE_UP_DELAY = "phalanx.dev/growth-delay"
 FROM_MIN_RESOURCES, EXPECT_NOBODY = "min-resources", "none"
-# Spark's: its drivers make executors.
+# Spark's label: its drivers create executors.
 SPARK_ROLE = "spark-role"
-# LeaderWorkerSet's: the number of a pod in its group, and how many the group has.
+# LeaderWorkerSet's labels: the index of a pod in its group, and the size of the group.
 LWS_WORKER_INDEX, LWS_SIZE = "leaderworkerset.sigs.k8s.io/worker-index", "leaderworkerset.sigs.k8s.io/size"
 
 TIER_MODE = "volcano.sh/network-topology-mode"
 HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
-# Kueue's; the values are node labels.
+# Kueue's annotations; their values are node labels.
 REQUIRED_LEVEL = "kueue.x-k8s.io/podset-required-topology"
 PREFERRED_LEVEL = "kueue.x-k8s.io/podset-preferred-topology"
 UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
@@ -65,15 +65,15 @@ _ANY = frozenset(
 
 
 class Stated(msgspec.Struct, frozen=True, gc=False):
-    """A value and where it stands, as a message says it: `label pod-group/name`."""
+    """A value and its origin, as quoted in messages: `label pod-group/name`."""
 
     key: str
     value: str
 
 
 class Extras(msgspec.Struct, frozen=True, cache_hash=True):
-    """What one object states, unparsed; None where it states nothing (an empty text states nothing). `whole_size`
-    is what a leader says of itself and those who come after it."""
+    """Unparsed statements of one object; None for a missing or empty value. `whole_size` is the size of a group
+    that its leader states, itself included."""
 
     match_policy: Stated | None = None
     mode: Stated | None = None
@@ -99,7 +99,7 @@ NO_EXTRAS = Extras()
 
 
 def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Extras:
-    """Annotations before labels, Koordinator's key before ACK's."""
+    """Read the extras; annotations have precedence over labels, Koordinator's keys over ACK's."""
     if _ANY.isdisjoint(labels) and _ANY.isdisjoint(annotations):
         return NO_EXTRAS
 
@@ -137,7 +137,7 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
 
 
 def parse_match_policy(text: str) -> MatchPolicy:
-    """Raises ValueError, which says what to write instead."""
+    """Parse a match policy. Raise ValueError with advice."""
     try:
         return MatchPolicy(text)
     except ValueError:
@@ -145,7 +145,7 @@ def parse_match_policy(text: str) -> MatchPolicy:
 
 
 def parse_groups(text: str) -> tuple[GangKey, ...]:
-    """The gangs of a JSON list of "namespace/name". Raises ValueError, which says what to write instead."""
+    """Parse a JSON list of "namespace/name" into gang keys. Raise ValueError with advice."""
     advice = 'write a JSON list of "namespace/name", such as ["default/ps", "default/worker"]'
     try:
         entries = decode_json(text, list[str])

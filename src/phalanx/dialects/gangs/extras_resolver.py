@@ -1,5 +1,5 @@
-"""What annotations say about a gang beside its name and its minimum: the object's word first, then that of the
-oldest member that has one (docs/rules/coscheduling.md, 1.3, rule 3)."""
+"""Resolution of a gang's extra properties: the object has precedence over the oldest member that states a value
+(docs/rules/coscheduling.md, 1.3, rule 3)."""
 
 from __future__ import annotations
 
@@ -49,25 +49,26 @@ T = TypeVar("T")
 
 
 def have_extras(members: Sequence[Member], spec: GroupSpec | None) -> bool:
-    """Whether anybody says anything of all this: in most gangs nobody does."""
-    return (spec is not None and spec.extras is not NO_EXTRAS) or _talk(members)
+    """Return whether the object or a member states any extra property; in most gangs none does."""
+    return (spec is not None and spec.extras is not NO_EXTRAS) or _state_extras(members)
 
 
-def _talk(members: Sequence[Member]) -> bool:
+def _state_extras(members: Sequence[Member]) -> bool:
     return any(member.declared.declaration.extras is not NO_EXTRAS for member in members)
 
 
 class ExtrasResolver:
-    """`spec` is the object that declares the gang, None where only its members do."""
+    """Applies extra properties to a gang. `spec` is the object that declares the gang, None if only its members
+    do."""
 
-    def __init__(self, said: Statements, spec: GroupSpec | None, options: DialectOptions) -> None:
-        self._said = said
+    def __init__(self, statements: Statements, spec: GroupSpec | None, options: DialectOptions) -> None:
+        self._statements = statements
         self._spec = spec
         self._options = options
-        self._talkative = _talk(said.members)
+        self._members_state_extras = _state_extras(statements.members)
 
     def applied_to(self, gang: Gang) -> Gang:
-        """The gang with what they say."""
+        """Return the gang with its extra properties."""
         gang = msgspec.structs.replace(
             gang,
             match_policy=self._match_policy(gang.match_policy),
@@ -77,61 +78,64 @@ class ExtrasResolver:
             total=self._total(gang.min_member),
             topology=self._topology() if gang.topology is None else gang.topology,
             expected=None
-            if self._expects_nobody()
+            if self._expects_no_members()
             else self._expected() or self._workers_of_leader(gang.min_member) or gang.expected,
             scale_up_delay=self._scale_up_delay(),
         )
         self._check_mode()
         return gang
 
-    def _match_policy(self, usual: MatchPolicy) -> MatchPolicy:
-        """One that nobody knows may mean anything: the strictest holds, which counts waiting members only."""
-        speaker, stated = self._speaker(lambda extras: extras.match_policy)
+    def _match_policy(self, default: MatchPolicy) -> MatchPolicy:
+        """Return the match policy. For an unknown one the strictest is used, which counts only waiting members."""
+        source, stated = self._stated(lambda extras: extras.match_policy)
         if stated is None:
-            return usual
+            return default
         try:
             return koordinator.parse_match_policy(stated.value)
         except ValueError as error:
             policy = MatchPolicy.ONLY_WAITING
-            advice = f"{error}; until then the strictest holds, {policy}"
-            self._said.warn("UnknownMatchPolicy", f"{speaker}: {stated.key} is {quoted(stated.value)}; {advice}")
+            advice = f"{error}; until then the strictest is used, {policy}"
+            self._statements.warn(
+                "UnknownMatchPolicy", f"{source}: {stated.key} is {quoted(stated.value)}; {advice}"
+            )
             return policy
 
     def _check_mode(self) -> None:
-        """Under Koordinator's NonStrict members that fit hold their room until enough others do: no room is held
-        here for a gang that waits, and who cannot be placed never keeps a minimum of others back."""
-        speaker, stated = self._speaker(lambda extras: extras.mode)
+        """Warn about a mode that is not supported. Koordinator's NonStrict holds room for members that fit until
+        enough of them do: here, no room is held for a waiting gang, and a member that does not fit never delays
+        the minimum."""
+        source, stated = self._stated(lambda extras: extras.mode)
         if stated is None or stated.value == "Strict":
             return
-        said = f"{speaker}: {stated.key} is {quoted(stated.value)}"
+        statement = f"{source}: {stated.key} is {quoted(stated.value)}"
         if stated.value == "NonStrict":
             advice = "no room is held for part of a gang: its minimum starts in one step, as under Strict"
-            self._said.warn("ModeNotHonoured", f"{said}; {advice}")
+            self._statements.warn("ModeNotHonoured", f"{statement}; {advice}")
         else:
-            self._said.warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
+            self._statements.warn("UnknownMode", f"{statement}; write Strict or NonStrict; Strict is used")
 
     def _gang_group(self) -> tuple[GangKey, ...]:
         named: tuple[GangKey, ...] = self._extra(
             "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
-            "until then the gang stands alone",
+            "until then the gang is in no gang group",
         )  # fmt: skip
-        foreign = sorted({key.namespace for key in named if not self._may_tie(key)})
-        if foreign:
-            # Nothing is said about what is there: not everybody may see it.
+        foreign_namespaces = sorted({key.namespace for key in named if not self._may_tie(key)})
+        if foreign_namespaces:
+            # The message does not reveal whether the named gangs exist: the user need not have access to them.
             wrong = (
-                f"gang {self._said.key}: its gang groups name gangs in namespace {foreign[0]!r}; the scheduler's "
-                "policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces)"
+                f"gang {self._statements.key}: its gang groups name gangs in namespace {foreign_namespaces[0]!r}; "
+                "the scheduler's policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces)"
             )
-            self._said.refuse(Problem.of("InvalidGangGroups", wrong, "take them out"))
-        gang_group = {self._said.key, *(key for key in named if self._may_tie(key))}
+            self._statements.refuse(Problem.of("InvalidGangGroups", wrong, "take them out"))
+        gang_group = {self._statements.key, *(key for key in named if self._may_tie(key))}
         if len(gang_group) > MOST_GANGS:
-            wrong = f"gang {self._said.key}: its gang groups name {len(gang_group)} gangs"
-            self._said.refuse(Problem.of("InvalidGangGroups", wrong, f"at most {MOST_GANGS} start together"))
+            wrong = f"gang {self._statements.key}: its gang groups name {len(gang_group)} gangs"
+            self._statements.refuse(Problem.of("InvalidGangGroups", wrong, f"at most {MOST_GANGS} start together"))
             return ()
         return tuple(sorted(gang_group)) if len(gang_group) > 1 else ()
 
     def _may_tie(self, key: GangKey) -> bool:
-        return self._options.may_tie(self._said.key.namespace, key.namespace)
+        return self._options.may_tie(self._statements.key.namespace, key.namespace)
 
     def _timeout(self) -> int | None:
         return self._extra(
@@ -150,9 +154,10 @@ class ExtrasResolver:
         )
         return total if total >= min_member else 0
 
-    def _expects_nobody(self) -> bool:
-        """Whether no room is to be held for those who come later: where nodes are made for pods that are there."""
-        _, stated = self._speaker(lambda extras: extras.expected_members)
+    def _expects_no_members(self) -> bool:
+        """Return whether room for later members is disabled, for clusters that create nodes only for existing
+        pods."""
+        _, stated = self._stated(lambda extras: extras.expected_members)
         return stated is not None and stated.value == EXPECT_NOBODY
 
     def _expected(self) -> ExpectedMembers | None:
@@ -171,19 +176,19 @@ class ExtrasResolver:
         return ExpectedMembers(count, requests, seconds)
 
     def _workers_of_leader(self, min_member: int) -> ExpectedMembers | None:
-        """Of a LeaderWorkerSet's group whose workers are created only when the leader is ready. Where no object
-        declares the group its workers are a gang of their own."""
-        _, whole = self._speaker(lambda extras: extras.whole_size)
+        """Return the workers of a LeaderWorkerSet's group that are created only after the leader is ready.
+        Without an object for the group, the workers are a gang of their own."""
+        _, whole = self._stated(lambda extras: extras.whole_size)
         size = whole.value if whole is not None and self._spec is not None else ""
         count = int(size[:9]) - min_member if size.isascii() and size.isdecimal() else 0
         return ExpectedMembers(min(count, MOST_EXPECTED)) if count > 0 else None
 
     def _scale_up_delay(self) -> int:
-        speaker, stated = self._speaker(lambda extras: extras.scale_up_delay)
+        source, stated = self._stated(lambda extras: extras.scale_up_delay)
         if stated is not None and stated.key.endswith(FORMER_SCALE_UP_DELAY):
-            self._said.warn(
+            self._statements.warn(
                 "FormerAnnotation",
-                f"{speaker}: {stated.key} is called {SCALE_UP_DELAY} now; it counts until a later release",
+                f"{source}: {stated.key} is called {SCALE_UP_DELAY} now; it counts until a later release",
             )
         return self._extra(
             "InvalidScaleUpDelay", lambda extras: extras.scale_up_delay, parse_scale_up_delay, 0,
@@ -191,12 +196,12 @@ class ExtrasResolver:
         )  # fmt: skip
 
     def _topology(self) -> TopologyRule | None:
-        """Those of other projects, where the object has no field and the members do not have ours: tiers come
-        before labels."""
-        _, slices = self._speaker(lambda extras: extras.slice_level)
+        """Return the topology rule of other projects' annotations; the object's field and our own annotation
+        have precedence over it, and tiers over labels."""
+        _, slices = self._stated(lambda extras: extras.slice_level)
         if slices is not None:
-            wrong = f"gang {self._said.key}: {slices.key} is not supported"
-            self._said.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
+            wrong = f"gang {self._statements.key}: {slices.key} is not supported"
+            self._statements.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
         mode = self._level(lambda extras: extras.tier_mode, parse_mode, None)
         highest = self._level(lambda extras: extras.highest_tier, parse_tier, None)
         required = self._level(lambda extras: extras.required_level, str, "")
@@ -208,17 +213,17 @@ class ExtrasResolver:
         for layer in layers:
             if layer.strategy == MUST_GATHER and layer.pod_count_multiple > 1:
                 wrong = (
-                    f"gang {self._said.key}: layer {layer.layer} asks for a podCountMultiple of "
+                    f"gang {self._statements.key}: layer {layer.layer} asks for a podCountMultiple of "
                     f"{layer.pod_count_multiple}, which this scheduler cannot honour yet"
                 )
-                self._said.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
+                self._statements.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
         return tier_rule(mode, highest) or level_rule(required, preferred, freely) or layer_rule(layers)
 
     def _level(self, select: Callable[[Extras], Stated | None], parse: Callable[[str], T], default: T) -> T:
-        """What cannot be read holds the gang: it may be something that it cannot do without."""
+        """Parse a topology value; an unreadable one holds the gang, since it can be a hard requirement."""
 
         def refuse(wrong: str, remedy: str) -> None:
-            self._said.refuse(Problem.of("InvalidTopology", wrong, remedy))
+            self._statements.refuse(Problem.of("InvalidTopology", wrong, remedy))
 
         return self._read(select, parse, default, refuse)
 
@@ -230,10 +235,10 @@ class ExtrasResolver:
         default: T,
         fallback: str,
     ) -> T:
-        """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
+        """Parse a value; for an unreadable one warn with `code` and the fallback."""
 
         def warn(wrong: str, remedy: str) -> None:
-            self._said.warn(code, f"{wrong}; {remedy}; {fallback}")
+            self._statements.warn(code, f"{wrong}; {remedy}; {fallback}")
 
         return self._read(select, parse, default, warn)
 
@@ -244,28 +249,32 @@ class ExtrasResolver:
         default: T,
         complain: Callable[[str, str], None],
     ) -> T:
-        speaker, stated = self._speaker(select)
+        source, stated = self._stated(select)
         if stated is None:
             return default
         try:
             return parse(stated.value)
         except ValueError as error:
-            complain(f"{speaker}: {stated.key} is {quoted(stated.value)}", str(error))
+            complain(f"{source}: {stated.key} is {quoted(stated.value)}", str(error))
             return default
 
-    def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:
+    def _stated(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:
         if self._spec is not None and (stated := select(self._spec.extras)) is not None:
             return describe(self._spec.ref), stated
-        speakers = self._said.stated(lambda declaration: select(declaration.extras)) if self._talkative else ()
-        if not speakers:
+        stating_members = (
+            self._statements.stated(lambda declaration: select(declaration.extras))
+            if self._members_state_extras
+            else ()
+        )
+        if not stating_members:
             return "", None
-        oldest, stated = speakers[0]
-        for member, other in speakers[1:]:
+        oldest, stated = stating_members[0]
+        for member, other in stating_members[1:]:
             if other.value != stated.value:
-                self._said.warn(
+                self._statements.warn(
                     "ConflictingGangDeclaration",
-                    f"{self._said.quote(member, other)}, but the oldest member, pod {oldest.name}, says "
+                    f"{self._statements.quote(member, other)}, but the oldest member, pod {oldest.name}, says "
                     f"{quoted(stated.value)}, which holds",
                     member,
                 )
-        return f"pod {self._said.pod_name(oldest)}", stated
+        return f"pod {self._statements.pod_name(oldest)}", stated

@@ -1,4 +1,4 @@
-"""Who is in which gang, and what each gang came out as when it was last resolved."""
+"""Index of gangs: the members of each gang, and the last resolved form of each gang."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from phalanx.model.pod import Pod
 from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 
 K = TypeVar("K")
-# Where members are told otherwise for what their gang says: is it revocable, its queue, run time and claims.
+# Gang properties that change its members' specs: revocable, queue, run time and claims.
 _OfMembers = tuple[bool, str, StatedRunTime, tuple[GroupClaim, ...]]
-# What members are told that came before their gang was known.
+# These properties for members that arrived before their gang was known.
 _OF_NONE: _OfMembers = (False, DEFAULT_QUEUE, NOTHING_STATED, ())
 
 
@@ -37,46 +37,46 @@ class _Entry:
 
 
 class GangIndex:
-    """Every gang that a live pod names or an object declares, exactly once."""
+    """All gangs that a live pod names or an object declares, each exactly once."""
 
     def __init__(
         self, options: DialectOptions, warnings: ObjectWarnings, naming_of: Mapping[str, GangNaming]
     ) -> None:
-        """`naming_of` as in `GangContext`."""
+        """Create an empty index. `naming_of` is that of `GangContext`."""
         self._naming_of = naming_of
         self._options = options
         self._object_warnings = warnings
         self._entries: dict[GangKey, _Entry] = {}
-        # By the name that objects declare.
+        # Specs by the gang name that objects declare.
         self._objects: dict[GangKey, list[GroupSpec]] = {}
-        # By a name, the gangs of other names that depend on what is said under it: replicas of a 1.35 Workload, and
-        # gangs whose object has an owner.
+        # For each name, the gangs of other names that depend on its objects: replicas of a 1.35 Workload, and gangs
+        # with an owner of their object.
         self._dependents: dict[GangKey, set[GangKey]] = {}
         self._classes: dict[str, int] = {}
         self._class_users: dict[str, set[GangKey]] = {}
         self._queues: dict[str, str] = {}
         self._namespaces: dict[str, set[GangKey]] = {}
-        self._contexts: dict[str, GangContext] = {}  # by the queue that the namespace prefers
+        self._contexts: dict[str, GangContext] = {}  # by the default queue of the namespace
         self._affected: dict[GangKey, None] = {}
         self._native = True
-        # Those of which members are expected, and those about which that may have changed.
+        # Gangs with expected members, and gangs to update for their expected members.
         self.expecting: set[GangKey] = set()
         self.expecting_changed: dict[GangKey, None] = {}
-        # By the name that an owner gives to its gang; of those in `_left` nobody says any more what holds, so that
-        # which was said last holds for the members that are left.
+        # Sizes by the gang name that an owner defines. The sizes of deleted owners are orphaned: they remain in use
+        # for the remaining members.
         self._sizes: dict[GangKey, WorkloadSize] = {}
-        self._left: set[GangKey] = set()
+        self._orphaned_sizes: set[GangKey] = set()
         self._unreadable: set[KindKey] = set()
-        # Until everything has been seen: the gangs about which something is known, to be resolved once.
+        # During start-up: the gangs to resolve once when all objects have arrived.
         self._postponed: set[GangKey] | None = None
 
     def postpone(self) -> None:
-        """Leaves all gangs for `catch_up`: objects and members may come in any order, and each gang needs to be
-        resolved once only."""
+        """Postpone the resolution of all gangs until `catch_up`: objects and members arrive in any order, and
+        each gang needs to be resolved only once."""
         self._postponed = set()
 
     def catch_up(self) -> list[ClusterEvent]:
-        """Everything has been seen."""
+        """Resolve the postponed gangs after all objects have arrived."""
         postponed, self._postponed = self._postponed, None
         return self._resolve_all(postponed or ())
 
@@ -85,13 +85,13 @@ class GangIndex:
         return entry.gang if entry else None
 
     def schedulers(self, key: GangKey, active: bool = True) -> set[str]:
-        """The schedulers of the active members, or of all."""
+        """Return the schedulers of the active members, or of all members."""
         entry = self._entries.get(key)
         return entry.members.schedulers(active) if entry else set()
 
     @property
     def native(self) -> bool:
-        """Whether Kubernetes' own PodGroups are served."""
+        """Whether native PodGroups are served."""
         return self._native
 
     def set_native(self, served: bool) -> list[ClusterEvent]:
@@ -105,38 +105,38 @@ class GangIndex:
         )
 
     def drain_affected_members(self) -> list[str]:
-        """The members of gangs that say since the last call something else about them; sorted."""
+        """Return the sorted uids of members that changes of their gang have affected since the last call."""
         if not self._affected:
             return []
-        turned, self._affected = self._affected, {}
-        return sorted(uid for key in turned if key in self._entries for uid in self._entries[key].members.uids())
+        affected, self._affected = self._affected, {}
+        return sorted(uid for key in affected if key in self._entries for uid in self._entries[key].members.uids())
 
     def member_uids(self, key: GangKey) -> Iterable[str]:
         entry = self._entries.get(key)
         return entry.members.uids() if entry else ()
 
     def oldest_member(self, key: GangKey) -> str | None:
-        """Its uid; None for a gang without members."""
+        """Return the uid of the oldest member; None for a gang without members."""
         entry = self._entries.get(key)
         return entry.members.oldest() if entry and len(entry.members) else None
 
     def add_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
-        news = self._entry(key).members.add(pod.created, pod.name, pod.uid, declared)
-        return self._resolve_all((key,)) if news or self._entries[key].gang is None else []
+        changed = self._entry(key).members.add(pod.created, pod.name, pod.uid, declared)
+        return self._resolve_all((key,)) if changed or self._entries[key].gang is None else []
 
     def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
-        news = self._entries[key].members.remove(uid)
-        return self._resolve_all((key,)) if news else []
+        changed = self._entries[key].members.remove(uid)
+        return self._resolve_all((key,)) if changed else []
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
-        """A member says something else than before."""
+        """Update a member with another declaration than before."""
         members = self._entries[key].members
-        left = members.remove(pod.uid)
-        news = members.add(pod.created, pod.name, pod.uid, declared)
-        return self._resolve_all((key,)) if left or news else []
+        removed = members.remove(pod.uid)
+        added = members.add(pod.created, pod.name, pod.uid, declared)
+        return self._resolve_all((key,)) if removed or added else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
-        """One object used to declare `last` and now declares `specs`."""
+        """Replace the declared specs `last` of one object by `specs`."""
         touched: set[GangKey] = set()
         for spec in last:
             name = GangKey(namespace, spec.gang)
@@ -160,16 +160,16 @@ class GangIndex:
     def set_sizes(
         self, namespace: str, last: Iterable[WorkloadSize], sizes: Iterable[WorkloadSize]
     ) -> list[ClusterEvent]:
-        """The owner of pods used to declare `last` and now declares `sizes`."""
+        """Replace the sizes `last` that an owner of pods defined by `sizes`."""
         now = {GangKey(namespace, size.gang): size for size in sizes}
         for name in {GangKey(namespace, size.gang) for size in last} - now.keys():
             if name in self._entries or name in self._dependents:
-                self._left.add(name)
+                self._orphaned_sizes.add(name)
             else:
                 self._sizes.pop(name, None)
         touched: set[GangKey] = set()
         for name, size in now.items():
-            self._left.discard(name)
+            self._orphaned_sizes.discard(name)
             if self._sizes.get(name) != size:
                 self._sizes[name] = size
                 touched |= self._dependents.get(name, set())
@@ -178,7 +178,7 @@ class GangIndex:
         return self._resolve_all(touched)
 
     def set_unreadable(self, kind: KindKey, unreadable: bool) -> list[ClusterEvent]:
-        """Whether the API has no objects for us that tell the sizes of the gangs of a kind."""
+        """Set whether objects of a kind, which define gang sizes, cannot be read."""
         if unreadable == (kind in self._unreadable):
             return []
         (self._unreadable.add if unreadable else self._unreadable.discard)(kind)
@@ -194,7 +194,7 @@ class GangIndex:
         return self._resolve_all(self._class_users.get(name, ()))
 
     def priority_class_of(self, value: int) -> str:
-        """The first by name of the PriorityClasses with that value, "" where there is none."""
+        """Return the first PriorityClass by name with that value; "" if there is none."""
         return min((name for name, known in self._classes.items() if known == value), default="")
 
     def set_namespace_queue(self, namespace: str, queue: str) -> list[ClusterEvent]:
@@ -226,11 +226,11 @@ class GangIndex:
         return events
 
     def _resolve(self, key: GangKey) -> list[ClusterEvent]:
-        """Resolves the gang again, or lets it go when nobody speaks of it any more."""
+        """Resolve the gang again, or remove it if neither members nor objects are left."""
         name = _declared_as(key)
         groups = self._objects.get(name, [])
         entry = self._entries.get(key)
-        # (An object declares the gang of its own name; a replica is there for its members only.)
+        # An object declares the gang of its own name; a replica exists only for its members.
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):
             return self._remove(key) if entry is not None else []
         entry = self._entry(key)
@@ -249,15 +249,15 @@ class GangIndex:
         return [GangUpdated(gang)]
 
     def _context(self, queue: str, size: WorkloadSize | None) -> GangContext:
-        """Most gangs have no owner that says anything: they have one in common."""
-        found = self._contexts.get(queue) if size is None else None
-        if found is None:
-            found = GangContext(
+        """Return the context of a gang; all gangs without an owner's size share one."""
+        context = self._contexts.get(queue) if size is None else None
+        if context is None:
+            context = GangContext(
                 self._naming_of, self._classes, queue, self._native, size, self._unreadable, self._sizes
             )
             if size is None:
-                self._contexts[queue] = found
-        return found
+                self._contexts[queue] = context
+        return context
 
     def _remove(self, key: GangKey) -> list[ClusterEvent]:
         entry = self._entries.pop(key)
@@ -271,8 +271,8 @@ class GangIndex:
     def _forget_dependent(self, name: GangKey, key: GangKey) -> None:
         if name != key:
             _discard(self._dependents, name, key)
-        if name in self._left and name not in self._entries and name not in self._dependents:
-            self._left.discard(name)
+        if name in self._orphaned_sizes and name not in self._entries and name not in self._dependents:
+            self._orphaned_sizes.discard(name)
             self._sizes.pop(name, None)
 
     def _note_expecting(self, key: GangKey, expects: bool) -> None:
@@ -283,12 +283,13 @@ class GangIndex:
             self.expecting.discard(key)
 
     def _drop_class_user(self, spec: GroupSpec, name: GangKey) -> None:
-        rest = self._objects.get(name, ())
-        if spec.priority_class and all(other.priority_class != spec.priority_class for other in rest):
+        remaining = self._objects.get(name, ())
+        if spec.priority_class and all(other.priority_class != spec.priority_class for other in remaining):
             _discard(self._class_users, spec.priority_class, name)
 
     def _publish_resolved(self, resolved: Resolved, entry: _Entry) -> None:
-        """Each new problem or warning once: at the pod at fault, the gang's object, or the oldest member."""
+        """Warn about each new problem or warning once: at the faulty pod, the gang's object, or the oldest
+        member."""
         gang, last = resolved.gang, entry.gang
         if gang.problem is None and not gang.warnings:
             return
@@ -297,9 +298,9 @@ class GangIndex:
             if problem is not None and problem not in known:
                 about = _about(gang, entry, resolved.about.get(problem))
                 notice = ObjectWarning(about, "Warning", problem.code, problem.message)
-                self._object_warnings.add(notice, partial(self._says, gang.key, problem))
+                self._object_warnings.add(notice, partial(self._is_current, gang.key, problem))
 
-    def _says(self, key: GangKey, problem: Problem) -> bool:
+    def _is_current(self, key: GangKey, problem: Problem) -> bool:
         gang = self.gang(key)
         return gang is not None and problem in (gang.problem, *gang.warnings)
 
@@ -319,16 +320,16 @@ def _declare_none(groups: Iterable[GroupSpec]) -> bool:
     return all(spec.made for spec in groups)
 
 
-def _about(gang: Gang, entry: _Entry, culprit: Member | None) -> ObjectRef:
-    if culprit is None and gang.source is not None:
+def _about(gang: Gang, entry: _Entry, faulty_member: Member | None) -> ObjectRef:
+    if faulty_member is None and gang.source is not None:
         return group_ref(gang.source)
-    pod = culprit or entry.members.oldest_first()[0]
+    pod = faulty_member or entry.members.oldest_first()[0]
     return pod_ref(gang.key.namespace, pod.name, pod.uid)
 
 
 def _declared_as(key: GangKey) -> GangKey:
-    """The name under which an object declares the gang: `workload/podGroup` for `workload/podGroup/replica`."""
-    if "/" not in key.name:  # as nearly all are
+    """Return the name of the declaring object: `workload/podGroup` for `workload/podGroup/replica`."""
+    if "/" not in key.name:  # the common case
         return key
     parts = key.name.split("/")
     return key if len(parts) < 3 else GangKey(key.namespace, "/".join(parts[:2]))

@@ -1,7 +1,7 @@
-"""PodGroups that the scheduler makes for gangs that only pods declare, to be listed and to have a status.
+"""PodGroups that the scheduler generates for gangs that only pods declare, for listing and status.
 
-Such an object declares nothing: what the pods say goes on holding (ACK makes them, too). As soon as
-anybody else writes its spec it is theirs, and holds like every other.
+Such an object declares nothing: the declarations of the pods continue to apply (ACK generates such objects too).
+Once another writer changes its spec, the object belongs to that writer, and counts like any other.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document
 from phalanx.model.gang import Gang, GangKey, GroupRef
 
-# On the object: the spec that we wrote last. Another one is somebody else's.
+# Annotation with the spec that we wrote last. Any other spec was written by someone else.
 GENERATED_FROM_PODS = "phalanx.dev/generated-from-pods"
-# Its name before 0.1.0: still read, and removed when the object is given to somebody else.
+# Its name before 0.1.0: still read, and removed when another writer adopts the object.
 FORMER_GENERATED_FROM_PODS = "phalanx.dev/made-from-pods"
-# Who writes it, as managedFields names us; the second where a server had not kept account before.
+# Our manager names in managedFields; the second is used for objects older than the server's field management.
 _MANAGERS = ("phalanx", "before-first-apply")
 _FIELDS = ("minMember", "minResources", "scheduleTimeoutSeconds")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# In which kinds they are made, the first that is served.
+# API groups for generated objects: the first served one is used.
 GROUPS = (X_K8S, SIGS)
 
 
 class GeneratedPodGroup(msgspec.Struct, frozen=True):
-    """An object that we have made. `spec` and `owners` are as last seen; `adopted` by whoever wrote its spec."""
+    """Generated object. `spec` and `owners` are its last seen values; `adopted` means that another writer
+    changed it."""
 
     ref: GroupRef
     spec: Mapping[str, Any]
@@ -40,7 +41,7 @@ class GeneratedPodGroup(msgspec.Struct, frozen=True):
 
 
 def generated_pod_group(kind: ServedKind, document: Document) -> GeneratedPodGroup | None:
-    """None where the object is none of ours."""
+    """Return the object's description if we generated it, else None."""
     metadata = document.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if not annotations or kind.group not in GROUPS or not isinstance(annotations, dict):
@@ -68,7 +69,7 @@ def _text(spec: Mapping[str, Any]) -> str:
 
 
 def spec_of(gang: Gang) -> dict[str, Any]:
-    """What an object says about a gang, in the words of both kinds."""
+    """Return the spec for a gang, with fields that both kinds share."""
     spec: dict[str, Any] = {"minMember": gang.min_member}
     if gang.timeout is not None:
         spec["scheduleTimeoutSeconds"] = gang.timeout
@@ -76,7 +77,7 @@ def spec_of(gang: Gang) -> dict[str, Any]:
 
 
 def note_of(spec: Mapping[str, Any]) -> dict[str, str]:
-    """The annotation that goes with a spec."""
+    """Return the annotation for a spec."""
     return {GENERATED_FROM_PODS: _text(spec)}
 
 

@@ -1,4 +1,4 @@
-"""Objects that declare gangs, as they were last seen: what they say, and the status that they have."""
+"""Objects that declare gangs: their last seen declarations and statuses."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Address = tuple[ServedKind, str, str]
 
 
 class GroupRecord(msgspec.Struct, frozen=True):
-    """What the status of a gang's own object is computed from, beside the gang and its counts.
+    """Input for the status of a gang's own object, beside the gang and its counts.
 
-    `status` and `generation` are the object's as last seen. `occupied_by` names the owners of
-    the oldest member. `ours` is False where every active member is another scheduler's: then the status is not
-    ours to write.
+    `status` and `generation` are the object's last seen values. `occupied_by` names the owners of the oldest
+    member. `ours` is False if every active member belongs to another scheduler: then the status is not ours to
+    write.
     """
 
     ref: GroupRef
@@ -39,7 +39,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """What a group object showed beside its declaration."""
+    """Last seen status and generation of a group object."""
 
     status: Mapping[str, Any] = {}
     generation: int = 0
@@ -49,7 +49,7 @@ _UNSEEN = Seen()
 
 
 class GroupObjects:
-    """Takes objects in and tells the gangs what they declare."""
+    """Processes group objects and passes their declarations to the gang index."""
 
     def __init__(self, gangs: GangIndex, kinds: Mapping[tuple[str, str], GroupKind]) -> None:
         self._kinds = kinds
@@ -59,11 +59,11 @@ class GroupObjects:
         self._made: dict[GangKey, dict[ServedKind, GeneratedPodGroup]] = {}
 
     def priority_class_of(self, value: int) -> str:
-        """What a priority is called in this cluster, "" for nothing."""
+        """Return the name of the PriorityClass with a value; "" if there is none."""
         return self._gangs.priority_class_of(value)
 
     def postpone(self) -> None:
-        """Gangs are resolved at `catch_up`, when everything has been seen."""
+        """Postpone the resolution of gangs until `catch_up`, when all objects have arrived."""
         self._gangs.postpone()
 
     def catch_up(self) -> list[ClusterEvent]:
@@ -101,7 +101,7 @@ class GroupObjects:
         return events
 
     def phase(self, key: GangKey) -> str:
-        """The phase in the status of the gang's own object, "" where it has none."""
+        """Return the phase in the status of the gang's own object; "" if it has none."""
         gang = self._gangs.gang(key)
         phase = self.seen(gang.source).status.get("phase") if gang is not None and gang.source else ""
         return phase if isinstance(phase, str) else ""
@@ -111,7 +111,7 @@ class GroupObjects:
         return self._seen.get((kind, ref.namespace, ref.name), _UNSEEN)
 
     def made(self, key: GangKey) -> list[GeneratedPodGroup]:
-        """The objects of this name that we have made."""
+        """Return the generated objects of this name."""
         return list(self._made.get(key, {}).values())
 
     def _note_made(self, address: Address, made: GeneratedPodGroup | None) -> None:
@@ -136,9 +136,9 @@ def seen_of(document: Document) -> Seen:
 
 
 def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, error: str) -> GroupSpec:
-    """Stands for an object that could not be decoded: its gang is held, and told why.
+    """Return a substitute for an undecodable object: its gang is held, and the problem names the error.
 
-    It may have forbidden that its members are evicted, or that some go without the others: so they are not.
+    The object could forbid eviction, or partial eviction, so the members are not evicted.
     """
     ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
     wrong = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}"

@@ -1,4 +1,4 @@
-"""A PodGroup of any API family as one `GroupSpec`, and the reader that every family uses to get there."""
+"""`GroupSpec`, the common form of a PodGroup of any dialect, and the base reader of all dialects."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MAX_MEMBERS = MAX_WHOLE
 
 
 class GroupSpec(msgspec.Struct, frozen=True, gc=False):
-    """What one group object declares. `gang` is the name of the gang, `problem` what makes the object unusable.
+    """Declaration of one group object. `gang` is the name of the gang, `problem` the fault that makes it unusable.
 
-    `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
-    object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it. Members
-    of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
-    for what pods declare and declare nothing themselves. Of a `template` only pods of its own API are members.
-    `owner` is the uid of an owner that may create some of the members only after others. One that `pays_ahead` has
-    in its minResources what a pod asks for that is created when its members run, and that it does not count.
+    `priority` is the number of the native API; `priority_class` is the name of a class to resolve. `queue` is "" if
+    unspecified. `composite` names the parent composite, `workload` the Workload of the group. Members of a
+    `uniform` group must have its priority and preemption policy, if stated. `made` objects are generated from pods
+    and declare nothing themselves. Only pods of its own API are members of a `template`. `owner` is the uid of an
+    owner that can create members in stages. With `pays_ahead`, minResources include the requests of a
+    pod that is created once the members run and that the minimum does not count.
     """
 
     ref: GroupRef
@@ -71,7 +71,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupReader(ObjectReader):
-    """The fields of PodGroups, whatever their family."""
+    """Reads the fields that PodGroups of all dialects share."""
 
     code = "InvalidPodGroup"
 
@@ -87,7 +87,7 @@ class GroupReader(ObjectReader):
         self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
 
     def min_member(self, *names: str) -> int:
-        """The first of `names` that the spec has; 0 and absent both mean 1 (docs/rules/coscheduling.md, 1.4)."""
+        """Return the first of `names` in the spec; 0 and absent both mean 1 (docs/rules/coscheduling.md, 1.4)."""
         for name in names:
             value = self.spec.get(name)
             if value is None:
@@ -99,7 +99,7 @@ class GroupReader(ObjectReader):
         return 1
 
     def timeout(self, name: str) -> int | None:
-        """Seconds; zero means the default, which is none."""
+        """Return the timeout in seconds; zero means the default, which is none."""
         value = self.number(name)
         if value is not None and value < 0:
             self.warn("InvalidTimeout", f"spec.{name}", value, "write a number of seconds above 0; none is used")
@@ -115,12 +115,12 @@ class GroupReader(ObjectReader):
         return self._amounts(resource_list(value, f"spec.{name}"))
 
     def limits(self, name: str) -> Requests:
-        """What a map of amounts says of limits, which only quotas count."""
+        """Return the limits in a map of amounts, which only quotas count."""
         value = self.spec.get(name)
         return self._amounts(limit_list(value, f"spec.{name}")) if isinstance(value, dict) else ()
 
-    def _amounts(self, found: tuple[Requests, tuple[DecodingFault, ...]]) -> Requests:
-        requests, faults = found
+    def _amounts(self, parsed: tuple[Requests, tuple[DecodingFault, ...]]) -> Requests:
+        requests, faults = parsed
         for fault in faults:
             remedy = "write a quantity such as 4, 500m or 8Gi"
             self.problems.append(Problem.of(self.code, f"{describe(self.ref)}: {fault}", remedy))

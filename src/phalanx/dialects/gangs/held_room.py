@@ -1,4 +1,4 @@
-"""The annotation in which a leader's binding says, signed, on which nodes room is held for its members."""
+"""Signed annotation on a bound leader that lists the nodes on which room is held for its members."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from phalanx.model.gang import GangKey
 
 HELD_ROOM = "phalanx.dev/held-room"
 _SUBJECT = "held-room"
-# More than any leader has: whatever is written there, no more is made of it.
+# Limit above the size of any leader's gang, for the annotation's content.
 _MOST = 10_000
 
 
 def encode_held(nodes: Iterable[str], signer: Signer, uid: str, gang: GangKey) -> dict[str, str]:
-    """`<signature>/<node>:<pods>,<node>:<pods>` on the pod with this uid; nothing where nothing is signed."""
+    """Return the annotation `<signature>/<node>:<pods>,<node>:<pods>` for a pod; empty without nodes or a key."""
     text = ",".join(f"{node}:{count}" for node, count in sorted(Counter(nodes).items()))
     signature = signer.sign(_SUBJECT, uid, gang.namespace, gang.name, text) if text else ""
     return {HELD_ROOM: f"{signature}/{text}"} if signature else {}
 
 
 def decode_held(text: str, signer: Signer, uid: str, gang: GangKey) -> tuple[str, ...] | None:
-    """A node for each member; None where we have written no such thing for this pod and gang."""
+    """Return a node for each member; None without our signature for this pod and gang."""
     signature, _, listed = text.partition("/")
     if not listed or not signer.believes(signature, _SUBJECT, uid, gang.namespace, gang.name, listed):
         return None

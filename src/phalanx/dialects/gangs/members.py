@@ -1,4 +1,4 @@
-"""The members of one gang, folded into the few distinct things that they say."""
+"""Members of one gang, grouped by equal declarations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 
 
 class Members:
-    """Pods by what they declare, the oldest of each at hand. Adding and removing cost O(log n)."""
+    """Pods by declaration, with the oldest pod of each at hand. Adding and removing cost O(log n)."""
 
     __slots__ = ("_by_declaration", "_declared")
 
     def __init__(self) -> None:
         self._declared: dict[str, MemberDeclaration] = {}
-        # Heaps of (created, name, uid). Entries of pods that left, or declare something else now, stay until they
-        # come up; the first is never one of them.
+        # Heaps of (created, name, uid). Entries of removed pods, or of pods with another declaration now, remain
+        # until they are on top; the top entry is always valid.
         self._by_declaration: dict[MemberDeclaration, list[tuple[int, str, str]]] = {}
 
     def __len__(self) -> int:
         return len(self._declared)
 
     def add(self, created: int, name: str, uid: str, declared: MemberDeclaration) -> bool:
-        """True when the gang may have to be resolved again; False when the pod says nothing new."""
+        """Add a pod. Return whether the gang has to be resolved again, which a further equal pod does not need."""
         self._declared[uid] = declared
         entries = self._by_declaration.get(declared)
         if entries is None:
@@ -33,7 +33,7 @@ class Members:
         return entries[0][2] == uid
 
     def remove(self, uid: str) -> bool:
-        """The same answer; the pod must be a member."""
+        """Remove a member. Return whether the gang has to be resolved again."""
         declared = self._declared.pop(uid)
         entries = self._by_declaration[declared]
         was_oldest = entries[0][2] == uid
@@ -50,16 +50,16 @@ class Members:
         return oldest
 
     def oldest(self) -> str:
-        """The uid of the oldest member of all."""
+        """Return the uid of the oldest member."""
         return min(entries[0] for entries in self._by_declaration.values())[2]
 
     def uids(self) -> KeysView[str]:
         return self._declared.keys()
 
     def owned_by(self, kind: tuple[str, str]) -> bool:
-        """Whether objects of the kind say how many members there are."""
+        """Return whether an object of the kind defines the gang's size."""
         return any(declared.declaration.owner == kind for declared in self._by_declaration)
 
     def schedulers(self, active: bool = True) -> set[str]:
-        """Of the members that are active, or of all."""
+        """Return the schedulers of active members, or of all members."""
         return {declared.scheduler for declared in self._by_declaration if declared.active or not active}

@@ -1,4 +1,4 @@
-"""The ways in which pods name their gangs: data, which one reader goes by (`GangDeclarations`)."""
+"""Namings: the ways in which pods refer to gangs, as data for `GangDeclarations`."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from phalanx.model.gang import GangKey, GangRules, MatchPolicy, Problem
 
 
 class Precedence(enum.IntEnum):
-    """Of the names that one pod states the lowest holds; of equal ones that of the dialect which comes first."""
+    """Precedence among several names of one pod, lowest first; the order of the dialects breaks ties."""
 
     FIELD = 0
     OWN = 1
     LABEL = 2
     ANNOTATION = 3
-    UNNAMED = 4  # asked only where a pod states no name at all
+    UNNAMED = 4  # used only for a pod without any name
 
 
 class InvalidMinimum(enum.Enum):
-    """What becomes of pods that state a minimum which is none."""
+    """Handling of pods with an invalid minimum."""
 
     HOLD = enum.auto()
-    ONE = enum.auto()  # a gang of one
-    POLICY = enum.auto()  # held, or pods on their own where the policy says so (`legacyInvalidMin`)
+    ONE = enum.auto()  # use 1
+    POLICY = enum.auto()  # hold, or schedule the pods on their own, as the policy sets (`legacyInvalidMin`)
 
 
 class MinimumKey(msgspec.Struct, frozen=True):
-    """Where pods state the minimum. It is no gang's if `name_key`, which stands in the same place, names another
-    one; one that `needs_name` only counts where that names this gang. Without a `name_key` it counts for this way
-    of naming alone."""
+    """Key under which pods state the minimum. With `name_key`, a key in the same place that names another gang
+    voids the minimum; with `needs_name` it must name this gang. Without a `name_key` the minimum counts for this
+    naming only."""
 
     key: str
     name_key: str = ""
@@ -45,18 +45,17 @@ NOT_FOUND = "PodGroupNotFound"
 
 
 def podgroup_missing(key: GangKey, place: str, native_served: bool) -> Problem:
-    """Return what to tell where pods name a gang that nobody declares; `place` is where they name it."""
+    """Return the problem of a gang that pods name at `place` and that no object declares."""
     remedy = "create it, or label its pods with pod-group.scheduling.sigs.k8s.io/name and .../min-available instead"
     return Problem.of(NOT_FOUND, f"PodGroup {key} not found", remedy)
 
 
 class GangNaming(msgspec.Struct, frozen=True, eq=False):
-    """One way in which pods say which gang they are in.
+    """One way in which pods refer to their gang.
 
-    The name stands under one of `labels` or `annotations`, or `read` finds names anywhere else; pods with one of
-    the annotations `unless` (key, value) name no gang. `objects` are the API groups whose objects a name means
-    first; where an object is `needed` it is one of these or none. `missing` words what is said of a gang that
-    nobody declares.
+    The name is the value of one of `labels` or `annotations`, or `read` finds names elsewhere; pods with one of the
+    annotations `unless` (key, value) name no gang. Objects of the API groups `objects` have precedence for a name;
+    with `needed`, only these count. `missing` returns the message for a gang without a declaration.
     """
 
     rules: GangRules

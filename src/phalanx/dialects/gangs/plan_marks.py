@@ -1,4 +1,4 @@
-"""The annotation in which a gang's plan leaves its trace on each pod that it binds."""
+"""Signed annotation with the gang's plan mark on each pod that the plan binds."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from phalanx.model.pod import PlanMark
 
 PLAN_ANNOTATION = "phalanx.dev/gang-plan"
 _MARK = re.compile(r"(?s)(.+)/([0-9]{1,12})/([0-9]{1,12})/([^/]*)")
-# What the signature says that it is about, so that one for something else is none for this.
+# Subject within the signature, so that a signature for another purpose is invalid here.
 _SUBJECT = "gang-plan"
 
 
 def encode_mark(mark: PlanMark, signer: Signer, uid: str, gang: GangKey) -> str:
-    """The mark on the pod with this uid as a member of this gang: `<plan>/<size>/<time>/<signature>`."""
+    """Return the mark for a pod as a member of this gang: `<plan>/<size>/<time>/<signature>`."""
     return f"{mark}/{signer.sign(*_parts(mark, uid, gang))}"
 
 
 def decode_mark(text: str, signer: Signer, uid: str, gang: GangKey) -> PlanMark | None:
-    """None where we have made no such mark for this pod and gang: then the pod is judged as if it had none."""
-    found = _MARK.fullmatch(text)
-    if found is None:
+    """Return the mark; None without our signature for this pod and gang, which then counts as unmarked."""
+    match = _MARK.fullmatch(text)
+    if match is None:
         return None
-    mark = PlanMark(found[1], int(found[2]), int(found[3]))
-    return mark if mark.size >= 1 and signer.believes(found[4], *_parts(mark, uid, gang)) else None
+    mark = PlanMark(match[1], int(match[2]), int(match[3]))
+    return mark if mark.size >= 1 and signer.believes(match[4], *_parts(mark, uid, gang)) else None
 
 
 def _parts(mark: PlanMark, uid: str, gang: GangKey) -> tuple[str | int, ...]:

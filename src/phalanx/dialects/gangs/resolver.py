@@ -1,7 +1,7 @@
-"""From all that is said about one gang to one `Gang` (docs/rules/coscheduling.md, 1.3 to 1.5).
+"""Resolution of all declarations of one gang into one `Gang` (docs/rules/coscheduling.md, 1.3 to 1.5).
 
-A pure function: the same declarations, objects and context give the same gang. Rule numbers in comments are
-those of section 1.3.
+A pure function: equal declarations, objects and context give an equal gang. Rule numbers in comments are those of
+section 1.3.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MODES = ("single", "all")
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """`about` holds the pod at fault for each problem and warning that is one pod's."""
+    """Resolved gang. `about` maps each problem or warning of a single pod to that pod."""
 
     gang: Gang
     about: Mapping[Problem, Member]
@@ -46,13 +46,14 @@ def resolve(
     context: GangContext,
     options: DialectOptions,
 ) -> Resolved:
-    """The gang of this name. `members` oldest first, one per declaration; `members` or `groups` is not empty."""
+    """Resolve the gang of this name. `members` are oldest first, one per declaration; `members` or `groups` is
+    not empty."""
     resolution = _Resolution(key, members, groups, context, options)
-    return Resolved(resolution.gang(), resolution.said.about)
+    return Resolved(resolution.gang(), resolution.statements.about)
 
 
 def priority_class_not_found(ref: GroupRef, name: str) -> str:
-    """What is said of a group whose PriorityClass is missing."""
+    """Return the message for a group with a missing PriorityClass."""
     return (
         f"{describe(ref)}: spec.priorityClassName is {quoted(name)}, which does not exist; create it; until then "
         "the members' own priorities decide"
@@ -72,7 +73,7 @@ class _Resolution:
         self.members = members
         self.context = context
         self.options = options
-        self.said = Statements(key, members)
+        self.statements = Statements(key, members)
         self.spec = self._choose_object([spec for spec in groups if not spec.made])
         if members or self.spec is None:
             self.naming = members[0].declared.declaration.naming
@@ -88,12 +89,12 @@ class _Resolution:
     def gang(self) -> Gang:
         spec = self.spec
         if spec is not None:
-            self.said.problems.extend(filter(None, [spec.problem]))
-            self.said.warnings.extend(spec.warnings)
+            self.statements.problems.extend(filter(None, [spec.problem]))
+            self.statements.warnings.extend(spec.warnings)
         min_member = self._min_member()
         gang = self._declared(spec, min_member) if spec is not None else self._undeclared(min_member)
         if have_extras(self.members, spec):
-            gang = ExtrasResolver(self.said, spec, self.options).applied_to(gang)
+            gang = ExtrasResolver(self.statements, spec, self.options).applied_to(gang)
         strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
         active = [member for member in self.members if member.declared.active]
         if strict or len(active) > 1:
@@ -101,18 +102,20 @@ class _Resolution:
             for disagreement in agreement.disagreements(spec if strict else None, strict):
                 problem, member = disagreement.problem, disagreement.member
                 if disagreement.refused:
-                    self.said.refuse(problem, member)
+                    self.statements.refuse(problem, member)
                 else:
-                    self.said.warn(problem.code, problem.message, member)
-        if not self.said.problems and not self.said.warnings:
+                    self.statements.warn(problem.code, problem.message, member)
+        if not self.statements.problems and not self.statements.warnings:
             return gang
         return msgspec.structs.replace(
-            gang, problem=self.said.problems[0] if self.said.problems else None, warnings=tuple(self.said.warnings)
+            gang,
+            problem=self.statements.problems[0] if self.statements.problems else None,
+            warnings=tuple(self.statements.warnings),
         )
 
     def _declared(self, spec: GroupSpec, min_member: int) -> Gang:
-        """What the object says."""
-        # Where parts come one after the other no moment knows all that the object counts.
+        """Return the gang that the object declares."""
+        # In a gang with staged parts, the object's counts never apply to all parts at once.
         at_once = not self._is_staged or all(part.beside for part in self._parts)
         return Gang(
             key=self.key,
@@ -149,8 +152,8 @@ class _Resolution:
         )
 
     def _expected(self, spec: GroupSpec, min_member: int) -> ExpectedMembers | None:
-        """Of the members that the object counts those that come later and run beside the others: without room for
-        them none of the others could do anything."""
+        """Return the later members that the object counts and that run beside the present ones, which are useless
+        without them."""
         beside = sum(part.pods for part in self._later if part.beside)
         count = min(beside, spec.min_member - min_member)
         if spec.pays_ahead and spec.min_resources:
@@ -158,7 +161,7 @@ class _Resolution:
         return ExpectedMembers(count) if count > 0 else None
 
     def _undeclared(self, min_member: int) -> Gang:
-        """What the members say, or their owner. (A minimum that pods state themselves is of all of them.)"""
+        """Return the gang that its members or their owner declare. A minimum on pods counts all of them."""
         owner = self.size
         size = owner if owner is not None and self._sized else None
         return Gang(
@@ -181,12 +184,12 @@ class _Resolution:
             expected_by=size.expected_by_of(self.key) if size else None,
         )
 
-    # Rule 2: which object.
+    # Rule 2: choice of the object.
 
     def _choose_object(self, groups: Sequence[GroupSpec]) -> GroupSpec | None:
         naming = self.members[0].declared.declaration.naming if self.members else None
         if naming is not None and naming.needed:
-            # The field of the native API means a native object and nothing else.
+            # The field of the native API refers to a native object only.
             groups = [spec for spec in groups if spec.ref.group in naming.objects]
         elif naming is not None:
             groups = [spec for spec in groups if not spec.template]
@@ -194,7 +197,7 @@ class _Resolution:
             return groups[0] if groups else None
         ranked = sorted(groups, key=lambda spec: (self._preference(naming, spec), spec.ref.version, spec.ref.uid))
         for loser in ranked[1:]:
-            self.said.warn(
+            self.statements.warn(
                 "ConflictingGangDeclaration",
                 f"{describe(ranked[0].ref)} and {describe(loser.ref)} have the same name; the first one holds, "
                 "delete the other",
@@ -202,7 +205,7 @@ class _Resolution:
         return ranked[0]
 
     def _preference(self, naming: GangNaming | None, spec: GroupSpec) -> int:
-        """The rank of an object among those of one name, the best being 0."""
+        """Return the rank of an object among those of one name, 0 being the best."""
         first = naming.objects if naming is not None else ()
         order = (*first, *(group for group in self.context.naming_of if group not in first))
         return order.index(spec.ref.group)
@@ -210,7 +213,7 @@ class _Resolution:
     # Rules 2 to 6: the minimum.
 
     def _min_member(self) -> int:
-        stated = self.said.stated(lambda declaration: declaration.minimum)
+        stated = self.statements.stated(lambda declaration: declaration.minimum)
         if self.spec is not None:
             for member, minimum in stated:
                 if to_minimum(minimum.value) != self.spec.min_member:
@@ -235,24 +238,27 @@ class _Resolution:
         member, minimum = stated[0]
         advice = f'write a whole number from 1 to {MAX_MEMBERS}, such as "3"'
         if self.naming.invalid_minimum is InvalidMinimum.ONE:
-            self.said.warn("InvalidPodGroup", f"{self.said.quote(member, minimum)}; {advice}; 1 is used", member)
+            self.statements.warn(
+                "InvalidPodGroup", f"{self.statements.quote(member, minimum)}; {advice}; 1 is used", member
+            )
         else:
-            self.said.refuse(Problem.of("InvalidPodGroup", self.said.quote(member, minimum), advice), member)
+            problem = Problem.of("InvalidPodGroup", self.statements.quote(member, minimum), advice)
+            self.statements.refuse(problem, member)
         return 1
 
     def _staged_parts(self) -> tuple[Sequence[WorkloadPart], Sequence[WorkloadPart]]:
-        """Of what the owner of the object creates: all, and what comes only later. (Of a part that has a member
-        the others may be created, too, whatever the owner's status says yet.)"""
+        """Return all parts that the object's owner creates, and the parts that it creates later. A part with a
+        member has begun, even if the owner's status does not show it yet."""
         owner = self.spec.owner if self.spec is not None else ""
         size = self.context.sizes.get(GangKey(self.key.namespace, group_of(owner))) if owner else None
         if size is None:
             return (), ()
-        begun = {each.declared.declaration.part for each in self.members if each.declared.active}
+        begun = {member.declared.declaration.part for member in self.members if member.declared.active}
         return size.parts, [part for part in size.parts if not part.now and part.name not in begun]
 
     def _created_now(self, stated: int) -> int:
-        """Operators count pods that they create only after others run, and those that have done their work:
-        neither may be waited for, nor may more than the owner wants."""
+        """Limit a stated minimum to the pods that can exist now: operators also count pods that they create only
+        after the first ones run, and pods that have completed."""
         if not self._parts:
             return stated
         total = sum(part.pods for part in self._parts) - sum(part.pods for part in self._later)
@@ -263,79 +269,80 @@ class _Resolution:
         return not any(member.declared.declaration.minimum for member in self.members)
 
     def _owners_minimum(self) -> int:
-        """What the owner says, else what the members' labels say. Where nobody can be asked the members come
-        singly: a guess might be one that never comes true."""
+        """Return the minimum of the owner, else that of the members' labels. Without a readable owner the
+        members start one by one, since a guessed minimum could be unreachable."""
         if self.size is not None and self.size.min_member:
             return self.size.min_member
         declaration = self.members[0].declared.declaration
-        usual, kind, owner = declaration.usual_minimum, declaration.owner, declaration.key.removeprefix("owner ")
+        stated_size, kind = declaration.usual_minimum, declaration.owner
+        owner = declaration.key.removeprefix("owner ")
         known = kind is None or kind in self.context.unreadable or self.size is not None
-        if usual is not None and known:
-            return to_minimum(usual.value) or 1
+        if stated_size is not None and known:
+            return to_minimum(stated_size.value) or 1
         if known:
             advice = f"let the scheduler read {kind[1]}.{kind[0]}" if kind is not None else "see docs/workloads.md"
-            self.said.warn(
+            self.statements.warn(
                 "OwnerNotReadable",
-                f"gang {self.key}: how many pods {owner} starts together is not known, so they start one by one; "
-                f"{advice}, or write the annotation phalanx.dev/min-count on its pods",
+                f"gang {self.key}: the number of pods that {owner} starts together is unknown, so they "
+                f"start one by one; {advice}, or write the annotation phalanx.dev/min-count on its pods",
             )
         elif any(member.declared.active for member in self.members):
-            wrong = f"waiting to see {owner}, which says how many of its pods start together"
-            remedy = "it is not there, or not with the uid that its pods name"
-            self.said.refuse(Problem.of("OwnerNotFound", wrong, remedy))
+            wrong = f"waiting for {owner}, which states how many of its pods start together"
+            remedy = "it does not exist, or not with the uid that its pods name"
+            self.statements.refuse(Problem.of("OwnerNotFound", wrong, remedy, waits=True))
         return 1
 
     def _check_name(self) -> None:
-        """Rule 6. A name that stands for an object is checked by the API server."""
+        """Check rule 6: the gang's name. Names of objects are checked by the API server."""
         if self.naming.needed or self.naming.precedence is Precedence.UNNAMED:
             return
         if len(self.key.name) > MAX_NAME or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
             member = self.members[0]
             stated = Stated(member.declared.declaration.key, self.key.name)
-            wrong = f"{self.said.quote(member, stated)}, which can name no PodGroup"
+            wrong = f"{self.statements.quote(member, stated)}, which can name no PodGroup"
             remedy = "use lower-case letters, digits, '-' and '.', such as \"tf-smoke-gpu\""
-            self.said.refuse(Problem.of("InvalidPodGroup", wrong, remedy), member)
+            self.statements.refuse(Problem.of("InvalidPodGroup", wrong, remedy), member)
 
     def _not_found(self) -> None:
-        """Rule 5."""
+        """Report a missing declaration (rule 5)."""
         place = self.members[0].declared.declaration.key
-        self.said.refuse(self.naming.missing(self.key, place, self.context.native))
+        self.statements.refuse(self.naming.missing(self.key, place, self.context.native))
 
     def _dissent(self, member: Member, stated: Stated, against: str) -> None:
-        problem = f"{self.said.quote(member, stated)}, but {against}, which holds"
-        self.said.warn("MinAvailableMismatch", problem, member)
+        problem = f"{self.statements.quote(member, stated)}, but {against}, which holds"
+        self.statements.warn("MinAvailableMismatch", problem, member)
 
     def _usual_match_policy(self) -> MatchPolicy:
         if self._is_staged:
-            # Who has finished in an earlier part stands for nobody in this one, and this one has still to start.
+            # A member that finished in an earlier part does not count for this part, which has still to start.
             return MatchPolicy.WAITING_AND_RUNNING
         return self.options.match_policies.get(self.naming.rules.name) or self.naming.match_policy
 
-    # What our own annotations may say in place of an object.
+    # Annotations of our own that replace fields of an object.
 
     def _unit(self) -> bool:
-        stated = self.said.stated(lambda declaration: declaration.disruption_mode)
+        stated = self.statements.stated(lambda declaration: declaration.disruption_mode)
         for member, mode in stated:
             if mode.value not in _MODES:
-                self.said.warn(
+                self.statements.warn(
                     "InvalidDisruptionMode",
-                    f"{self.said.quote(member, mode)}; write single or all; all is used",
+                    f"{self.statements.quote(member, mode)}; write single or all; all is used",
                     member,
                 )
         return any(mode.value != "single" for _, mode in stated)
 
     def _topology_key(self) -> TopologyRule | None:
-        """Our own annotation."""
-        stated = self.said.stated(lambda declaration: declaration.topology_key)
+        """Return the topology rule of our own annotation."""
+        stated = self.statements.stated(lambda declaration: declaration.topology_key)
         return TopologyRule.by_label(stated[0][1].value) if stated else None
 
     # Queue and priority.
 
     def _queue(self) -> str:
-        """The object's word, then the members', then the namespace's. Volcano's CRD fills in `default`, so that
-        word says nothing where the namespace prefers another queue."""
+        """Return the queue: the object's, else the members', else the namespace's. Volcano's CRD defaults to
+        `default`, so that value yields to the namespace's queue."""
         own = self.spec.queue if self.spec is not None else ""
-        if not own and (stated := self.said.stated(lambda declaration: declaration.queue)):
+        if not own and (stated := self.statements.stated(lambda declaration: declaration.queue)):
             own = stated[0][1].value
         if own and own != DEFAULT_QUEUE:
             return own
@@ -346,12 +353,12 @@ class _Resolution:
         if value is None and name:
             value = self.context.priority_classes.get(name)
             if value is None:
-                self.said.warn("PriorityClassNotFound", priority_class_not_found(spec.ref, name))
+                self.statements.warn("PriorityClassNotFound", priority_class_not_found(spec.ref, name))
         if value is None or self.options.is_system(self.key.namespace):
             return value
         if value > HIGHEST_USER_PRIORITY or name in SYSTEM_CLASSES:
             stated = f"priorityClassName is {quoted(name)}" if name else f"priority is {value}"
-            self.said.warn(
+            self.statements.warn(
                 "SystemPriority",
                 f"{describe(spec.ref)}: spec.{stated}, which only groups in system namespaces may have; name "
                 f"a class of at most {HIGHEST_USER_PRIORITY}; until then the members' own priorities decide",

@@ -1,4 +1,4 @@
-"""What pods and groups state as text, read: numbers, durations, requests. Each raises ValueError with advice."""
+"""Parsers for text values of pods and groups: numbers, durations, requests. Each raises ValueError with advice."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from phalanx.model.resources import Requests
 from phalanx.model.text.decoding import decode_json
 from phalanx.model.text.duration import parse_duration
 
-# For so long (seconds) a leader may have room held for members that do not come.
+# Longest time, in seconds, for which a leader holds room for members that do not arrive.
 _LONGEST_HOLD = 3600
 _LONGEST_DELAY = 24 * 3600
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def to_minimum(text: str) -> int | None:
-    """The minimum that a pod states, None where it is none (rule 4)."""
+    """Parse the minimum of a pod; None for an invalid one (rule 4)."""
     if not _WHOLE.fullmatch(text):
         return None
     minimum = int(text)
@@ -40,7 +40,7 @@ def parse_waiting_time(text: str) -> int | None:
 
 
 def parse_expected(text: str) -> int:
-    """0 where the gang's minResources tell."""
+    """Parse the number of expected members; 0 means that the gang's minResources determine it."""
     if text == FROM_MIN_RESOURCES:
         return 0
     if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= MOST_EXPECTED:

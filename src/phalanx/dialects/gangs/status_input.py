@@ -1,4 +1,4 @@
-"""How a gang stands, as every family's status is derived from it, and the conditions that tell it."""
+"""Input for the status of a gang in every dialect, and functions on conditions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
 
 class GroupStatusInput(msgspec.Struct, frozen=True):
-    """Everything that a status says. `verdict` is the last word of the scheduler about pending members, None where
-    it has none. `ever_scheduled` is True once the quorum has been placed. `now` is in seconds since the epoch.
-    `exceeded` says why the time of its members is over, "" while it is not.
-    """
+    """Input for a status. `verdict` is the last verdict about pending members, None if there is none.
+    `ever_scheduled` is True once the quorum has been placed. `now` is in seconds since the epoch. `exceeded` is
+    the reason why the members' run time is over, else ""."""
 
     ref: GroupRef
     current: Mapping[str, Any]
@@ -40,18 +39,18 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
 
     @property
     def scheduled(self) -> int:
-        """Members whose node the API server has confirmed, and that have not failed since."""
+        """Number of members with a confirmed binding that have not failed since."""
         return self.counts.bound + self.counts.running + self.counts.succeeded
 
     @property
     def members(self) -> int:
-        """Those that count towards having enough members at all (docs/rules/coscheduling.md, 1.4)."""
+        """Number of members that count towards the size of the gang (docs/rules/coscheduling.md, 1.4)."""
         finished = self.gang.match_policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED
         return self.counts.present + (self.counts.succeeded if finished else 0)
 
     @property
     def survivors(self) -> int:
-        """Members that have neither failed nor are on their way out."""
+        """Number of members that have neither failed nor are terminating."""
         return self.counts.present + self.counts.gated + self.counts.succeeded
 
     @property
@@ -59,23 +58,27 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
         return self.counts == GangCounts()
 
     def is_ready(self) -> bool:
-        """The quorum as kube-batch and Volcano count it, per-role minima included."""
+        """Return whether the quorum is met as kube-batch and Volcano count it, per-role minima included."""
         if self.counts.active + self.counts.succeeded < self.gang.min_member:
             return False
         return not self.short_roles(lambda counts: counts.active + counts.succeeded)
 
     def short_roles(self, count: Callable[[GangCounts], int]) -> list[str]:
-        """The roles below their minimum, in order of their names."""
+        """Return the roles below their minimum, in order of their names."""
         return [role for role, minimum in self.gang.roles if count(self.roles.get(role, GangCounts())) < minimum]
 
 
 def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -> str:
-    """What a gang lacks whose members that exist are fewer than its minimum, or those of one of its roles."""
+    """Return the message for a gang with fewer existing members than its minimum, or than a role's minimum."""
     have, needed = counts.present + counts.succeeded, gang.min_member
     text = f"gang {gang.key} has {have} of the {needed} members that it needs"
     if have >= needed:
-        of = {role: roles.get(role, GangCounts()) for role, _ in gang.roles}
-        short = [role for role, minimum in gang.roles if of[role].present + of[role].succeeded < minimum]
+        role_counts = {role: roles.get(role, GangCounts()) for role, _ in gang.roles}
+        short = [
+            role
+            for role, minimum in gang.roles
+            if role_counts[role].present + role_counts[role].succeeded < minimum
+        ]
         text = f"gang {gang.key} has too few members of {', '.join(short)}"
     words = (("failed", counts.failed), ("terminating", counts.terminating), ("gated", counts.gated))
     aside = ", ".join(f"{count} {word}" for word, count in words if count)
@@ -90,7 +93,7 @@ def current_conditions(group: GroupStatusInput) -> Conditions:
 
 
 def conditions_in(status: Mapping[str, Any]) -> Conditions:
-    """An object's conditions; what is no condition is left aside."""
+    """Return the conditions of a status, without malformed entries."""
     conditions = status.get("conditions")
     if not isinstance(conditions, Sequence) or isinstance(conditions, str):
         return []
@@ -106,27 +109,27 @@ def find_condition(conditions: Conditions, kind: str) -> dict[str, Any] | None:
 def set_condition(
     conditions: Conditions, now: int, kind: str, status: str, reason: str, message: str
 ) -> Conditions:
-    """The list with this condition in it. Its time changes only when its status does.
+    """Return the list with this condition. Its time changes only with its status.
 
-    kube-batch and Volcano number the session that changed a condition; here the number is the time of the change.
+    kube-batch and Volcano write the session that changed a condition as its transition ID; here it is the time.
     """
     last = find_condition(conditions, kind)
-    told = {"type": kind, "status": status, "reason": reason, "message": message}
-    if last is not None and all(last.get(field, "") == value for field, value in told.items()):
+    content = {"type": kind, "status": status, "reason": reason, "message": message}
+    if last is not None and all(last.get(field, "") == value for field, value in content.items()):
         return conditions
     flipped = last is None or last.get("status") != status or not last.get("lastTransitionTime")
     since = format_time(now) if flipped or last is None else last["lastTransitionTime"]
-    fresh = {**(last or {}), **told, "transitionID": str(now), "lastTransitionTime": since}
+    fresh = {**(last or {}), **content, "transitionID": str(now), "lastTransitionTime": since}
     if last is None:
         return [*conditions, fresh]
     return [fresh if entry is last else entry for entry in conditions]
 
 
-Told = tuple[str, str, str]
+ConditionContent = tuple[str, str, str]
 """(status, reason, message) of a condition."""
 
 
-def last_verdict(group: GroupStatusInput) -> tuple[str, Told] | None:
+def last_verdict(group: GroupStatusInput) -> tuple[str, ConditionContent] | None:
     """Return the condition with the exact reason why a group waits (type, content); None where nothing is known."""
     if group.verdict is not None:
         return _told(group.verdict)
@@ -134,30 +137,30 @@ def last_verdict(group: GroupStatusInput) -> tuple[str, Told] | None:
     return _told(Verdict(problem.code, problem.message)) if problem is not None else None
 
 
-def lost_members(group: GroupStatusInput) -> tuple[str, Told]:
+def lost_members(group: GroupStatusInput) -> tuple[str, ConditionContent]:
     """Return the same for a group of which no member waits, as those that it lacks do not exist."""
     have = group.counts.present + group.counts.succeeded
     return _told(Verdict(NOT_ENOUGH_MEMBERS, "", needed=group.gang.min_member, members=have))
 
 
-def _told(verdict: Verdict) -> tuple[str, Told]:
+def _told(verdict: Verdict) -> tuple[str, ConditionContent]:
     return LAST_VERDICT, ("True", verdict.code, told_fields(verdict))
 
 
 def fresh_conditions(
-    told: Conditions, wishes: Iterable[tuple[str, Told | None]], generation: int, now: int
+    present: Conditions, desired: Iterable[tuple[str, ConditionContent | None]], generation: int, now: int
 ) -> Conditions:
-    """The conditions, by type, that do not say yet what they should. Times change only with a status."""
-    found: Conditions = []
-    for kind, wish in wishes:
-        if wish is None:
+    """Return the conditions that differ from the desired ones, by type. Times change only with the status."""
+    changed: Conditions = []
+    for kind, content in desired:
+        if content is None:
             continue
-        last = find_condition(told, kind)
-        fresh: dict[str, Any] = {"type": kind, **dict(zip(("status", "reason", "message"), wish, strict=True))}
+        last = find_condition(present, kind)
+        fresh: dict[str, Any] = {"type": kind, **dict(zip(("status", "reason", "message"), content, strict=True))}
         if generation:
             fresh["observedGeneration"] = generation
         if last is not None and all(last.get(field, "") == value for field, value in fresh.items()):
             continue
-        same = last is not None and last.get("status") == wish[0] and last.get("lastTransitionTime")
-        found.append({**fresh, "lastTransitionTime": same or format_time(now)})
-    return found
+        same = last is not None and last.get("status") == content[0] and last.get("lastTransitionTime")
+        changed.append({**fresh, "lastTransitionTime": same or format_time(now)})
+    return changed

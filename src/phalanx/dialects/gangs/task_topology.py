@@ -1,4 +1,4 @@
-"""The annotations of Volcano's plugin task-topology: `ps,worker;chief` are two sets of tasks."""
+"""Annotations of Volcano's task-topology plugin: `ps,worker;chief` are two sets of tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ ORDER = "volcano.sh/task-topology-task-order"
 
 
 def task_topology(reader: GroupReader) -> TaskTopology | None:
-    """None where a group says nothing. It only prefers, so what names a task twice is passed over, and told."""
+    """Read the annotations; None without any. They are preferences, so a set with a duplicate is ignored with a
+    warning."""
     affinity, anti_affinity = _sets(reader, AFFINITY), _sets(reader, ANTI_AFFINITY)
     order = next(iter(_sets(reader, ORDER)), ())
     return TaskTopology(affinity, anti_affinity, order) if affinity or anti_affinity or order else None

@@ -1,7 +1,7 @@
-"""How close members have to be, in the words of each API family.
+"""Topology rules for the distance between members, from the annotations and fields of each dialect.
 
-Volcano speaks of tiers of HyperNodes, Kueue of node labels, Koordinator of layers of its topology. The annotations
-count on group objects of any family and on pods.
+Volcano uses tiers of HyperNodes, Kueue node labels, and Koordinator layers of its topology. The annotations are
+valid on group objects of any dialect and on pods.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from phalanx.model.topology import SubgroupRule, TopologyRule
 
 _HARD, _SOFT = "hard", "soft"
 MUST_GATHER = "MustGather"
-# What Koordinator calls the level of single nodes.
+# Koordinator's name for the level of single nodes.
 _NODE_LAYER = "NodeTopologyLayer"
 _HOSTNAME = "kubernetes.io/hostname"
 
 
 def network_topology(reader: GroupReader, stated: object, field: str) -> TopologyRule | None:
-    """Volcano's networkTopology. A soft one looks for the closest HyperNode and takes what there is, as does a hard
-    one that names no highest tier."""
+    """Parse Volcano's networkTopology. A soft one prefers the closest HyperNode, without a limit, and so does a
+    hard one without a highest tier."""
     if stated is None:
         return None
     if not isinstance(stated, Mapping):
@@ -49,12 +49,14 @@ def network_topology(reader: GroupReader, stated: object, field: str) -> Topolog
 
 
 def subgroup_rules(reader: GroupReader) -> tuple[SubgroupRule, ...]:
-    """Volcano's subGroupPolicy."""
+    """Parse Volcano's subGroupPolicy."""
     stated = reader.spec.get("subGroupPolicy") or []
     if not isinstance(stated, list):
         reader.refuse("spec.subGroupPolicy", stated, "write a list of {name: workers, subGroupSize: 4, ...}")
         return ()
-    return tuple(_subgroup_rule(reader, f"spec.subGroupPolicy[{place}]", each) for place, each in enumerate(stated))
+    return tuple(
+        _subgroup_rule(reader, f"spec.subGroupPolicy[{place}]", policy) for place, policy in enumerate(stated)
+    )
 
 
 def _subgroup_rule(reader: GroupReader, field: str, stated: object) -> SubgroupRule:
@@ -88,14 +90,14 @@ def _selector(reader: GroupReader, field: str, stated: object) -> Selector:
         return ()
 
 
-def _count(reader: GroupReader, field: str, stated: Document, name: str, least: int) -> int:
+def _count(reader: GroupReader, field: str, stated: Document, name: str, minimum: int) -> int:
     value = stated.get(name)
     if value is None:
-        return least
-    if is_whole(value) and least <= value <= MAX_MEMBERS:
+        return minimum
+    if is_whole(value) and minimum <= value <= MAX_MEMBERS:
         return value
-    reader.refuse(f"{field}.{name}", value, f"write a whole number of at least {least}")
-    return least
+    reader.refuse(f"{field}.{name}", value, f"write a whole number of at least {minimum}")
+    return minimum
 
 
 def parse_mode(text: str) -> str:
@@ -111,22 +113,22 @@ def parse_tier(text: str) -> int:
 
 
 def tier_rule(mode: str | None, highest: int | None) -> TopologyRule | None:
-    """What Volcano's two annotations say; None where neither is stated."""
+    """Return the rule of Volcano's two annotations; None if neither is stated."""
     if mode is None and highest is None:
         return None
     return TopologyRule(hypernodes=True, highest_tier=None if mode == _SOFT else highest)
 
 
 def level_rule(required: str, preferred: str, unconstrained: bool) -> TopologyRule | None:
-    """What Kueue's annotations say, whose values are node labels; without a constraint the closest domain is looked
-    for all the same."""
+    """Return the rule of Kueue's annotations, which name node labels; also without a constraint the
+    closest domain is preferred."""
     if required or preferred or unconstrained:
         return TopologyRule(required=(required,) if required else (), preferred=preferred)
     return None
 
 
 class Layer(msgspec.Struct, rename="camel"):
-    """One entry of Koordinator's gatherStrategy."""
+    """Entry of Koordinator's gatherStrategy."""
 
     layer: str = ""
     strategy: str = ""
@@ -138,7 +140,7 @@ class _Layers(msgspec.Struct, rename="camel"):
 
 
 def parse_layers(text: str) -> list[Layer]:
-    """Koordinator's network-topology-spec. Raises ValueError, which says what to write instead."""
+    """Parse Koordinator's network-topology-spec. Raise ValueError with advice."""
     try:
         return decode_json(text, _Layers).gather_strategy
     except msgspec.DecodeError:
@@ -148,9 +150,12 @@ def parse_layers(text: str) -> list[Layer]:
 
 
 def layer_rule(layers: list[Layer]) -> TopologyRule | None:
-    """Layers are node labels, or names that the policy gives them; of several preferred ones the first counts."""
+    """Return the rule for Koordinator's layers: node labels, or names from the policy; only the first preferred
+    one counts."""
     named = [
-        (_HOSTNAME if each.layer == _NODE_LAYER else each.layer, each.strategy) for each in layers if each.layer
+        (_HOSTNAME if layer.layer == _NODE_LAYER else layer.layer, layer.strategy)
+        for layer in layers
+        if layer.layer
     ]
     required = tuple(name for name, strategy in named if strategy == MUST_GATHER)
     preferred = [name for name, strategy in named if strategy != MUST_GATHER]

@@ -1,6 +1,6 @@
-"""Pods that belong to a group of Kubernetes' own and do not name it: the API server may have dropped the name.
+"""Pods of a native group that do not name it: the API server can have dropped the name.
 
-A server that does not serve the native gang API drops the field of pods without a word; their gang is lost.
+A server without the native gang API drops the pods' field silently, and with it their gang.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from phalanx.model.pod import Pod
 
 
 class UnnamedMembers:
-    """Tells each such pod once, while the API is not served."""
+    """Warns about each such pod once, while the API is not served."""
 
     def __init__(self, warnings: ObjectWarnings) -> None:
         self._object_warnings = warnings
@@ -20,7 +20,8 @@ class UnnamedMembers:
         self._pods: dict[str, tuple[Pod, str]] = {}
 
     def pod_changed(self, pod: Pod, metadata: Metadata | None) -> None:
-        """`metadata` is that of a pod that is ours to place and names no group, None of any other."""
+        """Update a pod. `metadata` is that of a pending pod of ours without a group name, None for any other
+        pod."""
         claim = _claim(metadata) if metadata is not None else ""
         if not claim:
             self.pod_removed(pod.uid)
@@ -34,7 +35,7 @@ class UnnamedMembers:
         self._pods.pop(uid, None)
 
     def native_served(self, served: bool) -> None:
-        """Whether the API server has Kubernetes' own PodGroups (until we are told, it has)."""
+        """Record whether the API server serves native PodGroups (assumed until known)."""
         last, self._served = self._served, served
         if last and not served:
             for _, (pod, claim) in sorted(self._pods.items()):
@@ -42,8 +43,8 @@ class UnnamedMembers:
 
     def _warn(self, pod: Pod, claim: str) -> None:
         def holds() -> bool:
-            found = self._pods.get(pod.uid)
-            return found is not None and found[1] == claim and not self._served
+            record = self._pods.get(pod.uid)
+            return record is not None and record[1] == claim and not self._served
 
         message = f"{claim}, but the pod names no group, and {NOT_SERVED}"
         about = pod_ref(pod.namespace, pod.name, pod.uid)
@@ -52,15 +53,15 @@ class UnnamedMembers:
 
 NOT_SERVED = (
     f"this API server serves no PodGroup of {NATIVE}, so that pods cannot name groups of Kubernetes' own (it drops "
-    "the field without a word); switch the API on, or use the annotations phalanx.dev/pod-group and "
+    "the field silently); switch the API on, or use the annotations phalanx.dev/pod-group and "
     "phalanx.dev/min-count"
 )
-# What a controller leaves on pods that it means to put into a native group.
+# Annotation that a controller writes on pods of a native group.
 _TEMPLATE = "scheduling.k8s.io/group-template-name"
 
 
 def _claim(metadata: Metadata) -> str:
-    """By what a pod belongs to a native group, in words; "" if by nothing."""
+    """Return a description of the pod's relation to a native group; "" if it has none."""
     for owner in metadata.owner_references:
         if owner.api_version.partition("/")[0] == NATIVE:
             return f"its owner is the {owner.kind} {owner.name} of {NATIVE}"

@@ -1,1 +1,1 @@
-"""What nodes and their networks say beside core/v1: images, NUMA nodes, HyperNodes."""
+"""Node properties beside core/v1: images, NUMA nodes, HyperNodes, maintenance."""

@@ -1,4 +1,4 @@
-"""HyperNode of topology.volcano.sh: the domains of a network, told by objects."""
+"""HyperNode of topology.volcano.sh: objects that describe the domains of a network."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class HyperNodeReader(ObjectReader):
 
 
 def read_hypernode(resource: ServedKind, document: Document) -> tuple[HyperNode, tuple[str, ...]]:
-    """(the domain, what of it does not hold). A tier that cannot be read leaves the HyperNode without members; of
-    the members only those do not count that cannot be read."""
+    """Return the domain, and messages about its faults. An unreadable tier leaves the HyperNode without members;
+    an unreadable member is skipped."""
     reader = HyperNodeReader(resource, document)
     tier = reader.spec.get("tier", 0)
     if not is_whole(tier) or tier < 0:
@@ -41,11 +41,13 @@ def read_hypernode(resource: ServedKind, document: Document) -> tuple[HyperNode,
         members=() if problem else members,
         problem=problem.message if problem else "",
     )
-    return hypernode, tuple(each.message for each in (*reader.problems[:1], *reader.warnings))
+    return hypernode, tuple(
+        problem_or_warning.message for problem_or_warning in (*reader.problems[:1], *reader.warnings)
+    )
 
 
 class _UnreadableError(Exception):
-    """A member that does not count: the field, its value, what to write."""
+    """Unreadable member: its field, its value, and advice."""
 
 
 def _members(reader: HyperNodeReader) -> tuple[HyperNodeMember, ...]:
@@ -53,14 +55,14 @@ def _members(reader: HyperNodeReader) -> tuple[HyperNodeMember, ...]:
     if not isinstance(stated, list):
         reader.refuse("spec.members", stated, "write a list of {type: Node, selector: {exactMatch: {name: n1}}}")
         return ()
-    found: list[HyperNodeMember] = []
+    members: list[HyperNodeMember] = []
     for place, entry in enumerate(stated):
         try:
-            found.append(_member(f"spec.members[{place}]", entry))
+            members.append(_member(f"spec.members[{place}]", entry))
         except _UnreadableError as error:
             field, value, advice = error.args
             reader.warn("InvalidHyperNode", field, value, f"{advice}; until then this member does not count")
-    return tuple(found)
+    return tuple(members)
 
 
 def _member(field: str, entry: object) -> HyperNodeMember:
@@ -72,36 +74,36 @@ def _member(field: str, entry: object) -> HyperNodeMember:
     stated = [name for name in _SELECTORS if isinstance(selector, Mapping) and selector.get(name) is not None]
     if not isinstance(selector, Mapping) or len(stated) != 1:
         raise _UnreadableError(f"{field}.selector", selector, f"write exactly one of {', '.join(_SELECTORS)}")
-    nested, how = kind == "HyperNode", stated[0]
-    path, value = f"{field}.selector.{how}", selector[how]
-    if how == "labelMatch":
+    nested, method = kind == "HyperNode", stated[0]
+    path, value = f"{field}.selector.{method}", selector[method]
+    if method == "labelMatch":
         if nested:
             raise _UnreadableError(path, value, "labels select Nodes; name HyperNodes instead")
         try:
             return HyperNodeMember(labels=read_selector(value))
         except IllegibleSelectorError as error:
             raise _UnreadableError(path, value, str(error)) from None
-    key = "name" if how == "exactMatch" else "pattern"
+    key = "name" if method == "exactMatch" else "pattern"
     text = value.get(key) if isinstance(value, Mapping) else None
     if not isinstance(text, str) or not text:
         raise _UnreadableError(f"{path}.{key}", text, "write a text")
-    if how == "exactMatch":
+    if method == "exactMatch":
         return HyperNodeMember(nested=nested, name=text)
     try:
         compile_pattern(text)
     except PatternError as error:
-        raise _UnreadableError(f"{path}.pattern", text, f"this is no regular expression ({error})") from None
+        raise _UnreadableError(f"{path}.pattern", text, f"this is not a regular expression ({error})") from None
     return HyperNodeMember(nested=nested, pattern=text)
 
 
 class HyperNodes(PodEnricher):
-    """The HyperNodes of a cluster as facts, whatever order they come in."""
+    """Processes the HyperNodes of a cluster, in any order."""
 
     kinds = (HYPER_NODES,)
 
     def __init__(self, warnings: ObjectWarnings) -> None:
         self._object_warnings = warnings
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._faults: dict[str, tuple[str, ...]] = {}
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:
         hypernode, faults = read_hypernode(kind, document)
@@ -110,7 +112,7 @@ class HyperNodes(PodEnricher):
         return self._changes_of(kind, hypernode, uid, faults)
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
-        if self._told.pop(name, None) is None:
+        if self._faults.pop(name, None) is None:
             return [], set()
         return [HyperNodeRemoved(name)], set()
 
@@ -119,18 +121,18 @@ class HyperNodes(PodEnricher):
         return self._changes_of(kind, HyperNode(name, problem=problem), uid, (problem,))
 
     def unserved(self, kind: ServedKind) -> Changes:
-        names, self._told = sorted(self._told), {}
+        names, self._faults = sorted(self._faults), {}
         return [HyperNodeRemoved(name) for name in names], set()
 
     def _changes_of(self, kind: ServedKind, hypernode: HyperNode, uid: str, faults: tuple[str, ...]) -> Changes:
-        name, last = hypernode.name, self._told.get(hypernode.name, ())
-        self._told[name] = faults
+        name, last = hypernode.name, self._faults.get(hypernode.name, ())
+        self._faults[name] = faults
         about = ObjectRef(kind.api_version, kind.kind, "", name, uid)
         for fault in faults:
             if fault not in last:
                 notice = ObjectWarning(about, "Warning", "InvalidHyperNode", fault)
-                self._object_warnings.add(notice, partial(self._says, name, fault))
+                self._object_warnings.add(notice, partial(self._is_current, name, fault))
         return [HyperNodeUpdated(hypernode)], set()
 
-    def _says(self, name: str, fault: str) -> bool:
-        return fault in self._told.get(name, ())
+    def _is_current(self, name: str, fault: str) -> bool:
+        return fault in self._faults.get(name, ())

@@ -1,4 +1,4 @@
-"""MaintenanceWindow of phalanx.dev: when nodes are not to be used."""
+"""MaintenanceWindow of phalanx.dev: times at which nodes are unavailable."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class WindowReader(ObjectReader):
 
 
 def read_window(resource: ServedKind, document: Document) -> MaintenanceWindow:
-    """The window; one with a field that cannot be read has that as its problem, and closes nothing."""
+    """Read a window. An unreadable field becomes its problem, and the window closes no node."""
     reader = WindowReader(resource, document)
     names, selector = read_nodes(reader)
     start, end = read_span(reader)
     at_start = read_word(reader, "atStart", AtStart, AtStart.CORDON)
     before = read_word(reader, "before", Before, Before.LIMIT)
     if before is Before.SURPLUS and at_start is not AtStart.EVICT:
-        reader.refuse("spec.before", before, "surplus stays unless it is evicted: write atStart: evict")
+        reader.refuse("spec.before", before, "write atStart: evict with it: else surplus members are not evicted")
     return MaintenanceWindow(
         name=reader.ref.name,
         uid=reader.ref.uid,
@@ -54,7 +54,7 @@ def read_window(resource: ServedKind, document: Document) -> MaintenanceWindow:
 
 
 class SeenWindow(msgspec.Struct, frozen=True):
-    """The object of a window as it was seen last; the status only to tell what of it is to be written."""
+    """Last seen state of a window's object; the status only serves to find changed fields."""
 
     ref: GroupRef
     generation: int
@@ -62,7 +62,7 @@ class SeenWindow(msgspec.Struct, frozen=True):
 
 
 class MaintenanceWindows(PodEnricher):
-    """The windows of a cluster as facts, and what their objects say, by name (`seen`)."""
+    """Processes maintenance windows; `seen` has the last state of their objects by name."""
 
     kinds = (MAINTENANCE_WINDOWS,)
 
@@ -99,9 +99,10 @@ class MaintenanceWindows(PodEnricher):
         if window.problem and window.problem != last:
             about = ObjectRef(kind.api_version, kind.kind, "", name, window.uid)
             self._object_warnings.add(
-                ObjectWarning(about, "Warning", INVALID, window.problem), partial(self._says, name, window.problem)
+                ObjectWarning(about, "Warning", INVALID, window.problem),
+                partial(self._is_current, name, window.problem),
             )
         return [MaintenanceWindowUpdated(window)], set()
 
-    def _says(self, name: str, problem: str) -> bool:
+    def _is_current(self, name: str, problem: str) -> bool:
         return self._problems.get(name) == problem

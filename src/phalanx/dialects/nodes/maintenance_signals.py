@@ -1,8 +1,8 @@
-"""What nodes and their makers say about maintenance that is to come: read, never written.
+"""Announcements of maintenance by nodes and their provisioners; read only.
 
-- GKE labels a node with when its machine is maintained, in seconds since the epoch.
-- Karpenter's NodeClaim has a time at which its node is ended at the latest, or one at which it expires.
-- Conditions of a node (Kubernetes 1.37, KEP of the node's life cycle) say that maintenance or a drain is under way.
+- GKE labels a node with the maintenance time of its machine, in seconds since the epoch.
+- Karpenter's NodeClaim has a time by which its node is terminated at the latest, or an expiry.
+- Conditions of a node (Kubernetes 1.37, KEP on the node life cycle) report maintenance or a drain in progress.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _LATEST = 2**40
 
 
 class MaintenanceSignals(PodEnricher):
-    """Signals as facts about nodes, those of nodes and those of NodeClaims apart."""
+    """Processes maintenance signals of nodes and of NodeClaims, which are independent sources."""
 
     kinds = (NODE_CLAIMS,)
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[MaintenanceSignal, ...]] = {}
-        # By the name of a NodeClaim: its node.
+        self._signals: dict[str, tuple[MaintenanceSignal, ...]] = {}
+        # Nodes by the name of their NodeClaim.
         self._nodes: dict[str, str] = {}
 
     def node(self, node: NodeObject) -> Changes:
         name, signals = node.metadata.name, signals_of(node)
-        if self._said.get(name, ()) == signals:
+        if self._signals.get(name, ()) == signals:
             return [], set()
-        self._said[name] = signals
+        self._signals[name] = signals
         return [NodeSignalled(name, "Node", signals)], set()
 
     def node_gone(self, name: str) -> Changes:
-        return ([NodeSignalled(name, "Node")], set()) if self._said.pop(name, None) else ([], set())
+        return ([NodeSignalled(name, "Node")], set()) if self._signals.pop(name, None) else ([], set())
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:
         name, node, signals = read_claim(document)
@@ -63,22 +63,22 @@ class MaintenanceSignals(PodEnricher):
 
 
 def signals_of(node: NodeObject) -> tuple[MaintenanceSignal, ...]:
-    """What cannot be read says nothing: whoever wrote it is no user of ours."""
-    name, found = node.metadata.name, []
+    """Return a node's signals. Unreadable ones are ignored without a warning, since no user of ours wrote them."""
+    name, signals = node.metadata.name, []
     stated = node.metadata.labels.get(SCHEDULED_MAINTENANCE, "")
     seconds = parse_whole(stated, 1, _LATEST) if stated.isascii() and stated.isdecimal() else None
     if seconds is not None:
-        found.append(MaintenanceSignal(f"label {SCHEDULED_MAINTENANCE} of node {name}", seconds))
-    found += [
+        signals.append(MaintenanceSignal(f"label {SCHEDULED_MAINTENANCE} of node {name}", seconds))
+    signals += [
         MaintenanceSignal(f"condition {condition.type} of node {name}", 0)
         for condition in node.status.conditions
         if condition.type in UNDER_WAY and condition.status == "True"
     ]
-    return tuple(found)
+    return tuple(signals)
 
 
 def read_claim(document: Document) -> tuple[str, str, tuple[MaintenanceSignal, ...]]:
-    """(name of the NodeClaim, its node or "", what it says)."""
+    """Return (name of the NodeClaim, its node or "", its signals)."""
     metadata, spec, status = (_mapping(document.get(part)) for part in ("metadata", "spec", "status"))
     name, node = str(metadata.get("name") or ""), str(status.get("nodeName") or "")
     terminated = parse_time(str(_mapping(metadata.get("annotations")).get(TERMINATION) or ""))
@@ -86,12 +86,12 @@ def read_claim(document: Document) -> tuple[str, str, tuple[MaintenanceSignal, .
         return name, node, (MaintenanceSignal(f"annotation {TERMINATION} of NodeClaim {name}", terminated),)
     created = parse_time(str(metadata.get("creationTimestamp") or ""))
     try:
-        lasts = parse_duration(str(spec.get("expireAfter") or ""))
+        lifetime = parse_duration(str(spec.get("expireAfter") or ""))
     except ValueError:
-        lasts = 0  # Never, or nothing that we know
-    if not (created and lasts > 0):
+        lifetime = 0  # "Never", or an unknown format
+    if not (created and lifetime > 0):
         return name, node, ()
-    return name, node, (MaintenanceSignal(f"spec.expireAfter of NodeClaim {name}", created + lasts),)
+    return name, node, (MaintenanceSignal(f"spec.expireAfter of NodeClaim {name}", created + lifetime),)
 
 
 def _mapping(value: object) -> Mapping[str, object]:

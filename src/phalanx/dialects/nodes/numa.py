@@ -1,4 +1,4 @@
-"""NUMA nodes: Volcano's Numatopology objects, and the pods that get whole CPUs of their own."""
+"""NUMA nodes: Volcano's Numatopology objects, and the pods with exclusive CPUs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ TOPOLOGIES = WantedKind("nodeinfo.volcano.sh", "numatopologies", "Numatopology",
 _ALLOCATOR = "numa"
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _LAST_CPU = 99_999
-# Entries of one set of CPUs; each may be a range of all of them.
+# Limit for the entries of one CPU set, each of which can be a range of all CPUs.
 _MAX_RANGES = 1000
 _MOST_NUMA_NODES = 8
 _POLICIES = frozenset(policy.value for policy in NumaPolicy)
-# Pairs of a class and its twin that minds the policies of kubelets; beyond this many the cache starts anew.
+# Limit for pairs of a class and its counterpart under the node's policy; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
 
 
 def numa_policy(annotations: Mapping[str, str]) -> str:
-    """The policy that a pod asks for, "" if none; one that does not exist is none, as in Volcano."""
+    """Return the policy that a pod requests; "" for none. An unknown policy counts as none, as in Volcano."""
     stated = annotations.get(POLICY, "")
     return stated if stated in (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED, NumaPolicy.SINGLE) else ""
 
 
 def whole_cpus(spec: PodSpec) -> tuple[int, ...]:
-    """The CPUs of each container that gets some of its own: whole ones, in a pod of QoS class Guaranteed."""
+    """Return the exclusive CPUs of each container: whole CPUs, in a pod of QoS class Guaranteed."""
     if not spec.containers or not all(map(_is_guaranteed, (*spec.containers, *spec.init_containers))):
         return ()
     counts = (_thousandths(container, "cpu") for container in spec.containers)
@@ -64,7 +64,7 @@ def _thousandths(container: Container, name: str) -> int | None:
 
 
 def _read(value: object) -> int | None:
-    """In thousandths; None for what is not there or cannot be read."""
+    """Parse a quantity into thousandths; None for a missing or unreadable one."""
     try:
         return parse_quantity(value, 1000) if value is not None else None
     except QuantityError:
@@ -72,23 +72,23 @@ def _read(value: object) -> int | None:
 
 
 class NumaEnricher(PodEnricher):
-    """Tells the allocator of NUMA nodes what changes; and as long as some kubelet insists on a policy, lets it mind
-    every pod that gets whole CPUs."""
+    """Passes NUMA topologies to their allocator. While any kubelet enforces a policy, all pods with exclusive
+    CPUs are placed under the node's policy."""
 
     kinds = (TOPOLOGIES,)
 
     def __init__(self) -> None:
         self._topologies: dict[str, NumaTopology] = {}
-        self._insisting = 0
+        self._enforcing_nodes = 0
         self._twins: dict[PodClass, PodClass] = {}
 
     @property
     def idle(self) -> bool:
-        return not self._insisting
+        return not self._enforcing_nodes
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         pod_class = spec.pod_class
-        if not self._insisting or not _leaves_it_to_the_node(pod_class):
+        if not self._enforcing_nodes or not _uses_node_policy(pod_class):
             return spec
         twin = self._twins.get(pod_class)
         if twin is None:
@@ -106,9 +106,11 @@ class NumaEnricher(PodEnricher):
         return self._replace(name, None)
 
     def unserved(self, kind: ServedKind) -> ObjectChanges:
-        insisting = self._insisting
-        news = [self._replace(name, None) for name in sorted(self._topologies)]
-        return [event for events, _ in news for event in events], _anew if insisting else frozenset()
+        was_enforced = self._enforcing_nodes
+        changes = [self._replace(name, None) for name in sorted(self._topologies)]
+        return [
+            event for events, _ in changes for event in events
+        ], _has_default_policy if was_enforced else frozenset()
 
     def _replace(self, node: str, topology: NumaTopology | None) -> ObjectChanges:
         last = self._topologies.pop(node, None)
@@ -116,25 +118,25 @@ class NumaEnricher(PodEnricher):
             self._topologies[node] = topology
         if topology == last:
             return no_changes()
-        before = self._insisting
-        self._insisting += _insists(topology) - _insists(last)
-        turned = bool(before) != bool(self._insisting)
+        before = self._enforcing_nodes
+        self._enforcing_nodes += _enforces_policy(topology) - _enforces_policy(last)
+        enforcement_changed = bool(before) != bool(self._enforcing_nodes)
         facts = [AllocatorFact(_ALLOCATOR, topology or NumaTopologyGone(node))]
-        return facts, _anew if turned else frozenset()
+        return facts, _has_default_policy if enforcement_changed else frozenset()
 
 
-def _anew(pod: Pod) -> bool:
-    """Whether it makes a difference to a pod that some kubelet insists on a policy."""
-    return _leaves_it_to_the_node(pod.pod_class)
+def _has_default_policy(pod: Pod) -> bool:
+    """Return whether a change of kubelets' policies affects the pod."""
+    return _uses_node_policy(pod.pod_class)
 
 
-def _leaves_it_to_the_node(pod_class: PodClass) -> bool:
-    """Whether pods of a class get whole CPUs and do not say from how many NUMA nodes."""
+def _uses_node_policy(pod_class: PodClass) -> bool:
+    """Return whether pods of a class have exclusive CPUs and request no policy themselves."""
     return bool(pod_class.cpus) and not pod_class.numa
 
 
 def read_topology(node: str, spec: Any) -> NumaTopology | None:
-    """None where there is nothing to go by."""
+    """Read a node's topology; None without usable content."""
     if not isinstance(spec, Mapping):
         return None
     places = _cpu_details(spec.get("cpuDetail"))
@@ -145,25 +147,25 @@ def read_topology(node: str, spec: Any) -> NumaTopology | None:
     stated = policies if isinstance(policies, Mapping) else {}
     free = _cpuset(_entry(spec.get("numares"), "cpu", "allocatable")) - _reserved(spec.get("resReserved"), places)
     counts = {zone: sum(1 for place in places.values() if place[2] == zone) for zone in zones}
-    left = {zone: sum(1 for cpu in free if cpu in places and places[cpu][2] == zone) for zone in zones}
+    free_counts = {zone: sum(1 for cpu in free if cpu in places and places[cpu][2] == zone) for zone in zones}
     policy = str(stated.get("TopologyManagerPolicy") or "none")
     return NumaTopology(
         node,
         NumaPolicy(policy) if policy in _POLICIES else NumaPolicy.NONE,
         stated.get("CPUManagerPolicy") == "static",
         tuple(counts[zone] for zone in zones),
-        tuple(left[zone] for zone in zones),
+        tuple(free_counts[zone] for zone in zones),
         _assigned(spec.get("podAllocations")),
     )
 
 
-def _insists(topology: NumaTopology | None) -> int:
+def _enforces_policy(topology: NumaTopology | None) -> int:
     return 1 if topology is not None and topology.pinned and topology.policy is not NumaPolicy.NONE else 0
 
 
 def _cpu_details(stated: Any) -> dict[int, tuple[int, int, int]]:
-    """(socket, core, NUMA node) by CPU."""
-    found = {}
+    """Return (socket, core, NUMA node) by CPU."""
+    places = {}
     for cpu, place in stated.items() if isinstance(stated, Mapping) else ():
         parts = [place.get(name, 0) for name in ("socket", "core", "numa")] if isinstance(place, Mapping) else []
         number = parse_whole(str(cpu), 0, _LAST_CPU)
@@ -172,25 +174,24 @@ def _cpu_details(stated: Any) -> dict[int, tuple[int, int, int]]:
             and len(parts) == 3
             and all(is_whole(part) and 0 <= part <= MAX_WHOLE for part in parts)
         ):
-            found[number] = (parts[0], parts[1], parts[2])
-    return found
+            places[number] = (parts[0], parts[1], parts[2])
+    return places
 
 
 def _reserved(stated: Any, places: Mapping[int, tuple[int, int, int]]) -> set[int]:
-    """As many CPUs as the kubelet keeps for itself, which are the first of the first socket; parts of one count as
-    one."""
+    """Return the CPUs that the kubelet reserves: the first of the first socket, rounded up to whole CPUs."""
     thousandths = _read(stated.get("cpu")) if isinstance(stated, Mapping) else None
     count = math.ceil((thousandths or 0) / 1000)
     return set(sorted(places, key=lambda cpu: (*places[cpu][:2], cpu))[:count])
 
 
 def _cpuset(text: str) -> set[int]:
-    """`0-3,5`."""
+    """Parse a CPU set such as `0-3,5`."""
     cpus: set[int] = set()
     for part in text.split(",", _MAX_RANGES)[:_MAX_RANGES]:
-        found = _RANGE.fullmatch(part.strip())
-        if found is not None:
-            cpus.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        match = _RANGE.fullmatch(part.strip())
+        if match is not None:
+            cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return cpus
 
 

@@ -1,1 +1,1 @@
-"""core/v1 Pods as specs and classes, and what other objects decide about a pod."""
+"""Decoding of core/v1 Pods into specs and classes, and pod properties that other objects decide."""

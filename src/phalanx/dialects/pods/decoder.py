@@ -1,4 +1,4 @@
-"""core/v1 Pods and Nodes as the scheduler knows them."""
+"""Decoding of core/v1 Pods and Nodes into the scheduler's specs."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from phalanx.model.resources import NO_AMOUNTS, Requests, parse_amount, requests
 from phalanx.model.selectors import Taint
 from phalanx.model.text.quantity import QuantityError
 
-# Koordinator's: the quota that a pod is charged to, and whether it may be evicted for the sake of others.
+# Koordinator's labels: the quota that a pod is charged to, and whether it can be preempted.
 QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
-# Specs and reported resources repeat from pod to pod; beyond this many the caches start anew.
+# Specs and reported resources repeat from pod to pod; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
 
-# What stands beside a spec where nothing of it matters.
+# The part of a template beside the spec, for pods without any such property.
 _NOTHING_BESIDE: tuple[object, ...] = ({}, None, {}, "", None)
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"": PodPhase.PENDING}
@@ -64,7 +64,7 @@ _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
 
 
 class _Stated(msgspec.Struct, frozen=True):
-    """What a pod's labels and annotations say about the pod alone."""
+    """Properties that a pod's labels and annotations state about this pod alone."""
 
     role: str = ""
     index: int = NO_INDEX
@@ -79,7 +79,7 @@ _NOTHING_STATED = _Stated()
 
 
 class DecodedTemplate(msgspec.Struct, frozen=True):
-    """What pods of one template share."""
+    """Decoded properties that pods of one template share."""
 
     pod_class: PodClass
     demand: StatedRequests
@@ -96,7 +96,7 @@ class PodDecoder:
         self._specs: dict[bytes, DecodedTemplate] = {}
         self._classes: dict[PodClass, PodClass] = {}
         self._usages: dict[bytes, tuple[Requests, tuple[DecodingFault, ...]]] = {}
-        # Times fall on the same seconds, and a plan marks thousands of pods alike.
+        # Timestamps repeat by the second, and one plan mark is on thousands of pods.
         self._times: dict[str, int] = {}
         self._marks: dict[PlanMark, PlanMark] = {}
         self._labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
@@ -107,8 +107,8 @@ class PodDecoder:
 
     def template(self, pod: PodObject) -> DecodedTemplate:
         key = pod.template = _template(pod)
-        found = self._specs.get(key)
-        if found is None:
+        decoded = self._specs.get(key)
+        if decoded is None:
             if len(self._specs) >= _CACHE_SIZE:
                 self._specs.clear()
                 self._classes.clear()
@@ -122,8 +122,8 @@ class PodDecoder:
                 pod.spec, demand, strategy, revocable, devices, peers, numa_policy(pod.metadata.annotations)
             )
             pod_class = self._classes.setdefault(pod_class, pod_class)
-            found = self._specs[key] = DecodedTemplate(pod_class, demand, faults, illegible)
-        return found
+            decoded = self._specs[key] = DecodedTemplate(pod_class, demand, faults, illegible)
+        return decoded
 
     def pod(
         self,
@@ -135,17 +135,18 @@ class PodDecoder:
         shared: tuple[tuple[str, str], ...] | None = None,
         role: str = "",
     ) -> Pod:
-        """The pod as the scheduler knows it. A fault makes it unschedulable; of its requests what can be read
-        counts; it is not evicted where that is not all.
+        """Return the spec of a pod. A fault makes the pod unschedulable; its readable requests count, and with
+        unreadable ones it is not evicted.
 
-        `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it. `shared` are its
-        labels as `shared` gives them, where somebody has asked already, `role` its part where its owner says so.
+        `gang` is "" for a pod without one, `queue` is the queue of such a pod, and `budgets` are the budgets that
+        cover it. `shared` are its labels if the caller has computed them with `shared` already, and `role` is its
+        role if the owner defines one.
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         stated, started = self._stated(metadata), self._time(status.start_time)
         owner = controlling_owner(metadata)
         usage, amiss = self._usage(pod, template)
-        found = Pod(
+        spec = Pod(
             namespace=metadata.namespace,
             name=metadata.name,
             uid=metadata.uid,
@@ -172,10 +173,10 @@ class PodDecoder:
             labels=self.shared(metadata.labels) if shared is None else shared,
             condemned=condemned_by(pod),
         )
-        # (Most pods have nothing of what follows, and each argument above takes its time.)
+        # Most pods have none of the following, and each constructor argument costs time.
         if stated is not _NOTHING_STATED:
-            found = replace(
-                found,
+            spec = replace(
+                spec,
                 index=stated.index,
                 leads=bool(gang) and stated.leads,
                 quota=stated.quota,
@@ -187,50 +188,51 @@ class PodDecoder:
             )
         if metadata.annotations:
             cards = cards_of(pod, template.pod_class.devices, self._signer)
-            found = replace(found, mark=self._mark(metadata, gang), cards=cards)
+            spec = replace(spec, mark=self._mark(metadata, gang), cards=cards)
         if metadata.deletion_timestamp is not None:
-            found = replace(found, terminating=True, leaves=self._time(metadata.deletion_timestamp))
+            spec = replace(spec, terminating=True, leaves=self._time(metadata.deletion_timestamp))
         if pod.faults or amiss or template.peer_faults:
-            # What takes an unknown amount of its node is nobody to reckon with when others need room.
+            # A pod with unknown requests frees an unknown amount, so it is no victim.
             unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
             problem = summary((*pod.faults, *amiss, *template.peer_faults))
-            found = replace(found, problem=problem, preemptable=found.preemptable and not unknown)
-        return found
+            spec = replace(spec, problem=problem, preemptable=spec.preemptable and not unknown)
+        return spec
 
     def planned(self, pod: PodObject) -> bool:
-        """Whether we have signed which cards it has."""
+        """Return whether the pod's device annotation has our signature."""
         metadata, node = pod.metadata, pod.spec.node_name
         return planned_cards(metadata.annotations, self._signer, metadata.uid, node) is not None
 
     def held(self, pod: PodObject, gang: str) -> tuple[str, ...] | None:
-        """Where room is held for the members that it makes; None where we have not written that."""
+        """Return the nodes on which room is held for the members that this leader creates; None without our
+        signature."""
         metadata = pod.metadata
         key = GangKey(metadata.namespace, gang)
         return decode_held(metadata.annotations[HELD_ROOM], self._signer, metadata.uid, key)
 
     def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-        """Sorted; pods of one template share theirs, and equal ones of others."""
-        found = tuple(sorted(labels.items()))
-        known = self._labels.get(found)
+        """Return sorted labels; equal labels and equal pairs share one object."""
+        pairs_sorted = tuple(sorted(labels.items()))
+        known = self._labels.get(pairs_sorted)
         if known is not None:
             return known
         if len(self._labels) >= _CACHE_SIZE:
             self._labels.clear()
             self._pairs.clear()
-        # Pods whose labels differ in one have all others in common.
+        # Pods that differ in one label have all other pairs in common.
         pairs = self._pairs
-        own = self._labels[found] = tuple([pairs.setdefault(pair, pair) for pair in found])
+        own = self._labels[pairs_sorted] = tuple([pairs.setdefault(pair, pair) for pair in pairs_sorted])
         return own
 
     def _time(self, text: str | None) -> int:
         if not text:
             return 0
-        found = self._times.get(text)
-        if found is None:
+        seconds = self._times.get(text)
+        if seconds is None:
             if len(self._times) >= _CACHE_SIZE:
                 self._times.clear()
-            found = self._times[text] = parse_time(text)
-        return found
+            seconds = self._times[text] = parse_time(text)
+        return seconds
 
     def _mark(self, metadata: Metadata, gang: str) -> PlanMark | None:
         text = metadata.annotations.get(PLAN_ANNOTATION)
@@ -268,22 +270,22 @@ class PodDecoder:
         if not pod.spec.node_name or not reports_resources(pod.status):
             return template.demand.requests, template.demand.problems
         key = self._encoder.encode((_amounts(pod.spec), _reported(pod)))
-        found = self._usages.get(key)
-        if found is None:
+        usage = self._usages.get(key)
+        if usage is None:
             if len(self._usages) >= _CACHE_SIZE:
                 self._usages.clear()
             amounts, problems = usage_of(pod.spec, pod.status)
-            taken = charged(amounts, template.pod_class.devices)
-            found = self._usages[key] = taken or NO_AMOUNTS, problems
-        return found
+            charged_amounts = charged(amounts, template.pod_class.devices)
+            usage = self._usages[key] = charged_amounts or NO_AMOUNTS, problems
+        return usage
 
 
 def unreadable_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, last: Pod | None) -> Pod:
-    """Stands for a pod whose JSON cannot be decoded: it is never scheduled, and it occupies its node with what is
-    known of it from before, else with a slot.
+    """Return a substitute for a pod with undecodable JSON: never schedulable, and it occupies its node with its
+    last known usage, else with one pod slot.
 
-    `last` is the pod as it was last known; the node it was on is kept where the new bytes name none. Its owner may
-    forbid eviction, for all we can read: so it is not evicted.
+    `last` is the last known spec of the pod; its node is used where the new bytes contain none. The pod is not
+    evicted, since its unreadable content could forbid eviction.
     """
     node, phase = _NODE_NAME.search(raw), _PHASE.search(raw)
     return Pod(
@@ -350,7 +352,7 @@ def node_spec(node: NodeObject) -> Node:
 
 
 def spec_template(spec: PodSpec) -> bytes:
-    """Everything of a spec that `PodClass` is made of."""
+    """Encode all fields of a spec that determine `PodClass`."""
     return msgspec.json.encode(
         (
             *_amounts(spec),
@@ -366,7 +368,7 @@ def spec_template(spec: PodSpec) -> bytes:
 
 
 def _template(pod: PodObject) -> bytes:
-    """Everything that `PodClass` is made of."""
+    """Encode all fields of a pod that determine `PodClass`."""
     of_spec = pod.spec_template or spec_template(pod.spec)
     annotations, revocable = pod.metadata.annotations, revocable_of(pod.metadata.labels, pod.metadata.annotations)
     context = context_of(pod)

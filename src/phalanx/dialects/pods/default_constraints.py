@@ -1,7 +1,8 @@
-"""Pods that say nothing about spread, but belong to a Service or a workload: kube-scheduler's system defaults.
+"""Default spread constraints for pods of a Service or workload that state none: kube-scheduler's system defaults.
 
-Wished for, not required: over hosts with a skew of 3, over zones with a skew of 5, among the pods that the Services
-which select the pod and its controller select (helper.DefaultSelector, PodTopologySpread's defaultingType System).
+They are preferred, not required: a skew of 3 over hosts and of 5 over zones, among the pods that match the
+selectors of the pod's Services and of its controller (helper.DefaultSelector, PodTopologySpread's defaultingType
+System).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import Requirement
 
 _SERVICE = "Service"
-# Those whose selector says whom their pods are to be spread with.
+# Kinds with a selector, which defines the pods to spread.
 _KINDS = (
     WantedKind("", "services", _SERVICE, ("v1",)),
     WantedKind("", "replicationcontrollers", "ReplicationController", ("v1",)),
@@ -33,30 +34,30 @@ _KINDS = (
 )
 _OWNERS = frozenset(kind.kind for kind in _KINDS if kind.kind != _SERVICE)
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-# Pairs of a class and its twin; beyond this many the cache starts anew.
+# Limit for pairs of a class and its counterpart; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
 
 
 Labels = tuple[tuple[str, str], ...]
-# The kind and name of a controller.
+# Kind and name of a controller.
 Owner = tuple[str, str]
 K = TypeVar("K", bound=Hashable)
 
 
 class DefaultConstraints(PodEnricher):
-    """Shows pods without spread constraints of their own with those that are usual."""
+    """Adds the default spread constraints to pods without constraints of their own."""
 
     kinds = _KINDS
 
     def __init__(self, pods: KnownPods) -> None:
-        """`pods` are all that are known; the intake keeps them."""
+        """`pods` are all known pods; the intake updates them."""
         self._pods = pods
-        # By kind and namespace: the selector of each object by its name.
+        # Selectors by kind and namespace, then by object name.
         self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
-        # The controllers of pods by uid, as far as they matter; and the uids by namespace and controller.
+        # Relevant controllers of pods by uid; and the uids by namespace and controller.
         self._owners: dict[str, Owner] = {}
         self._owned: dict[tuple[str, Owner], dict[str, None]] = {}
-        # By namespace: what the Services that select pods with these labels ask for.
+        # Requirements of the matching Services by namespace, then by pod labels.
         self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
         self._twins: dict[tuple[PodClass, Selector, str], PodClass] = {}
 
@@ -95,7 +96,7 @@ class DefaultConstraints(PodEnricher):
             if len(self._twins) >= _CACHE_SIZE:
                 self._twins.clear()
             twin = self._twins[key] = msgspec.structs.replace(
-                pod_class, peers=_with_usual(pod_class.peers, PodSelection(selector, (spec.namespace,)))
+                pod_class, peers=_with_default_spread(pod_class.peers, PodSelection(selector, (spec.namespace,)))
             )
         return msgspec.structs.replace(spec, pod_class=twin)
 
@@ -108,16 +109,19 @@ class DefaultConstraints(PodEnricher):
         return self._replace(kind, namespace, name, ())
 
     def unserved(self, kind: ServedKind) -> Changes:
-        gone = [
-            (space, name) for (word, space), names in self._selectors.items() if word == kind.kind for name in names
+        addresses = [
+            (space, name)
+            for (kind_name, space), names in self._selectors.items()
+            if kind_name == kind.kind
+            for name in names
         ]
         touched: set[str] = set()
-        for namespace, name in gone:
+        for namespace, name in addresses:
             touched |= self._replace(kind, namespace, name, ())[1]
         return [], touched
 
     def _replace(self, kind: ServedKind, namespace: str, name: str, selector: Selector) -> Changes:
-        """An object selects these now; () are none."""
+        """Set the selector of an object; () means none."""
         known = self._selectors.setdefault((kind.kind, namespace), {})
         last = known.pop(name, ())
         if selector:
@@ -129,34 +133,36 @@ class DefaultConstraints(PodEnricher):
         if kind.kind != _SERVICE:
             return [], set(self._owned.get((namespace, (kind.kind, name)), ()))
         self._served.pop(namespace, None)
-        concerned = [each for each in (last, selector) if each]
+        selectors = [stated for stated in (last, selector) if stated]
         return [], {
-            known.pod.uid
-            for known in self._pods.of_namespace(namespace)
-            if any(selects(each, dict(known.pod.labels)) for each in concerned)
+            record.pod.uid
+            for record in self._pods.of_namespace(namespace)
+            if any(selects(stated, dict(record.pod.labels)) for stated in selectors)
         }
 
     def _selector(self, namespace: str, labels: Labels, owner: Owner | None) -> Selector:
-        """All that the Services that select a pod and its controller ask for; () if there are none."""
-        found = self._asked_by_services(namespace, labels)
+        """Return the requirements of all Services that select the pod, and of its controller; () for none."""
+        requirements = self._asked_by_services(namespace, labels)
         if owner is not None:
             kind, name = owner
-            found |= frozenset(self._selectors.get((kind, namespace), {}).get(name, ()))
-        return _sorted(found) if found else ()
+            requirements |= frozenset(self._selectors.get((kind, namespace), {}).get(name, ()))
+        return _sorted(requirements) if requirements else ()
 
     def _asked_by_services(self, namespace: str, labels: Labels) -> frozenset[Requirement]:
         services = self._selectors.get((_SERVICE, namespace))
         if not services:
             return frozenset()
         served = self._served.setdefault(namespace, {})
-        found = served.get(labels)
-        if found is None:
+        requirements = served.get(labels)
+        if requirements is None:
             if len(served) >= _CACHE_SIZE:
                 served.clear()
             own = dict(labels)
-            asked = (selector for selector in services.values() if selects(selector, own))
-            found = served[labels] = frozenset(requirement for selector in asked for requirement in selector)
-        return found
+            selectors = (selector for selector in services.values() if selects(selector, own))
+            requirements = served[labels] = frozenset(
+                requirement for selector in selectors for requirement in selector
+            )
+        return requirements
 
 
 def _discard(uids: dict[K, dict[str, None]], key: K, uid: str) -> None:
@@ -166,7 +172,7 @@ def _discard(uids: dict[K, dict[str, None]], key: K, uid: str) -> None:
 
 
 def _read(kind: ServedKind, stated: object) -> Selector:
-    """What cannot be read selects nobody; Services and ReplicationControllers have plain pairs."""
+    """Read a selector; an unreadable one selects no pod. Services and ReplicationControllers have plain pairs."""
     if kind.kind in (_SERVICE, "ReplicationController"):
         stated = {"matchLabels": stated}
     try:
@@ -176,9 +182,11 @@ def _read(kind: ServedKind, stated: object) -> Selector:
 
 
 def _sorted(requirements: Iterable[Requirement]) -> Selector:
-    return tuple(sorted(requirements, key=lambda each: (each.key, each.operator, each.values)))
+    return tuple(
+        sorted(requirements, key=lambda requirement: (requirement.key, requirement.operator, requirement.values))
+    )
 
 
-def _with_usual(peers: Peers, whom: PodSelection) -> Peers:
-    usual = tuple(Spread(whom, key, skew, required=False, lenient=True) for key, skew in ((_HOST, 3), (_ZONE, 5)))
-    return msgspec.structs.replace(peers, spread=usual)
+def _with_default_spread(peers: Peers, pods: PodSelection) -> Peers:
+    spread = tuple(Spread(pods, key, skew, required=False, lenient=True) for key, skew in ((_HOST, 3), (_ZONE, 5)))
+    return msgspec.structs.replace(peers, spread=spread)

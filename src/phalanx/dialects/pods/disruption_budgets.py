@@ -1,4 +1,4 @@
-"""policy/v1 PodDisruptionBudgets: what each allows now, and which pods it counts."""
+"""Index of policy/v1 PodDisruptionBudgets: their allowed disruptions, and the pods that they cover."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ KIND = "PodDisruptionBudget"
 Pair = tuple[str, str]
 Names = tuple[str, ...]
 
-# Beyond this many the caches start anew: what is in use stays, it is only shared less.
+# A cache with more entries is cleared: entries in use still exist, they are only no longer shared.
 _CACHE_SIZE = 50_000
 _SPARE = 1000
 
 
 class LabelSet(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """The labels of a pod as they came; compared by what they are, hashed once."""
+    """Labels of a pod as written; compared by value, hashed once."""
 
     pairs: tuple[Pair, ...]
 
 
 class _Meant(msgspec.Struct, frozen=True):
-    """Whom a selector means: those with all of `pairs` among their labels of whom all of `rest` holds too.
+    """Pods that a selector matches: all of `pairs` are among their labels, and the `requirements` hold.
 
-    Most selectors are pairs alone, and those cost little to ask, which thousands of pods are.
+    Most selectors consist of pairs only, which are cheap to check for thousands of pods.
     """
 
     pairs: tuple[Pair, ...] = ()
-    rest: Selector = ()
+    requirements: Selector = ()
 
     def includes(self, labels: LabelSet) -> bool:
         own = labels.pairs
         for pair in self.pairs:
             if pair not in own:
                 return False
-        return not self.rest or selects(self.rest, dict(own))
+        return not self.requirements or selects(self.requirements, dict(own))
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """`meant` is None where no pod is meant; `fault` says what cannot be read."""
+    """Budget with its selector (`meant`; None selects no pod) and the message about unreadable fields (`fault`)."""
 
     spec: DisruptionBudget
     uid: str
@@ -57,61 +57,64 @@ class _Budget(msgspec.Struct, frozen=True):
 
 
 class DisruptionBudgetIndex:
-    """Every budget, and which of the `pods` it counts, whether it came before or after them.
+    """All budgets, and which of the `pods` each covers, independent of the order of arrival.
 
-    Methods that take news of a budget return what `ClusterState` is to know, and by uid the pods which other
-    budgets may count now, with the names of those.
+    Methods that process a budget return the events for `ClusterState`, and by uid the names of the covering budgets
+    of each pod for which they have changed.
     """
 
     def __init__(self, warnings: ObjectWarnings, pods: KnownPods) -> None:
         self._object_warnings = warnings
         self._budgets: dict[str, dict[str, _Budget]] = {}
         self._pods = pods
-        # Per namespace with budgets: who counts pods with these labels, for all that its pods have or had.
+        # Per namespace with budgets: the covering budgets by pod labels, for all present and some past labels.
         self._matches: dict[str, dict[LabelSet, Names]] = {}
         self._sets: dict[tuple[Pair, ...], LabelSet] = {}
 
     # pods
 
     def counting(self, namespace: str, labels: tuple[Pair, ...]) -> Names:
-        """The budgets that count a pod with these labels (sorted) while it has not finished; sorted."""
+        """Return the sorted names of the budgets that cover an unfinished pod with these sorted labels."""
         matches = self._matches.get(namespace)
         if matches is None:
             return ()
         own = self._shared(labels)
-        found = matches.get(own)
-        if found is None:
+        names = matches.get(own)
+        if names is None:
             known = self._known(namespace)
             if len(matches) > 2 * len(known) + _SPARE:
                 in_use = set(known.values())
-                matches = self._matches[namespace] = {each: matches[each] for each in matches if each in in_use}
-            found = matches[own] = _counting(self._budgets[namespace], own)
-        return found
+                matches = self._matches[namespace] = {
+                    label_set: matches[label_set] for label_set in matches if label_set in in_use
+                }
+            names = matches[own] = _counting(self._budgets[namespace], own)
+        return names
 
     def _known(self, namespace: str) -> dict[str, LabelSet]:
-        """By uid: the labels of all pods that a budget might count."""
+        """Return by uid the labels of all pods that a budget can cover."""
         pods = (known.pod for known in self._pods.of_namespace(namespace))
         return {pod.uid: self._shared(pod.labels) for pod in pods if not pod.finished}
 
     def _shared(self, labels: tuple[Pair, ...]) -> LabelSet:
-        known = self._sets.get(labels)
-        if known is None:
+        label_set = self._sets.get(labels)
+        if label_set is None:
             if len(self._sets) >= _CACHE_SIZE:
                 self._sets.clear()
-            known = self._sets[labels] = LabelSet(labels)
-        return known
+            label_set = self._sets[labels] = LabelSet(labels)
+        return label_set
 
     # budgets
 
     def replace(self, document: Document) -> tuple[list[ClusterEvent], dict[str, Names]]:
-        """A budget as its API serves it. Never raises for bad fields: what cannot be read allows nothing."""
+        """Process a budget as its API serves it. Never raises for invalid fields: an unreadable one allows no
+        eviction."""
         budget = _read(document)
         return [*self._events_of(budget)], self._put(budget)
 
     def malformed(
         self, namespace: str, name: str, uid: str, error: str
     ) -> tuple[list[ClusterEvent], dict[str, Names]]:
-        """A budget whose JSON cannot be decoded allows nothing to those that it counted when it could be read."""
+        """Process a budget with undecodable JSON: it allows no eviction of the pods that it covered last."""
         last = self._budgets.get(namespace, {}).get(name)
         budget = _Budget(
             DisruptionBudget(namespace, name),
@@ -157,14 +160,14 @@ class DisruptionBudgetIndex:
         return self._count_anew(namespace, name, budget.meant)
 
     def _count_anew(self, namespace: str, name: str, meant: _Meant | None) -> dict[str, Names]:
-        """The pods that a budget counts, or counts no more, now that it means others than before."""
+        """Return the pods for which the budget's changed selector adds or removes it, with their new budgets."""
         matches = self._matches[namespace]
         changed: dict[LabelSet, Names] = {}
         for labels, names in matches.items():
             counts = meant is not None and meant.includes(labels)
             if counts != (name in names):
-                rest = [each for each in names if each != name]
-                changed[labels] = tuple(sorted([*rest, name] if counts else rest))
+                other_names = [budget_name for budget_name in names if budget_name != name]
+                changed[labels] = tuple(sorted([*other_names, name] if counts else other_names))
         if not changed:
             return {}
         matches.update(changed)
@@ -172,7 +175,9 @@ class DisruptionBudgetIndex:
 
 
 def _counting(budgets: Mapping[str, _Budget], labels: LabelSet) -> Names:
-    counting = (name for name, each in budgets.items() if each.meant is not None and each.meant.includes(labels))
+    counting = (
+        name for name, budget in budgets.items() if budget.meant is not None and budget.meant.includes(labels)
+    )
     return tuple(sorted(counting))
 
 
@@ -192,7 +197,7 @@ def _read(document: Document) -> _Budget:
 
 
 def _meant(spec: object, faults: list[str]) -> _Meant | None:
-    """An empty selector means every pod of the namespace; none, or one that cannot be read, means no pod."""
+    """Read the selector: an empty one matches every pod of the namespace, a missing or unreadable one none."""
     if spec is not None and not isinstance(spec, Mapping):
         faults.append(f"spec is {show(spec)}; it protects no pod until it is an object with a selector")
     stated = _object(spec).get("selector")
@@ -203,14 +208,17 @@ def _meant(spec: object, faults: list[str]) -> _Meant | None:
     except IllegibleSelectorError as error:
         faults.append(f"spec.selector is {show(stated)}; {error}; it protects no pod until that is corrected")
         return None
-    exact = [each for each in selector if each.operator == "In" and len(each.values) == 1]
+    exact = [
+        requirement for requirement in selector if requirement.operator == "In" and len(requirement.values) == 1
+    ]
     return _Meant(
-        tuple((each.key, each.values[0]) for each in exact), tuple(each for each in selector if each not in exact)
+        tuple((requirement.key, requirement.values[0]) for requirement in exact),
+        tuple(requirement for requirement in selector if requirement not in exact),
     )
 
 
 def _allowed(metadata: Document, status: object, faults: list[str]) -> int:
-    """What the disruption controller grants; nothing while it has not seen what the budget says now."""
+    """Return the disruptions that the disruption controller allows; 0 until it has observed this generation."""
     if status is not None and not isinstance(status, Mapping):
         faults.append(f"status is {show(status)}; nothing is allowed until it is an object")
     granted = _object(status).get("disruptionsAllowed")
@@ -226,7 +234,7 @@ def _allowed(metadata: Document, status: object, faults: list[str]) -> int:
 
 def _disrupted(stated: object, faults: list[str]) -> frozenset[str]:
     if stated is not None and not isinstance(stated, Mapping):
-        faults.append(f"status.disruptedPods is {show(stated)}; it is passed over")
+        faults.append(f"status.disruptedPods is {show(stated)}; it is ignored")
     return frozenset(map(str, _object(stated)))
 
 

@@ -1,8 +1,8 @@
-"""What pods, and the objects of their gangs, say about being evicted for the sake of others.
+"""Eviction rules that pods, and the objects of their gangs, state for themselves.
 
-Volcano's keys are read as Volcano reads them: `volcano.sh/preemptable` with Go's ParseBool, annotation before
-label, and a value that is none forbids eviction (pod_info.go); `volcano.sh/cooldown-time` as a duration, label
-before annotation (plugins/cdp).
+Volcano's keys are parsed as Volcano parses them: `volcano.sh/preemptable` with Go's ParseBool, the annotation
+before the label, and an invalid value forbids eviction (pod_info.go); `volcano.sh/cooldown-time` as a duration, the
+label before the annotation (plugins/cdp).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ COOLDOWN = "volcano.sh/cooldown-time"
 CHECKPOINT = "phalanx.dev/checkpointed-at"
 DEFAULT_GRACE = 30
 
-# The condition on a pod that is about to be deleted, and what schedulers give as its reason.
+# Condition of a pod that is about to be deleted, and its reason when a scheduler sets it.
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
-# Pods that a node has by itself: the kubelet shows them with this (kubernetes, pkg/kubelet/types).
+# Annotation of static pods, which the kubelet creates itself (kubernetes, pkg/kubelet/types).
 _MIRROR = "kubernetes.io/config.mirror"
 
 SYSTEM_CLASSES = frozenset(("system-cluster-critical", "system-node-critical"))
-# Above it are the system's classes only (kubernetes, pkg/apis/scheduling/types.go).
+# Only the system's classes have a higher priority (kubernetes, pkg/apis/scheduling/types.go).
 HIGHEST_USER_PRIORITY = 1_000_000_000
 _CRITICAL_PRIORITY = 2_000_000_000
 
@@ -39,9 +39,9 @@ _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The terms on which a pod may be evicted, as its owner states them; `faults` name what cannot be read.
+    """Eviction terms of a pod, as its owner states them; `faults` lists unreadable ones.
 
-    `cooldown` is in seconds from its binding on, `checkpoint` in seconds since the epoch.
+    `cooldown` is in seconds from the binding on, `checkpoint` in seconds since the epoch.
     """
 
     preemptable: bool = True
@@ -67,7 +67,7 @@ def eviction_terms(labels: Mapping[str, str], annotations: Mapping[str, str]) ->
 
 
 def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[DecodingFault]) -> bool:
-    """Whether its owner lets a pod, or the members of a group, be evicted; so it is where nothing is said."""
+    """Return whether the owner of a pod or group permits eviction; the default is True."""
     path, value = _stated(PREEMPTABLE, ("annotations", annotations), ("labels", labels))
     if value is None or value in _TRUE:
         return True
@@ -77,23 +77,23 @@ def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], fa
 
 
 def hides_terms(fault: DecodingFault) -> bool:
-    """Whether a field that could not be decoded may hide that the owner forbids eviction."""
+    """Return whether an undecodable field can hide that the owner forbids eviction."""
     return fault.path in ("metadata", "metadata.labels", "metadata.annotations")
 
 
 def grace_of(pod: PodObject) -> int:
-    """How many seconds the pod gets to end; of one that ends already, what it has been given."""
+    """Return the termination grace period in seconds; for a terminating pod the one of its deletion."""
     grace = pod.spec.termination_grace_period_seconds
     if pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds is not None:
         grace = pod.metadata.deletion_grace_period_seconds
     if grace is None:
         return DEFAULT_GRACE
-    # The API server turns a grace below zero into one second.
+    # The API server replaces a negative grace period by one second.
     return 1 if grace < 0 else min(grace, 2**31 - 1)
 
 
 def bound_at(pod: PodObject) -> str | None:
-    """When the scheduler gave the pod its node, as its conditions say."""
+    """Return the time of the pod's binding, as its conditions state it."""
     types = pod.condition_types()
     if "PodScheduled" not in types:
         return None
@@ -124,7 +124,7 @@ def condemned_by(pod: PodObject) -> str:
 
 
 def is_fixture(pod: PodObject) -> bool:
-    """Whether the pod belongs to its node: a DaemonSet's comes back at once, a static one cannot be evicted."""
+    """Return whether the pod belongs to its node: a DaemonSet recreates it at once, or it is static."""
     for owner in pod.metadata.owner_references:
         if owner.controller and owner.kind == "DaemonSet":
             return True
@@ -132,8 +132,8 @@ def is_fixture(pod: PodObject) -> bool:
 
 
 def is_critical(pod: PodObject, in_system_namespace: bool) -> bool:
-    """What the cluster itself needs: kubelet's IsCriticalPod, and Volcano's conformance plugin by class; in a
-    tenant's namespace a class or a number makes nothing critical."""
+    """Return whether the cluster itself needs the pod: kubelet's IsCriticalPod, and the classes of Volcano's
+    conformance plugin. In a tenant's namespace, class and priority make no pod critical."""
     spec = pod.spec
     named = spec.priority_class_name in SYSTEM_CLASSES
     high = spec.priority is not None and spec.priority >= _CRITICAL_PRIORITY
@@ -141,11 +141,10 @@ def is_critical(pod: PodObject, in_system_namespace: bool) -> bool:
 
 
 def is_static(pod: PodObject) -> bool:
-    """Whether the pod's own node made it.
+    """Return whether the kubelet of the pod's own node created it.
 
-    The kubelet states the node as the owner. An owner may be written by whoever may write the pod, and after it got
-    its node; the annotation of a mirror pod cannot be added by then (kubernetes, pkg/apis/core/validation). So both
-    are asked for.
+    The kubelet states the node as the owner. A user with write access can add such an owner after the binding, but
+    cannot add the annotation of a mirror pod then (kubernetes, pkg/apis/core/validation). So both are required.
     """
     metadata, node = pod.metadata, pod.spec.node_name
     if not node or _MIRROR not in metadata.annotations:
@@ -171,7 +170,7 @@ def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults:
 
 
 def _checkpoint(text: str, faults: list[DecodingFault]) -> int:
-    """A time without its zone is refused: a program that writes its local time would be hours off."""
+    """Parse a checkpoint time. A time without a zone is rejected: a program's local time can be hours off."""
     if not text:
         return 0
     moment = parse_moment(text)
@@ -188,7 +187,7 @@ def _checkpoint(text: str, faults: list[DecodingFault]) -> int:
 
 
 def _stated(key: str, *places: tuple[str, Mapping[str, str]]) -> tuple[str, str | None]:
-    """The first value among the places, and where it stands."""
+    """Return the path and value of the first place that has the key."""
     for place, values in places:
         value = values.get(key)
         if value is not None:

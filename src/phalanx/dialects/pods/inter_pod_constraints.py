@@ -1,8 +1,8 @@
-"""What a pod's spec says about other pods: affinity, anti-affinity and topology spread constraints.
+"""Constraints of a pod on other pods: affinity, anti-affinity and topology spread constraints.
 
-The API server merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of the pods that it takes in.
-Where it has not (an older one, or a manifest that was never sent to it), they are merged here; twice is as good as
-once.
+The API server merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of admitted pods. For pods where
+it has not (an older server, or a manifest that was never sent to one), they are merged here; merging twice is
+harmless.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ _POLICIES = {"": None, "Honor": True, "Ignore": False}
 
 
 def context_of(pod: PodObject) -> object:
-    """Everything beside the spec that `peers_of` depends on; None where the pod says nothing about others."""
+    """Return everything beside the spec that `peers_of` depends on; None for a pod without such constraints."""
     affinity, spreads = pod.spec.affinity, pod.spec.topology_spread_constraints
     parts = [part for part in (affinity.pod_affinity, affinity.pod_anti_affinity) if part] if affinity else []
     if not parts and not spreads:
         return None
     terms = [
-        term for part in parts for term in (*part.required, *(each.pod_affinity_term for each in part.preferred))
+        term
+        for part in parts
+        for term in (*part.required, *(preferred.pod_affinity_term for preferred in part.preferred))
     ]
     keys = {key for term in terms for key in (*term.match_label_keys, *term.mismatch_label_keys)}
     keys.update(key for spread in spreads for key in spread.match_label_keys)
@@ -39,19 +41,19 @@ def context_of(pod: PodObject) -> object:
 
 
 def peers_of(pod: PodObject) -> tuple[Peers, tuple[DecodingFault, ...]]:
-    """What the pod says, and what of it cannot be read.
+    """Return the pod's constraints, and a fault for each unreadable one.
 
-    Of a pod that states one term which cannot be read no term counts: half a selector would mean others than its
-    owner does. kube-scheduler does the same.
+    One unreadable term voids all terms of its kind: half a selector would match other pods than the owner intends.
+    kube-scheduler does the same.
     """
     affinity, spec = pod.spec.affinity, pod.spec
     near = affinity.pod_affinity if affinity else None
     far = affinity.pod_anti_affinity if affinity else None
     if near is None and far is None and not spec.topology_spread_constraints:
         return NO_PEERS, ()
-    # (Beside a field that we do not know the rest still says whom a pod that runs keeps away.)
+    # Beside an unknown field, the known terms still define which pods a running pod keeps away.
     broken = [fault.path for fault in pod.faults if not fault.unknown]
-    found, faults = Peers(), []
+    peers, faults = Peers(), []
     if not any(path.startswith((_AFFINITY, _ANTI)) for path in broken):
         reading = _Reading(pod)
         stated = Peers(
@@ -60,18 +62,18 @@ def peers_of(pod: PodObject) -> tuple[Peers, tuple[DecodingFault, ...]]:
             preferred=(*reading.preferred(near, _AFFINITY, 1), *reading.preferred(far, _ANTI, -1)),
         )
         faults += reading.faults
-        found = stated if not reading.faults else found
+        peers = stated if not reading.faults else peers
     if not any(path.startswith(_SPREAD) for path in broken):
         reading = _Reading(pod)
         spread = tuple(reading.spreads(spec.topology_spread_constraints))
         faults += reading.faults
         if not reading.faults:
-            found = Peers(found.affinity, found.anti, found.preferred, spread)
-    return found if found != NO_PEERS else NO_PEERS, tuple(faults)
+            peers = Peers(peers.affinity, peers.anti, peers.preferred, spread)
+    return peers if peers != NO_PEERS else NO_PEERS, tuple(faults)
 
 
 class _Reading:
-    """Reads terms of one pod; what cannot be read is named in `faults`."""
+    """Decodes the terms of one pod; unreadable ones are listed in `faults`."""
 
     def __init__(self, pod: PodObject) -> None:
         self.faults: list[DecodingFault] = []
@@ -79,11 +81,11 @@ class _Reading:
         self._labels = pod.metadata.labels
 
     def required(self, stated: PodAffinity | None, path: str) -> Iterator[PeerTerm]:
-        found = [
+        terms = [
             self._term(wire, f"{path}.{_REQUIRED}[{place}]")
             for place, wire in enumerate(stated.required if stated else ())
         ]
-        yield from dict.fromkeys(found)
+        yield from dict.fromkeys(terms)
 
     def preferred(self, stated: PodAffinity | None, path: str, sign: int) -> Iterator[PreferredPeers]:
         for place, wire in enumerate(stated.preferred if stated else ()):
@@ -122,20 +124,20 @@ class _Reading:
     def _policy(self, text: str, path: str, default: bool) -> bool:
         if text not in _POLICIES:
             self._fault(path, f"{text!r} is not Honor or Ignore")
-        found = _POLICIES.get(text)
-        return default if found is None else found
+        honored = _POLICIES.get(text)
+        return default if honored is None else honored
 
     def _term(self, wire: PodAffinityTerm, path: str) -> PeerTerm:
         spaces = wire.namespace_selector
         selector = self._selector(
             wire.label_selector, f"{path}.labelSelector", wire.match_label_keys, wire.mismatch_label_keys
         )
-        whom = PodSelection(
+        selection = PodSelection(
             selector,
             tuple(sorted(set(wire.namespaces))) or (() if spaces is not None else (self._namespace,)),
             self._selector(spaces, f"{path}.namespaceSelector", (), ()),
         )
-        return PeerTerm(whom, self._key(wire.topology_key, path))
+        return PeerTerm(selection, self._key(wire.topology_key, path))
 
     def _key(self, key: str, path: str) -> str:
         if not key:
@@ -145,24 +147,28 @@ class _Reading:
     def _selector(
         self, stated: LabelSelector | None, path: str, same: Sequence[str], other: Sequence[str]
     ) -> Selector | None:
-        """Sorted, each requirement once; None where none is stated, which means nobody."""
+        """Return sorted, distinct requirements; None for a missing selector, which matches no pod."""
         if stated is None:
             return None
         try:
-            found = set(map(_plain, requirements_of(stated)))
+            requirements = set(map(_plain, requirements_of(stated)))
         except IllegibleSelectorError as error:
             self._fault(path, str(error))
             return None
-        found.update(_of_labels(same, self._labels, "In"))
-        found.update(_of_labels(other, self._labels, "NotIn"))
-        return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.values)))
+        requirements.update(_of_labels(same, self._labels, "In"))
+        requirements.update(_of_labels(other, self._labels, "NotIn"))
+        return tuple(
+            sorted(
+                requirements, key=lambda requirement: (requirement.key, requirement.operator, requirement.values)
+            )
+        )
 
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(DecodingFault(path, message))
 
 
 def _of_labels(keys: Sequence[str], labels: Mapping[str, str], operator: str) -> Iterator[Requirement]:
-    """Keys that the pod does not have are passed over."""
+    """Return requirements from the pod's own labels; keys that the pod lacks are skipped."""
     return (Requirement(key, operator, (labels[key],)) for key in keys if key in labels)
 
 

@@ -1,4 +1,4 @@
-"""The pods that are known, and what their users are told about what they state."""
+"""Known pods, and the warnings about their declarations."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from phalanx.model.text.decoding import quoted
 
 
 class KnownPod(msgspec.Struct, gc=False):
-    """`pod` is what the object says, `told` what the scheduler was told: with what others decide about it, such as
-    its gang's word on lent nodes. `faults` are what is passed over in it.
-    """
+    """Known pod. `pod` is its spec from its own object; `published` is the last enriched spec sent to the
+    scheduler, with properties that other objects decide, such as the use of lent nodes. `faults` are its ignored
+    fields."""
 
     pod: Pod
     declared: MemberDeclaration | None
     owners: str
-    told: Pod | None = None
+    published: Pod | None = None
     faults: tuple[DecodingFault, ...] = ()
 
 
 class KnownPods(dict[str, KnownPod]):
-    """By uid, and by namespace and name; read as a mapping, changed by `enter` and `drop`."""
+    """Known pods by uid, and by namespace and name; a mapping that only `enter` and `drop` modify."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class KnownPods(dict[str, KnownPod]):
         return self._namespaces.get(namespace, _NOBODY).values()
 
     def uid(self, namespace: str, name: str) -> str:
-        """The uid of the pod of that name that is known, "" for none."""
+        """Return the uid of the known pod of that name; "" for none."""
         known = self._namespaces.get(namespace, _NOBODY).get(name)
         return known.pod.uid if known is not None else ""
 
@@ -64,7 +64,7 @@ _NOBODY: dict[str, KnownPod] = {}
 
 
 class PodWarnings:
-    """Each is told once, and only while it still holds of what is known of the pod."""
+    """Warnings about pods: each is recorded once, and only while it is true of the known pod."""
 
     def __init__(self, warnings: ObjectWarnings, pods: Mapping[str, KnownPod]) -> None:
         self._object_warnings = warnings
@@ -73,16 +73,16 @@ class PodWarnings:
     def changed(
         self, pod: Pod, declared: MemberDeclaration | None, problem: str, conflicts: tuple[Stated, ...]
     ) -> None:
-        """What is new beside the problem and the conflicts that it had before."""
+        """Warn about a problem or conflicts that differ from the previous ones."""
         if pod.problem and pod.problem != problem:
             self.warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
         if declared is not None and declared.declaration.conflicts and declared.declaration.conflicts != conflicts:
             declaration = declared.declaration
-            others = ", ".join(f"{stated.key} {quoted(stated.value)}" for stated in declaration.conflicts)
+            names = ", ".join(f"{stated.key} {quoted(stated.value)}" for stated in declaration.conflicts)
             self.warn(
                 pod,
                 "ConflictingGangDeclaration",
-                f"{declaration.key} is {quoted(declaration.name)}, which holds, but the pod also states {others}; "
+                f"{declaration.key} is {quoted(declaration.name)}, which holds, but the pod also states {names}; "
                 "remove all but one",
                 lambda now: (
                     now.declared is not None and now.declared.declaration.conflicts == declaration.conflicts
@@ -90,7 +90,7 @@ class PodWarnings:
             )
 
     def passed_over(self, uid: str, faults: tuple[DecodingFault, ...]) -> None:
-        """What does not count of a pod's labels and annotations now."""
+        """Warn about labels and annotations of a pod that are newly ignored."""
         record = self._pods[uid]
         if faults == record.faults:
             return
@@ -102,7 +102,7 @@ class PodWarnings:
             )
 
     def nameless(self, pod: Pod, text: str) -> None:
-        """Whoever leaves a group's name empty may have meant one."""
+        """Warn about an empty group name, since the user probably intended to name a group."""
         if text and not (pod.finished or pod.node):
             self.warn(pod, "InvalidPodGroup", text, lambda now: not now.pod.node)
 

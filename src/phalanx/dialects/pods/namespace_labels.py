@@ -1,4 +1,4 @@
-"""The labels of namespaces, by which pods select the namespaces of others."""
+"""Labels of namespaces, which namespace selectors of pods match."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.model.events import NamespaceLabelled
 
 
 class NamespaceLabels(PodEnricher):
-    """Tells each change once."""
+    """Publishes each change of a namespace's labels once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[str, str], ...]] = {}

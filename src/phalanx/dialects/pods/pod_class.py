@@ -1,4 +1,4 @@
-"""From a pod's spec to its `PodClass`: what decides where it may go, and what we cannot honour yet."""
+"""Construction of a pod's `PodClass` from its spec: all fields that determine where it can run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pod_class_of(
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=None if required is None else tuple(selector_term(term) for term in required.node_selector_terms),
         preferred=tuple(
-            # Weights go from 1 to 100, says the API server.
+            # The API server limits weights to 1 to 100.
             PreferredTerm(min(entry.weight, 100), selector_term(entry.preference))
             for entry in preferred
             if entry.weight > 0 and entry.preference is not None
@@ -66,9 +66,10 @@ def pod_class_of(
 
 
 def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[DecodingFault, ...]]:
-    """The per-pod scoring override as canonical JSON `{"type": ..., "weight": {resource: n}}`, "" without one.
+    """Return the per-pod scoring override as canonical JSON `{"type": ..., "weight": {resource: n}}`; "" without
+    one.
 
-    It only prefers, so a malformed one is dropped and named, and the pod is scored like any other.
+    It is only a preference, so an invalid one is reported and ignored, and the pod is scored with the defaults.
     """
     kind, weights = annotations.get(SCORING_TYPE, ""), annotations.get(SCORING_WEIGHT, "")
     if not kind and not weights:
@@ -116,7 +117,7 @@ def _expression_fault(entry: SelectorRequirement) -> str:
         case "In" | "NotIn":
             odd = [value for value in entry.values if len(value) > 63 or not _LABEL_VALUE.fullmatch(value)]
             if odd:
-                return f"{entry.key}: {odd[0]!r} is no value of a label"
+                return f"{entry.key}: {odd[0]!r} is not a valid label value"
             return "" if entry.values else f"{entry.key}: {entry.operator} needs values"
         case "Exists" | "DoesNotExist":
             return f"{entry.key}: {entry.operator} takes no values" if entry.values else ""
@@ -140,7 +141,7 @@ def _is_int64(text: str) -> bool:
 
 
 def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Ports of main containers and sidecars; on the host's network every port is one of the host."""
+    """Return the ports of main containers and sidecars; on the host network every port is a host port."""
     sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     ports = set()
     for container in (*spec.containers, *sidecars):
@@ -152,7 +153,7 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def _features(spec: PodSpec) -> Iterator[str]:
-    """What a node must declare to run the pod (NodeDeclaredFeatures of kube-scheduler 1.36)."""
+    """Yield the features that a node must declare to run the pod (NodeDeclaredFeatures of kube-scheduler 1.36)."""
     if spec.host_network and spec.host_users is False:
         yield "UserNamespacesHostNetworkSupport"
     for container in (*spec.containers, *spec.init_containers):

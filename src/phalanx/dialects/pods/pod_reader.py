@@ -1,4 +1,4 @@
-"""Pods off the wire, faster than one by one: those whose specs are written alike share what is read of them."""
+"""Fast decoding of pods from the wire: pods with identically written specs share one decoded spec."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from msgspec.structs import replace
 from phalanx.dialects.core import Named, PodObject, PodSpec, PodStatus, decode_pod
 from phalanx.dialects.pods.decoder import spec_template
 
-# What differs between the specs of one workload's pods: the node, and the volume that admission adds for the token
-# of the service account, which has five random characters in its name.
+# The differences between the specs of one workload's pods: the node, and the admission-added volume for the service
+# account token, with five random characters in its name.
 _NODE = b'"nodeName":"'
 _TOKEN = b'{"name":"kube-api-access-'
 _TOKEN_LENGTH = len(_TOKEN) + 5
 _TOKEN_PLACES = (b'","projected":', b'","readOnly":true,"mountPath":')
-# No JSON has this byte: what is left out looks like nothing that anybody could write.
+# JSON never contains this byte, so a placeholder cannot collide with any written spec.
 _LEFT_OUT = b"\0"
 
-# Bytes of the specs that are kept; beyond them the cache starts anew.
+# Total bytes of the cached specs; a larger cache is cleared.
 _CACHE_SIZE = 4 * 2**20
 
 
 class PodForm(Named):
-    """A pod whose spec is not read yet."""
+    """A pod with an undecoded spec."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
 class _Shared(msgspec.Struct, frozen=True, gc=False):
-    """A spec without its node, and what the template of its pods has of it."""
+    """A decoded spec without its node, and its part of the template of its pods."""
 
     spec: PodSpec
     template: bytes
 
 
 class PodReader:
-    """Reads what `decode_pod` reads, with the same result."""
+    """Decodes pods with the same result as `decode_pod`."""
 
     def __init__(self) -> None:
         self._specs: dict[bytes, _Shared | None] = {}
-        self._kept = 0
+        self._cached_bytes = 0
         self._form = msgspec.json.Decoder(PodForm)
         self._spec = msgspec.json.Decoder(PodSpec)
 
     def __len__(self) -> int:
-        """How many ways to write a spec are known."""
+        """Return the number of distinct cached specs."""
         return len(self._specs)
 
     def pod(self, raw: bytes) -> PodObject:
-        """Raises what `decode_pod` raises."""
+        """Decode a pod. Raise the errors of `decode_pod`."""
         try:
             pod = self.of_form(self._form.decode(raw))
         except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -59,7 +59,7 @@ class PodReader:
         return pod if pod is not None else decode_pod(raw)
 
     def of_form(self, form: PodForm) -> PodObject | None:
-        """None for a pod that has to be read as a whole; so has one whose spec raises msgspec.DecodeError."""
+        """Return the pod, or None if it must be decoded as a whole, also after msgspec.DecodeError for its spec."""
         metadata = form.metadata
         if not metadata.name:
             return None
@@ -79,34 +79,34 @@ class PodReader:
         return PodObject(metadata, spec, form.status, (), shared.template)
 
     def _read(self, raw: bytes, key: bytes, node: str, token: bytes) -> _Shared | None:
-        """None where what was taken for the node or the token is something else, as in all specs that are
-        written alike."""
+        """Decode and cache a spec. Return None if the assumed node or token is something else; this is then equally
+        so for all identically written specs."""
         spec = self._spec.decode(raw)
         shared = None
         places = raw.split(token)[1:] if token else []
         if spec.node_name == node and all(place.startswith(_TOKEN_PLACES) for place in places):
             spec.node_name = ""
             shared = _Shared(spec, spec_template(spec))
-        self._kept += len(key)
-        if self._kept > _CACHE_SIZE:
+        self._cached_bytes += len(key)
+        if self._cached_bytes > _CACHE_SIZE:
             self._specs.clear()
-            self._kept = len(key)
+            self._cached_bytes = len(key)
         self._specs[key] = shared
         return shared
 
 
 def _without_node(raw: bytes) -> tuple[bytes, str]:
-    """The text without the first value that may be the node's name, and that value ("" where there is none)."""
-    before, _, rest = raw.partition(_NODE)
-    value, _, after = rest.partition(b'"')
+    """Return the text without the first candidate for the node's name, and that candidate ("" for none)."""
+    before, _, tail = raw.partition(_NODE)
+    value, _, after = tail.partition(b'"')
     if not value or b"\\" in value:
         return raw, ""
-    # (Thousands of pods name the same nodes and namespaces: each name is kept once.)
+    # Thousands of pods name the same nodes and namespaces: each name is stored once.
     return before + _LEFT_OUT + after, intern(value.decode())
 
 
 def _token_in(raw: bytes) -> bytes:
-    """How the token's volume is named wherever it stands; empty where there is none."""
+    """Return the name of the token's volume; empty if there is none."""
     begin = raw.find(_TOKEN)
     if begin < 0:
         return b""

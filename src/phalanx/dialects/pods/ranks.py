@@ -1,4 +1,4 @@
-"""Which place a pod has among its siblings, and whether it leads them: in the words of those who make pods."""
+"""Index of a pod among its siblings, and whether it leads them, from the keys of common workload controllers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ROLE_KEYS = (
     "dask.org/component",
     "component",  # Flink's
 )
-# (Most pods state neither: that is found out at once.)
+# Most pods state neither, which a set operation detects at once.
 _STATES_INDEX, _STATES_ROLE = frozenset(_INDEX_KEYS), frozenset(_ROLE_KEYS)
 RANK_KEYS = _STATES_INDEX | _STATES_ROLE
-# Without these the others are of no use, and most start their gang anew when one is gone.
+# Roles that the other members cannot do without; most frameworks restart the gang after it.
 _LEADERS = frozenset(
     (
         "master",
@@ -43,7 +43,7 @@ _LEADERS = frozenset(
 
 
 def index_of(metadata: Metadata) -> int:
-    """The pod's place among its siblings; a pod that states none comes after those that do."""
+    """Return the pod's index among its siblings; a pod without one sorts after them."""
     if _STATES_INDEX.isdisjoint(metadata.annotations) and _STATES_INDEX.isdisjoint(metadata.labels):
         return NO_INDEX
     for key in _INDEX_KEYS:
@@ -54,7 +54,7 @@ def index_of(metadata: Metadata) -> int:
 
 
 def leads(metadata: Metadata) -> bool:
-    """Whether it is the one among its siblings that the others work for, by its role."""
+    """Return whether the pod's role makes it the leader of its siblings."""
     if _STATES_ROLE.isdisjoint(metadata.annotations) and _STATES_ROLE.isdisjoint(metadata.labels):
         return False
     for key in _ROLE_KEYS:

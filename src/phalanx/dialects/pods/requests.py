@@ -1,8 +1,8 @@
-"""What a pod asks of a node, with the arithmetic of kube-scheduler 1.36 (docs/rules/kubernetes_native.md, B7).
+"""Resource requests of a pod, computed as in kube-scheduler 1.36 (docs/rules/kubernetes_native.md, B7).
 
-Amounts travel in thousandths of the Kubernetes unit until the very end, so that rounding up happens once per
-resource and pod, as upstream. An amount that cannot be read, or is negative, is left out and named: a pending pod
-with one is held, and one that is on a node occupies what can be read of it, never a whole node.
+Amounts are in thousandths of the Kubernetes unit until the end, so that rounding up happens once per resource and
+pod, as upstream. An unreadable or negative amount is excluded and reported: a pending pod with one is held, and a
+bound pod occupies its readable requests, never a whole node.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _Thousandths = dict[str, int]
 _COUNT_PODS = "count/pods"
 _LIMITS = "limits."
 _SCORING_DEFAULTS = {CPU: DEFAULT_CPU, MEMORY: DEFAULT_MEMORY * 1000}
-# A problem there makes the sum meaningless, not only one amount.
+# A problem in one of these fields invalidates the sum, not only one amount.
 _SUMMED_FIELDS = ("spec.containers", "spec.initContainers", "spec.overhead", "spec.resources")
 
 
 class StatedRequests(msgspec.Struct, frozen=True):
-    """The requests of one pod spec. `problems` names amounts that could not be read."""
+    """Requests of one pod spec. `problems` lists unreadable amounts."""
 
     requests: Requests
     scored_cpu: int
@@ -38,7 +38,7 @@ class StatedRequests(msgspec.Struct, frozen=True):
 
 
 def demand_of(spec: PodSpec) -> StatedRequests:
-    """What a pending pod asks for: its spec, whatever its status says."""
+    """Return the requests of a pending pod: those of its spec, regardless of its status."""
     problems: list[DecodingFault] = []
     aggregate = _aggregate(_own_containers(spec, problems), {})
     level = _pod_level(spec.resources, aggregate, problems)
@@ -53,10 +53,10 @@ def demand_of(spec: PodSpec) -> StatedRequests:
 
 
 def usage_of(spec: PodSpec, status: PodStatus) -> tuple[Requests, tuple[DecodingFault, ...]]:
-    """What a bound pod takes from its node, in-place resize included.
+    """Return the amounts that a bound pod uses on its node, in-place resize included.
 
-    Per container it is the greatest of what the spec wants, what the node has allocated and what is in force; the
-    spec is left out once the kubelet has called the resize infeasible. The pod level follows the same rule.
+    Per container this is the maximum of the spec's requests, the allocated ones and the ones in force; the spec is
+    excluded after the kubelet has rejected the resize as infeasible. Pod-level requests follow the same rule.
     """
     problems: list[DecodingFault] = []
     infeasible = _resize_is_infeasible(status)
@@ -86,7 +86,7 @@ def usage_of(spec: PodSpec, status: PodStatus) -> tuple[Requests, tuple[Decoding
 
 
 def reports_resources(status: PodStatus) -> bool:
-    """Whether `usage_of` can differ from the spec's own requests."""
+    """Return whether `usage_of` can differ from the requests of the spec."""
     for entries in (status.container_statuses, status.init_container_statuses):
         for entry in entries:
             if entry.resources is not None:
@@ -95,8 +95,8 @@ def reports_resources(status: PodStatus) -> bool:
 
 
 def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tuple[DecodingFault, ...]]:
-    """A ResourceList as it stands (quota-only names such as `requests.cpu` left out, `pods` kept). Pods may go by
-    the name `count/pods` alone."""
+    """Parse a ResourceList as written, without quota-only names such as `requests.cpu`, but with `pods`.
+    `count/pods` is an alias of `pods`."""
     problems: list[DecodingFault] = []
     read = _amounts(amounts, path, problems, keep_pods=True)
     counted = read.pop(_COUNT_PODS, 0)
@@ -106,19 +106,19 @@ def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, t
 
 
 def limit_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, tuple[DecodingFault, ...]]:
-    """What a ResourceList says of limits, under the names that quotas have for them: `limits.cpu`."""
+    """Parse the limits of a ResourceList; the result has the names of quotas for them, such as `limits.cpu`."""
     stated = {name.removeprefix(_LIMITS): value for name, value in amounts.items() if name.startswith(_LIMITS)}
     read, faults = resource_list(stated, f"{path}.limits")
     return tuple((_LIMITS + name, amount) for name, amount in read), faults
 
 
 def hides_amounts(fault: DecodingFault) -> bool:
-    """Whether a field that could not be decoded may hide requests, so that the sum may be too small."""
+    """Return whether an undecodable field can hide requests, so that the sum is too small."""
     return fault.path == "spec" or fault.path.startswith(_SUMMED_FIELDS)
 
 
 def is_counted(resource: str) -> bool:
-    """Whether kube-scheduler counts the resource at all: the native ones, and names with a domain."""
+    """Return whether kube-scheduler counts the resource: native ones, and names with a domain."""
     if resource in (CPU, MEMORY, "ephemeral-storage"):
         return True
     if resource.startswith(("hugepages-", "attachable-volumes-")):
@@ -129,16 +129,16 @@ def is_counted(resource: str) -> bool:
 def _own_containers(
     spec: PodSpec, problems: list[DecodingFault]
 ) -> list[tuple[Container, _Thousandths, bool | None]]:
-    """Every container with its own requests; the flag is None for a main container, else: is it a sidecar?"""
-    found: list[tuple[Container, _Thousandths, bool | None]] = []
-    for at, container in enumerate(spec.containers):
-        path = f"spec.containers[{at}].resources"
-        found.append((container, _container_amounts(container, path, problems), None))
-    for at, container in enumerate(spec.init_containers):
-        path = f"spec.initContainers[{at}].resources"
+    """Return each container with its own requests, and a flag: None for a main container, True for a sidecar."""
+    entries: list[tuple[Container, _Thousandths, bool | None]] = []
+    for position, container in enumerate(spec.containers):
+        path = f"spec.containers[{position}].resources"
+        entries.append((container, _container_amounts(container, path, problems), None))
+    for position, container in enumerate(spec.init_containers):
+        path = f"spec.initContainers[{position}].resources"
         amounts = _container_amounts(container, path, problems)
-        found.append((container, amounts, container.restart_policy == "Always"))
-    return found
+        entries.append((container, amounts, container.restart_policy == "Always"))
+    return entries
 
 
 def _container_amounts(container: Container, path: str, problems: list[DecodingFault]) -> _Thousandths:
@@ -146,7 +146,7 @@ def _container_amounts(container: Container, path: str, problems: list[DecodingF
         return {}
     requests = container.resources.requests
     amounts = _amounts(requests, f"{path}.requests", problems)
-    # The API server copies limits into missing requests; a manifest that never saw one gets the same here.
+    # The API server copies limits into missing requests; a manifest that bypassed it is defaulted here.
     missing = {name: value for name, value in container.resources.limits.items() if name not in requests}
     return amounts | _amounts(missing, f"{path}.limits", problems) if missing else amounts
 
@@ -154,7 +154,7 @@ def _container_amounts(container: Container, path: str, problems: list[DecodingF
 def _aggregate(
     containers: Iterable[tuple[Container, _Thousandths, bool | None]], defaults: _Thousandths
 ) -> _Thousandths:
-    """Main containers and sidecars run together; an init container runs beside the sidecars before it."""
+    """Return the peak: main containers and sidecars run together, an init container beside earlier sidecars."""
     running: _Thousandths = {}
     sidecars: _Thousandths = {}
     peak: _Thousandths = {}
@@ -174,13 +174,13 @@ def _aggregate(
 def _pod_level(
     resources: ResourceRequirements | None, aggregate: _Thousandths, problems: list[DecodingFault]
 ) -> _Thousandths:
-    """The pod-level requests, which replace the sum over containers for the resources that they name."""
+    """Return the pod-level requests, which replace the sum over containers for their resources."""
     if resources is None:
         return {}
     requests = _amounts(resources.requests, "spec.resources.requests", problems)
     limits = _amounts(resources.limits, "spec.resources.limits", problems)
     for name, amount in limits.items():
-        # As the API server defaults it: what cannot be overcommitted follows the limit, the rest the containers.
+        # The API server's defaults: resources without overcommit follow the limit, all other ones the containers.
         if name not in requests:
             requests[name] = amount if name.startswith("hugepages-") else aggregate.get(name, amount)
     return {name: amount for name, amount in requests.items() if _has_pod_level(name)}
@@ -191,7 +191,7 @@ def _has_pod_level(resource: str) -> bool:
 
 
 def _scoring_defaults(real: _Thousandths, level: _Thousandths) -> _Thousandths:
-    """Defaults for containers without a request; with pod-level requests only for what nobody names."""
+    """Return the scoring defaults; with pod-level requests only for resources that no request names."""
     if not level:
         return _SCORING_DEFAULTS
     return {name: amount for name, amount in _SCORING_DEFAULTS.items() if name not in real}

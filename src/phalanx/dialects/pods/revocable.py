@@ -1,8 +1,8 @@
-"""What Volcano's plugin tdm reads: who may use nodes that are lent for a time, and how fast a gang gives way.
+"""Volcano's tdm plugin: permission to use nodes that are lent for a time, and eviction limits of a gang.
 
-A pod may if its annotation `volcano.sh/revocable-zone` is "*", the only zone that Volcano knows here, or if it says
-itself that it may be evicted (pod_info.go, GetPodRevocableZone); the same words on its PodGroup count where the pod
-says nothing.
+A pod can use such nodes if its annotation `volcano.sh/revocable-zone` is "*", the only zone that Volcano supports
+here, or if it states itself that it is preemptable (pod_info.go, GetPodRevocableZone). The same keys on its
+PodGroup are the default for pods without them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MAX_UNAVAILABLE = "volcano.sh/jdb-max-unavailable"
 
 _EVERY_ZONE = "*"
 _PORTION = re.compile(r"([0-9]{1,9})(%?)")
-# Pairs of a class and its revocable twin; beyond this many the cache starts anew.
+# Limit for pairs of a class and its revocable counterpart; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
 
 
 def revocable_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool | None:
-    """Whether a pod, or the members of a group, may use lent nodes; None where nothing is said."""
+    """Return whether a pod, or the members of a group, can use lent nodes; None if nothing is stated."""
     zone = annotations.get(REVOCABLE_ZONE)
     if zone is not None:
         return zone == _EVERY_ZONE
@@ -38,32 +38,32 @@ def revocable_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> b
 
 
 def portion_of(annotations: Mapping[str, str], key: str, faults: list[DecodingFault]) -> Portion | None:
-    """A number of members, or a percentage."""
+    """Parse a number or percentage of members."""
     text = annotations.get(key)
     if text is None:
         return None
-    found = _PORTION.fullmatch(text)
-    if found is None or (found[2] and int(found[1]) > 100):
+    match = _PORTION.fullmatch(text)
+    if match is None or (match[2] and int(match[1]) > 100):
         faults.append(
             DecodingFault(f"metadata.annotations[{key}]", f'{text!r} is not a number such as "2" or "30%"')
         )
         return Portion(100, percent=True) if key == MIN_AVAILABLE else Portion(0)
-    return Portion(int(found[1]), percent=bool(found[2]))
+    return Portion(int(match[1]), percent=bool(match[2]))
 
 
 def follows(pod: Pod, gang: Gang | None) -> bool:
-    """Whether a pod that says nothing itself may use lent nodes because its gang may."""
+    """Return whether a pod without a statement of its own can use lent nodes because its gang can."""
     return gang is not None and gang.revocable and pod.pod_class.revocable is None
 
 
 class RevocableClasses:
-    """The classes of pods that follow their gangs, one for equal pods."""
+    """Revocable counterparts of pod classes, one object for equal classes."""
 
     def __init__(self) -> None:
         self._twins: dict[PodClass, PodClass] = {}
 
     def made_revocable(self, pod: Pod) -> Pod:
-        """The pod as its gang lets it be placed."""
+        """Return the pod with the permission of its gang to use lent nodes."""
         twin = self._twins.get(pod.pod_class)
         if twin is None:
             if len(self._twins) >= _CACHE_SIZE:

@@ -1,4 +1,4 @@
-"""Which objects hold which accounts, and what each account came out as when it was last settled."""
+"""Index of accounts: the objects that declare each account, and the last published form of each account."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Address = tuple[ServedKind, str, str]
 
 
 class AccountObject(msgspec.Struct, frozen=True):
-    """The object behind an account, with its status as last seen. `controller` tells how somebody else's
-    controller says in which state it is: "Apply", "Update", or "" where there is none."""
+    """Object of an account, with its last seen status. `controller` is how another controller writes its state:
+    "Apply", "Update", or "" if none does."""
 
     ref: GroupRef
     status: Mapping[str, Any]
@@ -30,21 +30,21 @@ class AccountObject(msgspec.Struct, frozen=True):
 
 
 class AccountIndex:
-    """Every account that an object declares, exactly once, whatever the order in which the objects came."""
+    """All accounts that objects declare, each exactly once, in any order of arrival."""
 
     def __init__(self, warnings: ObjectWarnings) -> None:
         self._object_warnings = warnings
         self._objects: dict[Address, AccountSpec] = {}
         self._statuses: dict[Address, tuple[Mapping[str, Any], str]] = {}
         self._candidates: dict[Place, dict[Address, AccountSpec]] = {}
-        # What holders declare, before they are compared with each other.
+        # Declarations of the objects that hold a place, before conflicts between accounts are resolved.
         self._declared: dict[AccountKey, tuple[Account, Address]] = {}
-        self._told: dict[AccountKey, Account] = {}
-        # What objects as a whole are told: that another one holds their place, say.
-        self._remarks: dict[Address, tuple[Problem, ...]] = {}
+        self._published: dict[AccountKey, Account] = {}
+        # Problems of an object as a whole, for example that another object holds its place.
+        self._object_problems: dict[Address, tuple[Problem, ...]] = {}
         self._claims: dict[str, set[AccountKey]] = {}
         self._forests: dict[str, int] = {}
-        self._held: dict[Place, tuple[AccountKey, ...]] = {}
+        self._accounts_of_place: dict[Place, tuple[AccountKey, ...]] = {}
 
     def replace(
         self,
@@ -53,7 +53,7 @@ class AccountIndex:
         status: Mapping[str, Any],
         controller: str = "",
     ) -> list[ClusterEvent]:
-        """One object declares this now; None where it is gone."""
+        """Replace the declaration of one object; None means that it was deleted."""
         if spec is None:
             self._statuses.pop(address, None)
         else:
@@ -71,7 +71,7 @@ class AccountIndex:
             self._candidates.setdefault(spec.place, {})[address] = spec
             places.append(spec.place)
         else:
-            self._remarks.pop(address, None)
+            self._object_problems.pop(address, None)
         for place in dict.fromkeys(places):
             keys |= self._resolve(place)
         return self._events_of(keys)
@@ -83,37 +83,37 @@ class AccountIndex:
         return sorted(address for address in self._objects if address[0] == resource)
 
     def keys(self) -> KeysView[AccountKey]:
-        """The accounts that have an object."""
+        """Return the keys of accounts that have an object."""
         return self._declared.keys()
 
     def object(self, key: AccountKey) -> AccountObject | None:
-        """None where nobody declares the account."""
+        """Return the object of an account; None if no object declares it."""
         declared = self._declared.get(key)
         if declared is None:
             return None
         address = declared[1]
         return AccountObject(self._objects[address].ref, *self._statuses[address])
 
-    # Who holds a place.
+    # Ownership of places.
 
     def _resolve(self, place: Place) -> set[AccountKey]:
-        """Finds the holder of a place anew; the accounts whose final form may be another now."""
+        """Determine the object that holds a place; return the accounts that this can change."""
         candidates = self._candidates[place]
         touched: set[AccountKey] = set()
-        for key in self._held.pop(place, ()):
+        for key in self._accounts_of_place.pop(place, ()):
             touched |= self._withdraw(key)
         if not candidates:
             del self._candidates[place]
             return touched
         ranked = sorted(candidates, key=lambda address: (candidates[address].rank, address))
         holder = candidates[ranked[0]]
-        self._held[place] = tuple(account.key for account in holder.accounts)
+        self._accounts_of_place[place] = tuple(account.key for account in holder.accounts)
         for account in holder.accounts:
             touched |= self._declare(account, ranked[0])
-        self._remark(ranked[0], holder.warnings)
+        self._warn_of_object(ranked[0], holder.warnings)
         for address in ranked[1:]:
             loser = candidates[address]
-            self._remark(address, (_lost_to(holder, loser),) if loser.code else ())
+            self._warn_of_object(address, (_lost_to(holder, loser),) if loser.code else ())
         return touched
 
     def _declare(self, account: Account, address: Address) -> set[AccountKey]:
@@ -145,7 +145,7 @@ class AccountIndex:
                 del self._claims[namespace]
         return touched
 
-    # What comes of it.
+    # Final form of accounts.
 
     def _events_of(self, keys: set[AccountKey]) -> list[ClusterEvent]:
         forests = {key.forest for key in keys if key.tree is Tree.KOORDINATOR}
@@ -155,14 +155,14 @@ class AccountIndex:
             keys |= {koordinator_quotas.quota_key(koordinator_quotas.ROOT, forest) for forest in forests}
         events: list[ClusterEvent] = []
         for key in sorted(keys):
-            account, last = self._final(key), self._told.get(key)
+            account, last = self._final(key), self._published.get(key)
             if account == last:
                 continue
             if account is None:
-                del self._told[key]
+                del self._published[key]
                 events.append(AccountRemoved(key))
                 continue
-            self._told[key] = account
+            self._published[key] = account
             self._warn_of(account, last)
             events.append(AccountUpdated(account))
         return events
@@ -174,7 +174,7 @@ class AccountIndex:
         return koordinator_quotas.implied_quota(key) if self._is_implied(key) else None
 
     def _is_implied(self, key: AccountKey) -> bool:
-        """Koordinator makes its built-in quotas itself, and a root for every tree."""
+        """Return whether Koordinator creates the quota itself: its built-in quotas, and a root for every tree."""
         if key.tree is not Tree.KOORDINATOR or not self._forests:
             return False
         if key.name == koordinator_quotas.ROOT:
@@ -182,7 +182,7 @@ class AccountIndex:
         return not key.forest and key.name in (koordinator_quotas.SYSTEM, koordinator_quotas.DEFAULT)
 
     def _uncontested(self, account: Account) -> Account:
-        """A namespace that several quotas name belongs to the oldest of them."""
+        """Return the account without namespaces that an older quota claims too."""
         lost: dict[str, Account] = {}
         for namespace in account.namespaces:
             rivals = [self._declared[key][0] for key in self._claims[namespace]]
@@ -196,7 +196,7 @@ class AccountIndex:
             Problem(
                 "NamespaceClaimedTwice",
                 f"{describe(source)}: namespace {namespace!r} belongs to {holder.label}, which is older and "
-                "keeps it; leave it in one of them",
+                "keeps it; remove it from one of them",
             )
             for namespace, holder in lost.items()
         )
@@ -206,39 +206,39 @@ class AccountIndex:
             warnings=account.warnings + warnings,
         )
 
-    # What users are told.
+    # Warnings to users.
 
     def _warn_of(self, account: Account, last: Account | None) -> None:
-        """Each new problem or warning of an account once, at its object."""
+        """Warn about each new problem or warning of an account once, at its object."""
         known = {last.problem, *last.warnings} if last is not None else set()
         for problem in (account.problem, *account.warnings):
             if problem is not None and problem not in known and account.source is not None:
                 notice = ObjectWarning(group_ref(account.source), "Warning", problem.code, problem.message)
-                self._object_warnings.add(notice, partial(self._says, account.key, problem))
+                self._object_warnings.add(notice, partial(self._is_current, account.key, problem))
 
-    def _says(self, key: AccountKey, problem: Problem) -> bool:
-        account = self._told.get(key)
+    def _is_current(self, key: AccountKey, problem: Problem) -> bool:
+        account = self._published.get(key)
         return account is not None and problem in (account.problem, *account.warnings)
 
-    def _remark(self, address: Address, remarks: tuple[Problem, ...]) -> None:
-        last, self._remarks[address] = self._remarks.get(address, ()), remarks
-        if not remarks:
-            del self._remarks[address]
+    def _warn_of_object(self, address: Address, problems: tuple[Problem, ...]) -> None:
+        last, self._object_problems[address] = self._object_problems.get(address, ()), problems
+        if not problems:
+            del self._object_problems[address]
         about = group_ref(self._objects[address].ref)
-        for problem in remarks:
+        for problem in problems:
             if problem not in last:
                 notice = ObjectWarning(about, "Warning", problem.code, problem.message)
-                self._object_warnings.add(notice, partial(self._still_remarks, address, problem))
+                self._object_warnings.add(notice, partial(self._has_object_problem, address, problem))
 
-    def _still_remarks(self, address: Address, problem: Problem) -> bool:
-        return problem in self._remarks.get(address, ())
+    def _has_object_problem(self, address: Address, problem: Problem) -> bool:
+        return problem in self._object_problems.get(address, ())
 
 
 def _lost_to(holder: AccountSpec, loser: AccountSpec) -> Problem:
     place, winner = loser.place, describe(holder.ref)
-    what = {
+    fact = {
         Tree.QUEUE: f"queue {place.name} is declared by {winner}",
         Tree.ELASTIC_QUOTA: f"namespace {place.name} has {winner}",
         Tree.KOORDINATOR: f"quota {place.name} is declared by {winner}",
     }.get(place.tree, f"there is {winner}")
-    return Problem(loser.code, f"{describe(loser.ref)}: {what} already, which holds; delete one of them")
+    return Problem(loser.code, f"{describe(loser.ref)}: {fact} already, which holds; delete one of them")

@@ -1,4 +1,4 @@
-"""All kinds of objects that declare accounts, and the one door through which they become `AccountSpec`s."""
+"""Rules for untrusted and undecodable objects that declare accounts, in all dialects."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from phalanx.dialects.reader import describe
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import GroupRef, Problem
 
-# More than any family of a kind.
+# Added to the rank, more than the number of families of any kind.
 _AFTER_TRUSTED = 10
 
 
 def confine_to_namespace(spec: AccountSpec, trusted: Container[str] | None) -> AccountSpec:
-    """In namespaces that are not `trusted` (None: all are) an object speaks for its own namespace only."""
+    """Restrict an object outside the `trusted` namespaces (None: all are trusted) to its own namespace."""
     if trusted is None or spec.ref.namespace in trusted or spec.place.tree not in (Tree.KOORDINATOR, Tree.ACK):
         return spec
     return _confined(spec)
 
 
 def _confined(spec: AccountSpec) -> AccountSpec:
-    """Without the namespaces that are not its own; and it comes after all that administrators have made."""
+    """Return the spec without foreign namespaces, and ranked after all objects of administrators."""
     accounts = tuple(_own_only(account, spec.ref) for account in spec.accounts)
-    family, *rest = spec.rank
-    return msgspec.structs.replace(spec, accounts=accounts, rank=(family + _AFTER_TRUSTED, *rest))
+    family, *remaining = spec.rank
+    return msgspec.structs.replace(spec, accounts=accounts, rank=(family + _AFTER_TRUSTED, *remaining))
 
 
 def _own_only(account: Account, ref: GroupRef) -> Account:
-    foreign = sorted(set(account.namespaces) - {ref.namespace})
-    if not foreign:
+    foreign_namespaces = sorted(set(account.namespaces) - {ref.namespace})
+    if not foreign_namespaces:
         return account
     message = (
-        f"{describe(ref)}: it claims namespace {foreign[0]!r}, which is not its own; only quotas in the "
+        f"{describe(ref)}: it claims namespace {foreign_namespaces[0]!r}, which is not its own; only quotas in the "
         "administrator's namespaces may (phalanx.dialects.quotaNamespaces); the claim is ignored"
     )
     return msgspec.structs.replace(
@@ -48,9 +48,9 @@ def _own_only(account: Account, ref: GroupRef) -> Account:
 def unreadable_account(
     resource: ServedKind, namespace: str, name: str, uid: str, error: str, last: AccountSpec | None
 ) -> AccountSpec:
-    """Stands for an object that could not be decoded: nothing new is charged to the accounts that it had.
+    """Return a substitute for an undecodable object: its known accounts admit no further pods.
 
-    One that was never seen before is taken for what its kind mostly is; a tree has no nodes then.
+    For an unknown object, it has the account that is usual for its kind; a tree has no nodes then.
     """
     ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
     where = f"{namespace}/{name}" if namespace else name

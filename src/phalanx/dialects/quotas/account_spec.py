@@ -1,4 +1,4 @@
-"""What one object declares of accounts, and the reader that every family of queues and quotas uses."""
+"""`AccountSpec`, the accounts that one object declares, and the base reader of all queues and quotas."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _QUOTA_PREFIXES = ("requests.", "limits.", "count/")
 
 
 class Place(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """What only one object can hold: the name of a queue, a namespace's elastic quota, the one quota tree."""
+    """Place that only one object can hold: the name of a queue, a namespace's elastic quota, the one quota tree."""
 
     tree: Tree
     name: str
 
 
 class AccountSpec(msgspec.Struct, frozen=True):
-    """The accounts that one object declares, if the place is its own.
+    """Accounts that one object declares if it holds the place.
 
-    Of the objects that want one place, the one with the least `rank` holds it; the others are told `code`, or
-    nothing where that is "". `warnings` concern the object as a whole, those of its accounts stand with them.
+    Among several objects for one place, the one with the lowest `rank` holds it; all other ones get a warning
+    `code`, or none if it is "". `warnings` concern the object as a whole; each account has its own warnings.
     """
 
     ref: GroupRef
@@ -57,15 +57,15 @@ class AccountSpec(msgspec.Struct, frozen=True):
 
 
 class AccountReader(ObjectReader):
-    """The fields of queues and quotas, whatever their family."""
+    """Reads the fields that queues and quotas of all dialects share."""
 
     def rank(self, family: int = 0) -> Rank:
-        """The older object comes first, then the one whose name does."""
+        """Return the sort key of the object: the older one first, then by name."""
         ref = self.ref
         return (family, self.created, ref.name, ref.namespace, ref.group, ref.uid)
 
     def amounts(self, value: object, field: str) -> Amounts:
-        """A map of quantities. One that cannot be read makes the account unusable; none at all is no amount."""
+        """Parse a map of quantities. An unreadable one makes the account unusable; a missing map is empty."""
         if value is None:
             return {}
         if not isinstance(value, Mapping):
@@ -88,7 +88,7 @@ class AccountReader(ObjectReader):
         return amounts
 
     def annotated_amounts(self, key: str) -> Amounts | None:
-        """A map of quantities in an annotation; None where there is none, or none that can be read."""
+        """Parse a map of quantities in an annotation; None for a missing or unreadable one."""
         text = self.annotations.get(key, "")
         if not text:
             return None
@@ -107,19 +107,19 @@ class AccountReader(ObjectReader):
             return None
         return amounts
 
-    def below(self, amounts: Amounts, field: str, ceiling: Amounts, limit_field: str, code: str) -> Limits:
-        """`amounts`, cut to `ceiling` where they exceed it."""
-        kept = dict(amounts)
+    def below(self, amounts: Amounts, field: str, maximum: Amounts, limit_field: str, code: str) -> Limits:
+        """Return `amounts`, limited to `maximum`, with a warning for each limited amount."""
+        limited = dict(amounts)
         for name, amount in amounts.items():
-            limit = ceiling.get(name)
+            limit = maximum.get(name)
             if limit is not None and amount > limit:
-                kept[name] = limit
+                limited[name] = limit
                 above, most = format_quantity(amount, name), format_quantity(limit, name)
                 message = f"{field}.{name} is {above}, above {limit_field}.{name} {most}; {most} is used"
                 self.warnings.append(Problem(code, f"{describe(self.ref)}: {message}"))
-        return limits_of(kept)
+        return limits_of(limited)
 
-    # What an object states about itself in annotations; `stated` are those of a part of it, which is `place`.
+    # Annotations of an object about its accounts; `stated` are the attributes of the part `place` of an object.
 
     def budget(self, stated: Stated | None = None, place: str = "annotation") -> Budget | None:
         text = self._text(BUDGET, stated)
@@ -149,7 +149,7 @@ class AccountReader(ObjectReader):
         return (self.annotations if stated is None else stated).get(key, "")
 
     def _parsed(self, key: str, stated: Stated | None, place: str, parse: Callable[[str], T]) -> T | None:
-        """None where nothing is stated, or nothing that can be read."""
+        """Parse an annotation; None for a missing or unreadable one."""
         text = self._text(key, stated)
         if not text:
             return None

@@ -1,4 +1,4 @@
-"""Budgets: how much an account may use up per window, as an annotation on the object that declares it."""
+"""Budgets: limits on an account's usage per time window, from an annotation of its object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXAMPLE = '{"window": "24h", "hours": {"nvidia.com/gpu": "100", "cpu": "1k"}}'
 
 
 def parse_budget(text: str) -> tuple[Budget | None, list[str]]:
-    """The budget in a JSON text, None where it has none that can be kept, and what is wrong with it.
+    """Parse a budget from JSON; return it, or None if unusable, and messages about its faults.
 
     `hours` are resource-hours (core-hours for cpu, byte-hours for memory), `window` is a duration.
     """

@@ -1,4 +1,4 @@
-"""ElasticQuota of scheduler-plugins: flat, one a namespace (docs/rules/coscheduling.md, 3.1 and 3.5)."""
+"""ElasticQuota of scheduler-plugins: flat, one per namespace (docs/rules/coscheduling.md, 3.1 and 3.5)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from phalanx.model.account import Account, AccountKey, Tree, limits_of
 
 
 class QuotaReader(AccountReader):
-    """The fields that every ElasticQuota has."""
+    """Reads the fields that every ElasticQuota has."""
 
     code = "InvalidElasticQuota"
 
 
 def read_elastic_quota(resource: ServedKind, document: Document) -> AccountSpec:
-    """min is deserved, max the ceiling. A resource that is absent from min is 0, from max unlimited."""
+    """Read a quota: min is deserved, max the limit. A missing resource is 0 in min, and unlimited in max."""
     reader = QuotaReader(resource, document)
     ref = reader.ref
     maximum = reader.amounts(reader.spec.get("max"), "spec.max")

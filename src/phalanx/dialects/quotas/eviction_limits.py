@@ -1,4 +1,4 @@
-"""How much eviction an account bears, as annotations on the object that declares it."""
+"""Limits on evictions from an account, from annotations of its object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RATE = re.compile(r"([0-9]{1,9})/(.+)")
 
 
 def parse_min_run_time(text: str) -> int:
-    """Seconds of at least 0. Raises ValueError, which says what to write instead."""
+    """Parse seconds of at least 0. Raise ValueError with advice."""
     try:
         seconds = parse_duration(text.strip())
     except ValueError:
@@ -27,9 +27,9 @@ def parse_min_run_time(text: str) -> int:
 
 
 def parse_self_protection(text: str) -> SelfProtection:
-    """Raises ValueError, which says what to write instead.
+    """Parse a protection level. Raise ValueError with advice.
 
-    Who cannot be understood is not taken at his word: what is above the account, or the policy, decides.
+    An invalid value has no effect: the account's parent, or the policy, decides.
     """
     try:
         return SelfProtection(text.strip())
@@ -38,7 +38,7 @@ def parse_self_protection(text: str) -> SelfProtection:
 
 
 def parse_max_protection_time(text: str) -> int:
-    """Seconds of at least 1. Raises ValueError, which says what to write instead."""
+    """Parse seconds of at least 1. Raise ValueError with advice."""
     try:
         seconds = parse_duration(text.strip())
     except ValueError:
@@ -49,10 +49,10 @@ def parse_max_protection_time(text: str) -> int:
 
 
 def parse_eviction_rate(text: str) -> EvictionRate:
-    """`10/1m`: at most 10 pods within any minute. Raises ValueError, which says what to write instead.
+    """Parse a rate such as `10/1m`: at most 10 pods within any minute. Raise ValueError with advice.
 
-    A rate of no pods at all is refused: who wants that has other words for it (a queue's `reclaimable: false`, a
-    pod's `volcano.sh/preemptable`), which hold for gangs of any size.
+    A rate of 0 pods is rejected: a queue's `reclaimable: false` or a pod's `volcano.sh/preemptable` forbids
+    eviction for gangs of any size.
     """
     match = _RATE.fullmatch(text.strip())
     pods, window = int(match[1]) if match else 0, 0

@@ -1,4 +1,5 @@
-"""Koordinator's hierarchical quotas: ElasticQuotas that labels tie to trees (docs/rules/coscheduling.md, 3.6)."""
+"""Koordinator's hierarchical quotas: ElasticQuotas with labels that form trees (docs/rules/coscheduling.md,
+3.6)."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _UNSCHEDULABLE = f"{PREFIX}unschedulable-resource"
 
 
 def is_koordinators(document: Document) -> bool:
-    """Whether an ElasticQuota of the older group is Koordinator's and not a flat one."""
+    """Return whether an ElasticQuota of the older group is Koordinator's, and not a flat one."""
     metadata = document.get("metadata")
     if not isinstance(metadata, Mapping):
         return False
@@ -55,7 +56,7 @@ def quota_key(name: str, forest: str = "") -> AccountKey:
 
 
 def implied_quota(key: AccountKey) -> Account:
-    """A built-in that nobody has written down. The system and default quotas stand beside the tree, not in it."""
+    """Return a built-in quota without an object. The system and default quotas are outside the tree."""
     return Account(key, label=f"quota {key.name}", parental=key.name == ROOT)
 
 
@@ -75,7 +76,7 @@ def read_quota(resource: ServedKind, document: Document) -> AccountSpec:
         parental=ref.name == ROOT or reader.labels.get(IS_PARENT) == "true",
         deserved=reader.below(minimum, "spec.min", maximum, "spec.max", "MinExceedsMax"),
         capability=limits_of(maximum),
-        # Weights of nothing at all are none: then the maximum counts.
+        # Weights of zero count as unstated: then the maximum is the weight.
         weights=limits_of(weights) if any(weights.values()) else (),
         namespaces=reader.namespaces(),
         lends=reader.labels.get(LENDS) != "false",
@@ -111,15 +112,15 @@ class _Reader(QuotaReader):
             return ()
 
     def total(self) -> Limits | None:
-        """What the tree below may share, where a root of a tree says so: total less what cannot be scheduled."""
+        """Return the resources of a tree, if its root states them: the total without unschedulable amounts."""
         if self.labels.get(_IS_ROOT) != "true":
             return None
         total = self.annotated_amounts(_TOTAL)
         if total is None:
             return None
-        lost = self.annotated_amounts(_UNSCHEDULABLE) or {}
-        for name, amount in lost.items():
+        unschedulable = self.annotated_amounts(_UNSCHEDULABLE) or {}
+        for name, amount in unschedulable.items():
             if amount > total.get(name, 0):
-                message = f"annotation {_UNSCHEDULABLE}: {name} exceeds the total; nothing of it is left"
+                message = f"annotation {_UNSCHEDULABLE}: {name} exceeds the total; 0 is used"
                 self.warnings.append(Problem("InvalidAnnotation", f"{describe(self.ref)}: {message}"))
-        return limits_of({name: max(0, amount - lost.get(name, 0)) for name, amount in total.items()})
+        return limits_of({name: max(0, amount - unschedulable.get(name, 0)) for name, amount in total.items()})

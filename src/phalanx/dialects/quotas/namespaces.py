@@ -1,4 +1,4 @@
-"""What namespaces weigh beside each other within a queue, and Kubernetes' own quotas on them."""
+"""Weights of namespaces within a queue, granted quotas, and Kubernetes' own ResourceQuotas."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from phalanx.model.resources import parse_amount
 from phalanx.model.text.quantity import QuantityError, parse_quantity
 
 WEIGHT = "volcano.sh/namespace.weight"
-#: The quotas that its pods may name beside those that are for the namespace anyway, with commas.
+#: Comma-separated quotas that pods of the namespace can name, beside those for the namespace itself.
 QUOTAS = "phalanx.dev/quotas"
 _MAX_WEIGHT = 2**31 - 1
 _ADVICE = f"write a whole number from 1 to {_MAX_WEIGHT}; it is ignored"
 
 
 class NamespaceIndex:
-    """Weights, granted quotas and ResourceQuotas, each told once per change.
+    """Weights, granted quotas and ResourceQuotas of namespaces; each change is published once.
 
-    A namespace's own annotation or label comes first, then the highest weight among its ResourceQuotas (Volcano's
-    way to say it), then 1.
+    A namespace's own annotation or label has precedence, then the highest weight among its ResourceQuotas
+    (Volcano's way to set it), then 1.
     """
 
     def __init__(self, warnings: ObjectWarnings) -> None:
@@ -39,7 +39,7 @@ class NamespaceIndex:
         self._weights: dict[str, int] = {}
         self._granted: dict[str, tuple[str, ...]] = {}
         self._quotas: dict[tuple[str, str], ResourceQuota] = {}
-        # The text that was complained about, per object.
+        # The value that the last warning was about, per object.
         self._faults: dict[ObjectRef, str] = {}
 
     def namespace(self, metadata: Metadata) -> list[ClusterEvent]:
@@ -56,7 +56,7 @@ class NamespaceIndex:
         else:
             self._own[metadata.name] = weight
         stated = metadata.annotations.get(QUOTAS, "").split(",")
-        granted = tuple(sorted({each.strip() for each in stated} - {""}))
+        granted = tuple(sorted({name.strip() for name in stated} - {""}))
         return [*self._weigh(metadata.name), *self._grant(metadata.name, granted)]
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
@@ -133,7 +133,7 @@ class NamespaceIndex:
 
 
 def _amounts(stated: Mapping[str, object]) -> Limits:
-    """Keys as the object writes them; what cannot be read is left out (the API server lets nothing such in)."""
+    """Parse amounts under the object's own keys; unreadable ones are skipped (the API server admits none)."""
     amounts: dict[str, int] = {}
     for name, value in stated.items():
         if name == WEIGHT:

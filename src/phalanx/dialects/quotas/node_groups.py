@@ -1,7 +1,7 @@
-"""Which groups of nodes a queue may use: Volcano's spec.affinity, and what each pod is to know of it.
+"""Node groups that a queue can use: Volcano's spec.affinity, applied to each pod of the queue.
 
-A queue follows the nearest queue above it that states a rule; whether that counts is up to the policy, so inherited
-rules are marked. Limits per group are the queue's own and are not inherited (docs/rules/volcano.md, 1.2).
+A queue inherits the rule of the nearest parent queue that states one. The policy decides whether inherited rules
+apply, so they are marked. Limits per group are the queue's own and are not inherited (docs/rules/volcano.md, 1.2).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LIMITS = "volcano.sh/nodegroup-resource-limits"
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-# Pairs of a class and its twin under a rule; beyond this many the cache starts anew.
+# Limit for pairs of a class and its counterpart under a rule; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
 
 
 def read_node_group_rule(reader: AccountReader) -> PoolRule | None:
-    """None where the queue says nothing about groups of nodes. What cannot be read makes the queue unusable: its
-    pods might go where they must not."""
+    """Read a queue's rule; None if it states none. An unreadable one makes the queue unusable, since its pods
+    could be placed on forbidden nodes."""
     limits = _limits(reader)
     affinity = reader.spec.get("affinity")
     if affinity is None:
@@ -70,7 +70,7 @@ def _names(reader: AccountReader, part: Mapping[str, object], name: str, key: st
 
 
 def _limits(reader: AccountReader) -> tuple[tuple[str, Requests], ...]:
-    """Zeros are limits too, so they are kept."""
+    """Read limits per group, zeros included."""
     text = reader.annotations.get(LIMITS, "")
     if not text:
         return ()
@@ -90,12 +90,12 @@ def _limits(reader: AccountReader) -> tuple[tuple[str, Requests], ...]:
 
 
 class NodeGroupEnricher(PodEnricher):
-    """Shows each pod with the rule of its queue."""
+    """Adds the rule of its queue to each pod."""
 
     def __init__(self) -> None:
         self._queues: dict[str, Account] = {}
         self._stated = 0
-        # By queue: the rule with which its pods were shown.
+        # Rules that were applied to published pods, by queue.
         self._rules: dict[str, PoolRule | None] = {}
         self._twins: dict[tuple[PodClass, PoolRule], PodClass] = {}
 
@@ -112,7 +112,7 @@ class NodeGroupEnricher(PodEnricher):
         return msgspec.structs.replace(spec, pod_class=twin)
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """Takes note of queues; those for whose pods other rules hold than before."""
+        """Process changed queues; return the queues with a changed rule."""
         changed = False
         for event in events:
             match event:
@@ -131,7 +131,7 @@ class NodeGroupEnricher(PodEnricher):
         return self._rules[queue]
 
     def _replace(self, key: AccountKey, account: Account | None) -> bool:
-        """Whether rules may be others now."""
+        """Replace a queue; return whether rules can change."""
         last = self._queues.pop(key.name, None)
         if account is not None:
             self._queues[key.name] = account
@@ -150,7 +150,7 @@ class NodeGroupEnricher(PodEnricher):
         return msgspec.structs.replace(above, inherited=True, queue=queue, limits=limits)
 
     def _above(self, account: Account | None) -> PoolRule | None:
-        """The rule of the nearest queue above that states one; a circle of parents has none."""
+        """Return the rule of the nearest parent queue that states one; None for a cycle of parents."""
         seen = set()
         while account is not None and account.key.name not in seen and account.key.name != ROOT_QUEUE:
             seen.add(account.key.name)
@@ -165,5 +165,5 @@ def _states(account: Account | None) -> int:
 
 
 def _facts(account: Account | None) -> object:
-    """What of a queue rules depend on."""
+    """Return the properties of a queue that determine rules."""
     return account and (account.pools, account.parent)

@@ -1,4 +1,4 @@
-"""The queues that namespaces prefer (Volcano's annotation), and the lone pods that go by them."""
+"""Default queues of namespaces (Volcano's annotation), and the pods without a gang that use them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from phalanx.model.account import DEFAULT_QUEUE
 
 
 class QueueDefaults:
-    """A pod on its own that names no queue goes where its namespace says, else to `default`."""
+    """Default queue per namespace for pods without a gang and without a queue of their own; else `default`."""
 
     def __init__(self) -> None:
         self._queues: dict[str, str] = {}
@@ -16,7 +16,7 @@ class QueueDefaults:
         return self._queues.get(namespace, DEFAULT_QUEUE)
 
     def change_namespace(self, namespace: str, queue: str) -> list[str]:
-        """The uids of the pods whose queue is another now; "" takes the namespace's word back."""
+        """Set the namespace's default queue ("" removes it); return the uids of pods with a changed queue."""
         last = self.queue(namespace)
         if queue:
             self._queues[namespace] = queue

@@ -1,4 +1,4 @@
-"""Queues: Volcano's (docs/rules/volcano.md, 1.2), and kube-batch's of each group that it served."""
+"""Queues: Volcano's (docs/rules/volcano.md, 1.2), and kube-batch's of each of its API groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HIERARCHY = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS = "volcano.sh/hierarchy-weights"
 CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
 
-# Of two queues of one name the first family's holds.
+# Precedence of the API groups for queues of one name.
 _FAMILIES = (VOLCANO, *KUBE_BATCH_GROUPS)
 _MAX_WEIGHT = 65535
 
@@ -37,7 +37,7 @@ def read_queue(resource: ServedKind, document: Document) -> AccountSpec:
 
 
 def builtin_queues() -> list[dict[str, Any]]:
-    """The queues that Volcano makes when it starts: groups without a queue wait in `default`."""
+    """Return the queues that Volcano creates at start-up: groups without a queue wait in `default`."""
     return [_queue(ROOT_QUEUE, reclaimable=False), _queue(DEFAULT_QUEUE, reclaimable=True)]
 
 
@@ -88,7 +88,7 @@ class _QueueReader(AccountReader):
             guarantee=self.below(
                 guarantee, "spec.guarantee.resource", capability, "spec.capability", "GuaranteeExceedsCapability"
             ),
-            # As in Go, a map without entries is none.
+            # As in Go, an empty map counts as absent.
             deserved=self.below(
                 deserved, "spec.deserved", capability, "spec.capability", "DeservedExceedsCapability"
             )
@@ -154,7 +154,7 @@ class _QueueReader(AccountReader):
         return True
 
     def _state(self) -> AccountState:
-        """The wish in the spec (Volcano's first version of the kind had one), else what the status says."""
+        """Return the state requested in the spec (first version of Volcano's kind), else the one in the status."""
         for place, fields in (("spec", self.spec), ("status", self.status)):
             value = fields.get("state")
             if value in (None, ""):
@@ -163,7 +163,7 @@ class _QueueReader(AccountReader):
                 return AccountState(value)
             except ValueError:
                 words = ", ".join(AccountState)
-                self.warn("InvalidState", f"{place}.state", value, f"write one of {words}; it is passed over")
+                self.warn("InvalidState", f"{place}.state", value, f"write one of {words}; it is ignored")
         return AccountState.CLOSED if self.annotations.get(CLOSED_BY_PARENT) == "true" else AccountState.OPEN
 
     def _fifo(self) -> bool:
@@ -175,7 +175,7 @@ class _QueueReader(AccountReader):
         return False
 
     def _hierarchy(self) -> tuple[tuple[str, int], ...]:
-        """`root/a/b` with weights `1/2/8`, as Volcano's drf plugin reads it."""
+        """Parse `root/a/b` with weights `1/2/8`, as Volcano's drf plugin does."""
         path, weights = self.annotations.get(HIERARCHY, ""), self.annotations.get(HIERARCHY_WEIGHTS, "")
         if not path and not weights:
             return ()

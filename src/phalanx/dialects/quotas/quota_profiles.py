@@ -28,11 +28,11 @@ _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 class QuotaProfileIndex:
-    """The quotas that profiles stand for, as the nodes are now.
+    """Quotas that profiles declare for the present nodes.
 
-    A profile declares the root of a tree that shares what its nodes offer, times `resourceRatio`; that is its min,
-    for the resources of the annotation `resource-keys` (Koordinator, profile_controller.go). An ElasticQuota of the
-    same name, which Koordinator's controller would write, holds against it.
+    A profile declares the root of a tree that shares the resources of its nodes, times `resourceRatio`; this is
+    also the root's min, for the resources of the annotation `resource-keys` (Koordinator, profile_controller.go).
+    An ElasticQuota of the same name, as Koordinator's controller writes it, has precedence.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -49,11 +49,11 @@ class QuotaProfileIndex:
         self._profiles.pop(address, None)
 
     def node_changed(self, last: Node | None, now: Node | None) -> Iterator[tuple[Address, AccountSpec]]:
-        """What profiles declare now that a node is another one."""
+        """Yield the specs of the profiles that a node change affects."""
         for address, profile in sorted(self._profiles.items()):
-            left = last is not None and profile.add(last, -1)
-            came = now is not None and profile.add(now, 1)
-            if left or came:
+            removed = last is not None and profile.add(last, -1)
+            added = now is not None and profile.add(now, 1)
+            if removed or added:
                 yield address, profile.spec()
 
 
@@ -73,7 +73,7 @@ class _Profile:
         self._total: dict[str, int] = {}
 
     def add(self, node: Node, sign: int) -> bool:
-        """Counts a node in or out, if it is the profile's."""
+        """Add (`sign` 1) or subtract (-1) a node that the profile selects."""
         if self._selector is None or not selects(self._selector, dict(node.labels)):
             return False
         for name, amount in node.allocatable:
@@ -85,7 +85,7 @@ class _Profile:
         ref, rank = reader.ref, reader.rank(1)
         warnings = (*reader.problems, *reader.warnings)
         if reader.problems:
-            # Nobody knows which quota is meant, or over which nodes: it shares nothing.
+            # The quota or the nodes are unknown: it shares nothing.
             place = Place(Tree.KOORDINATOR, self._name or f"{ref.namespace}/{ref.name}")
             return AccountSpec(ref, place, rank, (), "", warnings)
         total = {name: int(amount * self._ratio) for name, amount in self._total.items() if amount}
@@ -113,7 +113,7 @@ class _Profile:
 
 
 def node_selector_of(resource: ServedKind, document: Document) -> Selector | None:
-    """Whose nodes a profile shares; None where that cannot be read."""
+    """Return the selector of a profile's nodes; None if unreadable."""
     return _ProfileReader(resource, document).selector()
 
 
@@ -159,7 +159,7 @@ class _ProfileReader(AccountReader):
         return {str(key): value if isinstance(value, str) else show(value) for key, value in stated.items()}
 
     def tree_id(self) -> str:
-        """The profile's label; without one Koordinator takes the FNV-1a hash of its name."""
+        """Return the tree id from the profile's label, else the FNV-1a hash of its name, as Koordinator does."""
         stated = self.labels.get(koordinator_quotas.TREE_ID, "")
         if stated:
             return stated

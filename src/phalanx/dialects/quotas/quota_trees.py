@@ -19,7 +19,7 @@ _MAX_DEPTH = 32
 
 
 def read_quota_tree(resource: ServedKind, document: Document) -> AccountSpec:
-    """One account per node. What is wrong with a node is told by that node's account and harms its branch alone."""
+    """Read one account per node. A fault in a node is reported by its account and affects its branch only."""
     reader = _TreeReader(resource, document)
     ref = reader.ref
     accounts: tuple[Account, ...] = ()
@@ -33,7 +33,7 @@ def read_quota_tree(resource: ServedKind, document: Document) -> AccountSpec:
 
 
 class _Node(msgspec.Struct):
-    """One node of the tree as far as it could be read; `faults` break it, `remarks` do not."""
+    """One decoded node of the tree; `faults` make it unusable, `warnings` do not."""
 
     name: str
     field: str
@@ -45,7 +45,7 @@ class _Node(msgspec.Struct):
     children: list[_Node] = []
     attributes: dict[str, str] = {}
     faults: list[Problem] = []
-    remarks: list[Problem] = []
+    warnings: list[Problem] = []
 
 
 class _TreeReader(AccountReader):
@@ -63,20 +63,20 @@ class _TreeReader(AccountReader):
         return tuple(map(self._account, nodes))
 
     def _node(self, stated: object, field: str, parent: _Node | None, depth: int = 0) -> _Node | None:
-        """None for what cannot be a node, which is then a problem of the whole object."""
+        """Read a node; None for one without a usable name, which is a problem of the whole object."""
         if not isinstance(stated, Mapping):
             self.refuse(field, stated, "write a node such as {name: root, min: {cpu: 4}, max: {cpu: 8}}")
             return None
         name = stated.get("name")
         if not isinstance(name, str) or not name:
-            self.refuse(f"{field}.name", name, "give every node a name; it and what is below are left out")
+            self.refuse(f"{field}.name", name, "give every node a name; this node and its children are ignored")
             return None
         if depth >= _MAX_DEPTH:
-            self.refuse(f"{field}.name", name, f"a tree may be {_MAX_DEPTH} nodes deep; what is deeper is left out")
+            self.refuse(f"{field}.name", name, f"write at most {_MAX_DEPTH} levels; deeper nodes are ignored")
             return None
-        node = _Node(name, field, AccountKey(Tree.ACK, name), parent, faults=[], remarks=[])
-        node.minimum = self._aside(node, stated.get("min"), f"{field}.min")
-        node.maximum = self._aside(node, stated.get("max"), f"{field}.max")
+        node = _Node(name, field, AccountKey(Tree.ACK, name), parent, faults=[], warnings=[])
+        node.minimum = self._node_amounts(node, stated.get("min"), f"{field}.min")
+        node.maximum = self._node_amounts(node, stated.get("max"), f"{field}.max")
         node.namespaces = self._namespaces(node, stated.get("namespaces"))
         node.attributes = self._attributes(stated, parent)
         children = stated.get("children")
@@ -84,15 +84,16 @@ class _TreeReader(AccountReader):
             self._fault(node, f"{field}.children is {show(children)}; write a list of nodes")
             children = []
         read = (
-            self._node(child, f"{field}.children[{at}]", node, depth + 1) for at, child in enumerate(children or [])
+            self._node(child, f"{field}.children[{position}]", node, depth + 1)
+            for position, child in enumerate(children or [])
         )
         node.children = [child for child in read if child is not None]
         return node
 
-    def _aside(self, node: _Node, value: object, field: str) -> Amounts:
-        """Amounts whose problems are the node's own."""
+    def _node_amounts(self, node: _Node, value: object, field: str) -> Amounts:
+        """Parse amounts and record their problems at the node."""
         problems, warnings = self.problems, self.warnings
-        self.problems, self.warnings = node.faults, node.remarks
+        self.problems, self.warnings = node.faults, node.warnings
         try:
             return self.amounts(value, field)
         finally:
@@ -107,15 +108,15 @@ class _TreeReader(AccountReader):
         return []
 
     def _attributes(self, stated: Mapping[str, Any], parent: _Node | None) -> dict[str, str]:
-        """What a node states about itself; the object's own annotations are the root's."""
+        """Return a node's attributes; those of the root include the object's annotations."""
         attributes = stated.get("attributes")
-        found = dict(self.annotations) if parent is None else {}
+        texts = dict(self.annotations) if parent is None else {}
         for key, text in attributes.items() if isinstance(attributes, Mapping) else ():
             if text is not None:
-                found[str(key)] = text if isinstance(text, str) else msgspec.json.encode(text).decode()
-        return found
+                texts[str(key)] = text if isinstance(text, str) else msgspec.json.encode(text).decode()
+        return texts
 
-    # What nodes may not do to each other.
+    # Checks between nodes.
 
     def _check_names(self, nodes: list[_Node]) -> None:
         first: dict[str, _Node] = {}
@@ -133,16 +134,16 @@ class _TreeReader(AccountReader):
                 message = (
                     f"{node.field}.namespaces belong to a leaf; their pods are charged to {node.name!r} itself"
                 )
-                self._remark(node, message, "NamespacesAboveLeaf")
+                self._warn_node(node, message, "NamespacesAboveLeaf")
             for namespace in list(node.namespaces):
                 known = first.setdefault(namespace, node)
                 if known is not node:
                     node.namespaces.remove(namespace)
                     message = (
                         f"{node.field}.namespaces has {namespace!r}, which {known.field} has already and keeps; "
-                        "leave it in one of them"
+                        "remove it from one of them"
                     )
-                    self._remark(node, message, "NamespaceClaimedTwice")
+                    self._warn_node(node, message, "NamespaceClaimedTwice")
 
     def _check_children(self, node: _Node) -> None:
         total: Amounts = {}
@@ -157,7 +158,7 @@ class _TreeReader(AccountReader):
                     f"the children of {node.field} ({node.name!r}) have min.{name} {wanted} together, more than "
                     f"its own {have}; raise it, or lower theirs"
                 )
-                self._remark(node, message, "ChildrenMinExceedsMin")
+                self._warn_node(node, message, "ChildrenMinExceedsMin")
 
     def _account(self, node: _Node) -> Account:
         self.warnings = []
@@ -179,18 +180,18 @@ class _TreeReader(AccountReader):
             max_protection=self.max_protection(node.attributes, node.field),
             created=self.created,
             problem=node.faults[0] if node.faults else None,
-            warnings=(*node.remarks, *self.warnings),
+            warnings=(*node.warnings, *self.warnings),
         )
 
     def _fault(self, node: _Node, message: str, code: str = "") -> None:
         node.faults.append(Problem(code or self.code, f"{describe(self.ref)}: {message}"))
 
-    def _remark(self, node: _Node, message: str, code: str) -> None:
-        node.remarks.append(Problem(code, f"{describe(self.ref)}: {message}"))
+    def _warn_node(self, node: _Node, message: str, code: str) -> None:
+        node.warnings.append(Problem(code, f"{describe(self.ref)}: {message}"))
 
 
 def _all(node: _Node) -> Iterator[_Node]:
-    """From the root down, the elder branch first."""
+    """Yield the nodes from the root down, depth first."""
     yield node
     for child in node.children:
         yield from _all(child)

@@ -1,6 +1,6 @@
-"""What an account holds, in the words of the object that declares it.
+"""Usage status of queues and quotas, in the terms of each dialect.
 
-A change is computed only where something differs, so a steady state writes nothing.
+A patch contains only fields that differ, so a steady state writes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from phalanx.model.account import Account, AccountState, Tree
 from phalanx.model.resources import CPU, MEMORY, PODS, parse_amount
 from phalanx.model.text.quantity import QuantityError, canonical_quantity
 
-# Volcano's phases of a PodGroup and the fields of a Queue's status that count them.
+# Volcano's phases of a PodGroup, and the fields of a Queue's status that count them.
 _COUNTS = {
     "Pending": "pending",
     "Inqueue": "inqueue",
@@ -26,9 +26,8 @@ _KUBE_BATCH_COUNTS = ("pending", "running", "unknown")
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):
-    """`used` is what pods on nodes hold, `running` what of it the running ones do; `groups` counts the PodGroups
-    of a queue by their phase.
-    """
+    """Usage of an account: `used` by all bound pods, `running` by running pods only. `groups` counts the
+    PodGroups of a queue by phase."""
 
     used: Mapping[str, int]
     running: Mapping[str, int]
@@ -36,10 +35,10 @@ class QuotaUsage(msgspec.Struct, frozen=True):
 
 
 class UsageInput(msgspec.Struct, frozen=True):
-    """What the status of a queue or quota is computed from.
+    """Input for the status of a queue or quota.
 
-    Without `tell_state` the state of a queue is left to whoever else tells it, without `tell_counts` the number of
-    its groups in each phase: Volcano's controller. What is allocated is the scheduler's to say.
+    Without `tell_state`, another writer (Volcano's controller) maintains the state of a queue; without
+    `tell_counts`, the number of its groups by phase. The scheduler always writes the allocated amounts.
     """
 
     current: Mapping[str, Any]
@@ -49,7 +48,7 @@ class UsageInput(msgspec.Struct, frozen=True):
     tell_counts: bool = True
 
 
-# Each gives the fields of an object's status that are not true, as they should be; null takes a field away.
+# Each function returns the status fields that need an update; null removes a field.
 
 
 def volcano_queue_status(usage: UsageInput) -> dict[str, Any]:
@@ -58,7 +57,7 @@ def volcano_queue_status(usage: UsageInput) -> dict[str, Any]:
     state = _state(current, usage.account, holdings) if usage.tell_state else ""
     if state and current.get("state") != state:
         changed["state"] = state
-    # Many releases require the field: no status without it is accepted, from whomever.
+    # Many releases require the field: without it, the API server rejects every status update.
     missing = not isinstance(current.get("allocated"), Mapping)
     allocated = _amounts(current, "allocated", {CPU: 0, MEMORY: 0, **holdings.used}, zeros=missing)
     return {**changed, "allocated": allocated} if allocated else changed
@@ -70,7 +69,7 @@ def kube_batch_queue_status(usage: UsageInput) -> dict[str, Any]:
 
 
 def elastic_quota_status(usage: UsageInput) -> dict[str, Any]:
-    """Koordinator counts what pods on nodes hold, scheduler-plugins what running ones do."""
+    """Return the used amounts: Koordinator counts all bound pods, scheduler-plugins only running ones."""
     account, holdings = usage.account, usage.holdings
     return _used(
         usage.current, account, holdings.used if account.key.tree is Tree.KOORDINATOR else holdings.running
@@ -78,9 +77,9 @@ def elastic_quota_status(usage: UsageInput) -> dict[str, Any]:
 
 
 def _state(current: Mapping[str, Any], account: Account, holdings: QuotaUsage) -> str:
-    """A queue that is to be closed is so once it holds nothing. "" where nothing is known to be true.
+    """Return the desired state of a queue; "" if unknown. A queue to be closed is Closed once it is empty.
 
-    What says Closed stays so, whatever runs there: Volcano's webhook takes no change of a queue that is Closing.
+    A Closed queue remains so, even with running pods: Volcano's webhook rejects changes of a Closing queue.
     """
     if current.get("state") == AccountState.CLOSED and account.state is not AccountState.OPEN:
         return ""
@@ -98,17 +97,18 @@ def _counts(holdings: QuotaUsage) -> dict[str, int]:
 
 
 def _differing(current: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
-    # Go leaves out zeros.
+    # Go omits zeros.
     return {name: count for name, count in counts.items() if (current.get(name) or 0) != count}
 
 
-def _used(current: Mapping[str, Any], account: Account, held: Mapping[str, int]) -> dict[str, Any]:
-    """Every resource that min or max name, and what else pods request (scheduler-plugins, elasticquota controller).
+def _used(current: Mapping[str, Any], account: Account, usage: Mapping[str, int]) -> dict[str, Any]:
+    """Return every resource of min or max, and all other requested ones (scheduler-plugins, elasticquota
+    controller).
 
-    The number of pods is no request, so it is told only where the quota names it.
+    The number of pods is not a request, so it is included only if the quota names it.
     """
     named = {name for name, _ in (*(account.deserved or ()), *account.capability)}
-    desired = {name: held.get(name, 0) for name in named | held.keys() if name in named or name != PODS}
+    desired = {name: usage.get(name, 0) for name in named | usage.keys() if name in named or name != PODS}
     used = _amounts(current, "used", desired, zeros=True)
     return {"used": used} if used else {}
 
@@ -116,20 +116,20 @@ def _used(current: Mapping[str, Any], account: Account, held: Mapping[str, int])
 def _amounts(
     current: Mapping[str, Any], field: str, desired: Mapping[str, int], zeros: bool = False
 ) -> dict[str, str | None]:
-    """The entries of a map of quantities that differ; `zeros` asks for zeros to be written out."""
+    """Return the changed entries of a map of quantities; with `zeros`, zeros are written too."""
     stated = current.get(field)
     if not isinstance(stated, Mapping):
         stated = {}
     changed: dict[str, str | None] = {}
     for name, amount in sorted(desired.items()):
         if name in stated:
-            same = _read(name, stated[name]) == amount
+            is_current = _read(name, stated[name]) == amount
         else:
-            same = not amount and not zeros
-        if not same:
+            is_current = not amount and not zeros
+        if not is_current:
             changed[name] = canonical_quantity(amount, name)
-    gone = sorted(name for name in stated if name not in desired and (zeros or _read(name, stated[name]) != 0))
-    return {**changed, **dict.fromkeys(gone)}
+    outdated = sorted(name for name in stated if name not in desired and (zeros or _read(name, stated[name]) != 0))
+    return {**changed, **dict.fromkeys(outdated)}
 
 
 def _read(name: str, value: object) -> int | None:

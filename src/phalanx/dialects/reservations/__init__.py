@@ -1,1 +1,1 @@
-"""Advance reservations: what their objects say, and what they mean for pods."""
+"""Advance reservations: reading of their objects, and their effect on pods."""

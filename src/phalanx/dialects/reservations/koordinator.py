@@ -1,4 +1,4 @@
-"""Koordinator's Reservation: room for one pod from now on, read for what it can say."""
+"""Koordinator's Reservation: room for one pod from now on, as far as it is supported."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _ASKED = ("template", "ttl", "expires")
 
 
 def koordinator_name(name: str) -> str:
-    """What the planner calls it: no object of ours has a slash in its name."""
+    """Return the planner's name for the reservation: names of our own objects contain no slash."""
     return f"{_PREFIX}{name}"
 
 
 def read_koordinator_reservation(
     resource: ServedKind, document: Document, template: TemplateReader, schedulers: frozenset[str]
 ) -> ReadReservation | None:
-    """None where another scheduler serves it, by the schedulerName of its template.
+    """Read a reservation; None if another scheduler serves it, by the schedulerName of its template.
 
-    Its pods need not name it, as Koordinator's do not. What it does not honour: preAllocation, Restricted.
+    Pods need not name it, as with Koordinator. preAllocation and Restricted are not supported.
     """
     reader = ReservationReader(resource, document)
     stated = reader.spec.get("template")
@@ -48,9 +48,9 @@ def read_koordinator_reservation(
     if scheduler not in schedulers:
         return None
     if reader.spec.get("preAllocation") is True:
-        reader.refuse("spec.preAllocation", True, "leave it out: room that pods have is not reserved here")
+        reader.refuse("spec.preAllocation", True, "remove it: room of running pods cannot be reserved")
     if reader.spec.get("taints"):
-        reader.refuse("spec.taints", reader.spec["taints"], "leave them out: taints of reservations are not read")
+        reader.refuse("spec.taints", reader.spec["taints"], "remove them: taints of reservations are not supported")
     owners = read_owners(reader)
     pod_class = read_template(reader, template)
     if pod_class is None and not reader.problem:
@@ -88,7 +88,7 @@ def _end(reader: ReservationReader) -> int:
 
 
 def required_names(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The reservation that a pod asks for by Koordinator's annotation."""
+    """Return the reservation that a pod requires by Koordinator's annotation."""
     text = annotations.get(AFFINITY)
     if not text:
         return ()

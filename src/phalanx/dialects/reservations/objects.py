@@ -1,4 +1,4 @@
-"""The advance reservations of a cluster as facts, and each pod with what they mean for it."""
+"""Advance reservations of a cluster as events, and their effect on each pod."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from phalanx.model.pod import Pod, PodClass, ReservationUse
 RESERVATIONS = WantedKind(PHALANX, "reservations", "Reservation", ("v1alpha1",))
 KOORDINATOR_RESERVATIONS = WantedKind(KOORDINATOR, "reservations", "Reservation", ("v1alpha1",))
 
-# Pairs of a class and its twin with a use; beyond this many the cache starts anew.
+# Limit for pairs of a class and its counterpart with a reservation; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
 
 
 class SeenReservation(msgspec.Struct, frozen=True):
-    """The object as it was seen last; the status only to tell what of it is to be written."""
+    """Last seen state of an object; the status only serves to find changed fields."""
 
     ref: GroupRef
     generation: int
@@ -42,9 +42,10 @@ class SeenReservation(msgspec.Struct, frozen=True):
 
 
 class AdvanceReservations(PodEnricher):
-    """`pods` are those that are known, `template` gives the class of a template's pods, `schedulers` are ours.
+    """Processes reservations. `pods` are the known pods, `template` returns the class of a template's pods, and
+    `schedulers` are our names.
 
-    `seen` are the objects by the name that the planner knows them by.
+    `seen` maps the planner's name of each reservation to its object.
     """
 
     kinds = (RESERVATIONS, KOORDINATOR_RESERVATIONS)
@@ -62,36 +63,36 @@ class AdvanceReservations(PodEnricher):
         self._schedulers = schedulers
         self._read: dict[str, ReadReservation] = {}
         self.seen: dict[str, SeenReservation] = {}
-        # By uid: what pods ask for by name.
-        self._asks: dict[str, tuple[str, ...]] = {}
+        # Reservation names that pods require, by uid.
+        self._required_names: dict[str, tuple[str, ...]] = {}
         self._twins: dict[tuple[PodClass, ReservationUse], PodClass] = {}
 
     # -- pods --------------------------------------------------------------------------------------------------
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         annotations = pod.metadata.annotations
-        if not annotations and not self._asks:
+        if not annotations and not self._required_names:
             return no_changes()
         own = annotations.get(RESERVATION_ANNOTATION, "")
         names = (own,) if own else required_names(annotations)
-        if names == self._asks.get(spec.uid, ()):
+        if names == self._required_names.get(spec.uid, ()):
             return no_changes()
         if names:
-            self._asks[spec.uid] = names
+            self._required_names[spec.uid] = names
         else:
-            del self._asks[spec.uid]
+            del self._required_names[spec.uid]
         return [], {spec.uid}
 
     def pod_gone(self, spec: Pod) -> Changes:
-        self._asks.pop(spec.uid, None)
+        self._required_names.pop(spec.uid, None)
         return no_changes()
 
     @property
     def idle(self) -> bool:
-        return not self._read and not self._asks
+        return not self._read and not self._required_names
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
-        if not self._read and not self._asks:
+        if not self._read and not self._required_names:
             return spec
         use = self._use(spec, gang)
         if use is None:
@@ -105,32 +106,32 @@ class AdvanceReservations(PodEnricher):
 
     def _use(self, spec: Pod, gang: Gang | None) -> ReservationUse | None:
         queue = gang.queue if gang is not None else spec.queue
-        asked = self._asks.get(spec.uid)
-        if asked:
-            unknown = [name for name in asked if name not in self._read]
-            found = tuple(name for name in asked if name not in unknown and self._allows(name, spec, queue))
-            if found:
-                return ReservationUse(found, True)
+        required = self._required_names.get(spec.uid)
+        if required:
+            unknown = [name for name in required if name not in self._read]
+            usable = tuple(name for name in required if name not in unknown and self._allows(name, spec, queue))
+            if usable:
+                return ReservationUse(usable, True)
             fault = (
                 "which it asks for, does not exist"
                 if unknown
                 else "which it asks for, is not for it: see its owners"
             )
-            return ReservationUse(asked, True, f"Reservation {(unknown or asked)[0]}, {fault}")
-        drawn = tuple(
+            return ReservationUse(required, True, f"Reservation {(unknown or required)[0]}, {fault}")
+        magnetic_names = tuple(
             name
             for name, read in sorted(self._read.items())
             if (read.magnetic or read.spec.gang is not None) and self._allows(name, spec, queue)
         )
-        return ReservationUse(drawn) if drawn else None
+        return ReservationUse(magnetic_names) if magnetic_names else None
 
     def _allows(self, name: str, spec: Pod, queue: str) -> bool:
         read = self._read[name]
         if read.spec.gang is not None and (spec.namespace, spec.gang) == read.spec.gang:
             return True
         known = self._pods.get(spec.uid)
-        makers = known.owners if known is not None else ""
-        return any(owner.allows(spec, queue, makers) for owner in read.owners)
+        owner_names = known.owners if known is not None else ""
+        return any(owner.allows(spec, queue, owner_names) for owner in read.owners)
 
     # -- objects -----------------------------------------------------------------------------------------------
 
@@ -165,9 +166,12 @@ class AdvanceReservations(PodEnricher):
         if spec.problem and (last is None or last.spec.problem != spec.problem):
             about = ObjectRef(kind.api_version, kind.kind, "", self._object_name(spec.name), spec.uid)
             self._object_warnings.add(
-                ObjectWarning(about, "Warning", INVALID, spec.problem), partial(self._says, spec.name, spec.problem)
+                ObjectWarning(about, "Warning", INVALID, spec.problem),
+                partial(self._is_current, spec.name, spec.problem),
             )
-        touched = self._concerned(last) | self._concerned(read) if _rules(last) != _rules(read) else set[str]()
+        touched = (
+            self._affected_pods(last) | self._affected_pods(read) if _rules(last) != _rules(read) else set[str]()
+        )
         return [AdvanceReservationUpdated(spec)], touched
 
     def _object_name(self, name: str) -> str:
@@ -182,21 +186,21 @@ class AdvanceReservations(PodEnricher):
             last = self._read.pop(name, None)
             if last is not None:
                 events.append(AdvanceReservationRemoved(name))
-                touched |= self._concerned(last)
+                touched |= self._affected_pods(last)
         return events, touched
 
-    def _concerned(self, read: ReadReservation | None) -> set[str]:
-        """The pods for which it may mean something."""
+    def _affected_pods(self, read: ReadReservation | None) -> set[str]:
+        """Return the uids of pods that the reservation can affect."""
         if read is None:
             return set()
         name = read.spec.name
-        found = {uid for uid, names in self._asks.items() if name in names}
+        uids = {uid for uid, names in self._required_names.items() if name in names}
         if read.magnetic or read.spec.gang is not None:
-            # Of which queue and gang they are is looked at when they are shown.
-            found |= {uid for uid, known in self._pods.items() if not known.pod.finished}
-        return found
+            # The pod's queue and gang are checked when it is enriched.
+            uids |= {uid for uid, known in self._pods.items() if not known.pod.finished}
+        return uids
 
-    def _says(self, name: str, problem: str) -> bool:
+    def _is_current(self, name: str, problem: str) -> bool:
         read = self._read.get(name)
         return read is not None and read.spec.problem == problem
 

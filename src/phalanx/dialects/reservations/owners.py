@@ -1,4 +1,4 @@
-"""Whose an advance reservation is: Koordinator's owners, and namespaces and queues."""
+"""Owners of an advance reservation: Koordinator's owners, and namespaces and queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_OWNERS = 64
 
 
 class OwnerReference(msgspec.Struct, frozen=True):
-    """An object by its namespace, name and uid, "" where one does not matter."""
+    """Reference to an object by namespace, name and uid; "" matches any."""
 
     namespace: str = ""
     name: str = ""
@@ -25,8 +25,8 @@ class OwnerReference(msgspec.Struct, frozen=True):
 
 
 class ReservationOwner(msgspec.Struct, frozen=True):
-    """Pods for whom all of this holds: the pod itself is `object`, what makes it is `controller`, its labels match
-    `selector`, its namespace and queue are among those named (none: any)."""
+    """Condition for pods that can use a reservation: the pod is `object`, its owner is `controller`, its labels
+    match `selector`, and its namespace and queue are listed. All stated parts must match."""
 
     object: OwnerReference | None = None
     controller: OwnerReference | None = None
@@ -34,8 +34,9 @@ class ReservationOwner(msgspec.Struct, frozen=True):
     namespaces: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
 
-    def allows(self, pod: Pod, queue: str, makers: str) -> bool:
-        """`makers` are the pod's owners as `namespace/name`, with commas between."""
+    def allows(self, pod: Pod, queue: str, pod_owners: str) -> bool:
+        """Return whether the pod meets all conditions. `pod_owners` are its owners as comma-separated
+        `namespace/name`."""
         if self.namespaces and pod.namespace not in self.namespaces:
             return False
         if self.queues and queue not in self.queues:
@@ -46,7 +47,7 @@ class ReservationOwner(msgspec.Struct, frozen=True):
             return False
         if self.controller is None:
             return True
-        names = tuple(maker.partition("/")[2] for maker in makers.split(",") if maker)
+        names = tuple(owner.partition("/")[2] for owner in pod_owners.split(",") if owner)
         return _is(self.controller, pod.namespace, names, pod.controller)
 
 
@@ -59,7 +60,7 @@ def _is(wanted: OwnerReference, namespace: str, names: tuple[str, ...], uid: str
 
 
 def read_owners(reader: ObjectReader) -> tuple[ReservationOwner, ...]:
-    """One of them has to allow a pod. What cannot be read of them is the reader's problem."""
+    """Read the owners, one of which must allow a pod. Unreadable ones are recorded as problems of the reader."""
     stated = reader.spec.get("owners")
     if stated is None:
         return ()
@@ -79,7 +80,7 @@ def _owner(reader: ObjectReader, field: str, stated: object) -> ReservationOwner
         return None
     unknown = sorted(set(map(str, stated)) - set(_FIELDS))
     if unknown:
-        # What is not understood might have narrowed it.
+        # An unknown field could restrict the owner further.
         reader.refuse(f"{field}.{unknown[0]}", stated.get(unknown[0]), f"write one of {', '.join(_FIELDS)}")
         return None
     selector = stated.get("labelSelector")
@@ -112,7 +113,7 @@ def _names(reader: ObjectReader, field: str, stated: Mapping[str, object], name:
     value = stated.get(name)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+    if not isinstance(value, list) or not all(isinstance(entry, str) and entry for entry in value):
         reader.refuse(f"{field}.{name}", value, "write a list of names")
         return ()
     return tuple(sorted(value))

@@ -1,4 +1,4 @@
-"""Reservation of phalanx.dev, field by field."""
+"""Reader of the Reservation of phalanx.dev."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.model.pod import PodClass
 INVALID = "InvalidReservation"
 
 _MOST_COPIES = 100_000
-#: What the question consists of: a grant answers this and nothing else.
+#: Fields of the request: a grant is valid for exactly these values.
 _ASKED = ("template", "count", "gang", "nodes", "start", "notBefore", "end", "duration", "recurrence", "overlap")
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -31,7 +31,7 @@ class ReservationReader(ObjectReader):
 
 
 class ReadReservation(msgspec.Struct, frozen=True):
-    """What an object says: the reservation, and who may use it. `magnetic` ones take pods that do not name them."""
+    """Decoded object: the reservation and its owners. `magnetic` ones also serve pods that do not name them."""
 
     spec: AdvanceReservation
     owners: tuple[ReservationOwner, ...] = ()
@@ -39,19 +39,19 @@ class ReadReservation(msgspec.Struct, frozen=True):
 
 
 def read_reservation(resource: ServedKind, document: Document, template: TemplateReader) -> ReadReservation:
-    """One with a field that cannot be read has that as its problem, and is not granted."""
+    """Read a reservation. An unreadable field becomes its problem, and it is not granted."""
     reader = ReservationReader(resource, document)
     owners = read_owners(reader)
     gang, nodes = _gang(reader), _nodes(reader)
     pod_class = read_template(reader, template)
-    if sum(each is not None for each in (gang, nodes, pod_class)) != 1 and not reader.problem:
+    if sum(source is not None for source in (gang, nodes, pod_class)) != 1 and not reader.problem:
         reader.refuse("spec", sorted(reader.spec), "write exactly one of template, gang and nodes")
     if not owners and gang is None:
-        reader.refuse("spec.owners", reader.spec.get("owners"), "say who may use it, such as [{namespaces: [a]}]")
+        reader.refuse("spec.owners", reader.spec.get("owners"), "write its owners, such as [{namespaces: [a]}]")
     start, end, duration = _times(reader)
     recurrence = read_recurrence(reader, start, end) if not reader.problem and end < NO_END else None
     if recurrence is None and reader.spec.get("recurrence") is not None and not reader.problem:
-        reader.refuse("spec.recurrence", reader.spec["recurrence"], "state start with it, and end or duration")
+        reader.refuse("spec.recurrence", reader.spec["recurrence"], "write start with it, and end or duration")
     spec = AdvanceReservation(
         name=reader.ref.name,
         uid=reader.ref.uid,
@@ -78,13 +78,13 @@ def read_reservation(resource: ServedKind, document: Document, template: Templat
 
 
 def asked(reader: ObjectReader, fields: tuple[str, ...]) -> str:
-    """What tells the question of an object from others."""
+    """Return a digest of the request's fields, to detect changes."""
     stated = {name: reader.spec[name] for name in fields if reader.spec.get(name) is not None}
     return hashlib.blake2b(_ENCODER.encode(stated), digest_size=8).hexdigest()
 
 
 def read_template(reader: ObjectReader, template: TemplateReader) -> PodClass | None:
-    """The class of the pods that follow from spec.template."""
+    """Return the class of the pods that spec.template creates."""
     stated = reader.spec.get("template")
     if stated is None:
         return None
@@ -141,7 +141,7 @@ def _flag(reader: ObjectReader, field: str) -> bool:
 
 
 def _times(reader: ObjectReader) -> tuple[int, int, int]:
-    """(start, end, duration) in seconds; the first is the earliest start where no start is stated."""
+    """Return (start, end, duration) in seconds; without a stated start, `start` is the earliest possible one."""
     spec = reader.spec
     if spec.get("start") is not None and spec.get("notBefore") is not None:
         reader.refuse("spec.notBefore", spec["notBefore"], "write either start, or notBefore")

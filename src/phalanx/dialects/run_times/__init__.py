@@ -1,1 +1,1 @@
-"""How long pods run: every spelling of limits and estimates, and which of them hold."""
+"""Run times of pods: limits and estimates in all their notations, and their precedence."""

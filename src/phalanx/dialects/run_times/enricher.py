@@ -1,4 +1,4 @@
-"""Shows each pod with how long it runs: what it says, and what its group, its owners and its queue say."""
+"""Enricher for run times: limits and estimates from a pod, its group, its owners and its queue."""
 
 from __future__ import annotations
 
@@ -31,31 +31,32 @@ from phalanx.model.run_time import NO_RUN_TIME, NOTHING_STATED, RunTime, StatedR
 KindKey = tuple[str, str]
 Address = tuple[ServedKind, str, str]
 
-# Pairs of a class and its twin with a limit; beyond this many the cache starts anew.
+# Limit for pairs of a class and its counterpart with a limit; a cache with more entries is cleared.
 _CACHE_SIZE = 10_000
-# So many stand above each other at most (Pod, Job, JobSet, TrainJob): whoever forges a circle gets no further.
+# Maximum depth of owners (Pod, Job, JobSet, TrainJob); it also bounds forged cycles.
 _MOST_OWNERS = 5
 _OWNER_NAMES = frozenset(name for _, name in BY_KIND)
 
 
 class _PodTime(msgspec.Struct, frozen=True):
-    """What a pod says itself: its activeDeadlineSeconds, its annotations, and what of them cannot be read."""
+    """Run times in the pod's own spec and annotations, and faults for unreadable ones."""
 
     limit: int = 0
     stated: StatedRunTime = NOTHING_STATED
     faults: tuple[DecodingFault, ...] = ()
 
 
-_SILENT = _PodTime()
+_NO_POD_TIME = _PodTime()
 _ANY_TIME: Most = (0, "")
 
 
 class RunTimes(PodEnricher):
-    """Owners are known by their uids, so that whatever has the name of one is not taken for it.
+    """Adds run times to pods. Owners are known by uid, so that another object of the same name is not confused with
+    one.
 
     A kind is `wanted` once a pod, or an owner of one, has a controller of it; `on_wanted` is called for each new
-    one. What only we see to (the annotation for a pod's most, a queue's most) is a limit only with `enforced`, and
-    only for pods of our own `schedulers`.
+    kind. Limits that only this scheduler enforces (the annotation for a pod's maximum, a queue's maximum) apply
+    only with `enforced`, and only to pods of our own `schedulers`.
     """
 
     kinds = tuple(kind.wanted for kind in OWNER_KINDS)
@@ -66,20 +67,20 @@ class RunTimes(PodEnricher):
         self._schedulers = schedulers
         self._enforced = enforced
         self._wanted: set[KindKey] = set()
-        # By the apiVersion and kind of an owner.
+        # Kinds by the apiVersion and kind of an owner.
         self._kinds: dict[tuple[str, str], KindKey | None] = {}
-        self._said: dict[str, _PodTime] = {}
+        self._pod_times: dict[str, _PodTime] = {}
         self._controllers: dict[str, str] = {}
-        # By the uid of an owner those of its pods; None until an owner says anything about them, so that nobody
-        # pays for it before.
-        self._below: dict[str, set[str]] | None = None
+        # Pod uids by owner uid; None until an owner states a run time, so that other clusters do not pay for the
+        # index.
+        self._pods_of_owner: dict[str, set[str]] | None = None
         self._owners: dict[str, OwnerTime] = {}
-        self._children: dict[str, set[str]] = {}  # by the uid of an owner: those of the owners right below
-        self._beside: dict[str, set[str]] = {}  # by the uid of a pod or owner: of what stands beside it
+        self._children: dict[str, set[str]] = {}  # owner uids by the uid of their own controller
+        self._attached: dict[str, set[str]] = {}  # uids of attached objects by the uid of a pod or owner
         self._uids: dict[Address, str] = {}
         self._faults: dict[str, str] = {}
         self._queues = QueueLimits()
-        self._most: dict[str, Most] = {}  # by queue: what it allowed when its pods were shown
+        self._queue_maxima: dict[str, Most] = {}  # by queue, as published with its pods
         self._twins: dict[tuple[PodClass, int], PodClass] = {}
         self._made: dict[RunTime, RunTime] = {}
 
@@ -88,59 +89,59 @@ class RunTimes(PodEnricher):
         return tuple(kind.wanted for kind in OWNER_KINDS if kind.key in self._wanted)
 
     def enforce(self, enforced: bool) -> set[str]:
-        """The queues whose pods may have another limit than before."""
+        """Set whether limits are enforced; return the queues with possibly changed limits."""
         changed, self._enforced = self._enforced != enforced, enforced
-        return set(self._most) if changed else set()
+        return set(self._queue_maxima) if changed else set()
 
     # -- pods -----------------------------------------------------------------------------------------------------
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
-        # (Every pod passes here, so what it says nothing about costs nothing.)
+        # Every pod passes here, so a pod without run times must cost nothing.
         uid, metadata = spec.uid, pod.metadata
         owned = False
         for owner in metadata.owner_references:
             if owner.controller and owner.kind in _OWNER_NAMES:
                 owned = True
                 if uid not in self._controllers or self._controllers[uid] != owner.uid:
-                    self._owned(uid, owner)
+                    self._set_owner(uid, owner)
         if not owned and uid in self._controllers:
-            self._disown(uid)
+            self._clear_owner(uid)
         if KUEUE_LABEL in metadata.labels:
             self._want(KUEUE_WORKLOADS.key)
         notes = metadata.annotations
         if pod.spec.active_deadline_seconds is None and (not notes or KEYS.isdisjoint(notes)):
-            if uid not in self._said:
+            if uid not in self._pod_times:
                 return no_changes()
-            del self._said[uid]
+            del self._pod_times[uid]
             return [], {uid}
-        said, last = _read_pod(pod), self._said.get(spec.uid, _SILENT)
-        if said == last:
+        pod_time, last = _read_pod(pod), self._pod_times.get(spec.uid, _NO_POD_TIME)
+        if pod_time == last:
             return no_changes()
-        self._said[spec.uid] = said
-        fresh = [fault for fault in said.faults if fault not in last.faults]
+        self._pod_times[spec.uid] = pod_time
+        fresh = [fault for fault in pod_time.faults if fault not in last.faults]
         if fresh:
             about = pod_ref(spec.namespace, spec.name, spec.uid)
-            self._warn(about, "; ".join(map(str, fresh)), lambda: self._said.get(spec.uid) == said)
+            self._warn(about, "; ".join(map(str, fresh)), lambda: self._pod_times.get(spec.uid) == pod_time)
         return [], {spec.uid}
 
     def pod_gone(self, spec: Pod) -> Changes:
-        self._said.pop(spec.uid, None)
-        self._disown(spec.uid)
+        self._pod_times.pop(spec.uid, None)
+        self._clear_owner(spec.uid)
         return no_changes()
 
     def enriched(self, spec: Pod, gang: Gang | None) -> Pod:
         uid = spec.uid
         queue = gang.queue if gang is not None else spec.queue
-        most = self._most.get(queue)
-        if most is None:
-            most = self._most[queue] = self._queues.most(queue) if self._queues.stated else _ANY_TIME
-        said = self._said.get(uid, _SILENT) if self._said else _SILENT
+        maximum = self._queue_maxima.get(queue)
+        if maximum is None:
+            maximum = self._queue_maxima[queue] = self._queues.most(queue) if self._queues.stated else _ANY_TIME
+        pod_time = self._pod_times.get(uid, _NO_POD_TIME) if self._pod_times else _NO_POD_TIME
         group = gang.run_time if gang is not None else NOTHING_STATED
         above = self._owner_times(uid) if self._owners else ()
-        if said is _SILENT and group is NOTHING_STATED and not above and not most[0]:
+        if pod_time is _NO_POD_TIME and group is NOTHING_STATED and not above and not maximum[0]:
             return spec
         ours = self._enforced and spec.scheduler in self._schedulers
-        run_time = _combined(said, group, tuple(above), most, ours)
+        run_time = _combined(pod_time, group, tuple(above), maximum, ours)
         if run_time == NO_RUN_TIME:
             return spec
         if len(self._made) >= _CACHE_SIZE:
@@ -151,11 +152,14 @@ class RunTimes(PodEnricher):
         )
 
     def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
-        """Takes note of queues; those whose pods may run for another time than before."""
+        """Process changed queues; return the queues with a changed maximum."""
         if not self._queues.changed(events):
             return set()
-        shown, self._most = self._most, {queue: self._queues.most(queue) for queue in self._most}
-        return {queue for queue, most in shown.items() if self._most[queue] != most}
+        shown, self._queue_maxima = (
+            self._queue_maxima,
+            {queue: self._queues.most(queue) for queue in self._queue_maxima},
+        )
+        return {queue for queue, maximum in shown.items() if self._queue_maxima[queue] != maximum}
 
     def _class_of(self, pod_class: PodClass, limit: int, grace: int) -> PodClass:
         if not limit:
@@ -174,30 +178,30 @@ class RunTimes(PodEnricher):
         metadata = document["metadata"]
         namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
         uid = str(metadata.get("uid") or "")
-        found = read_owner(BY_PLURAL[kind.group, kind.plural], document)
-        if found.parent_kind in BY_KIND:
-            self._want(BY_KIND[found.parent_kind].key)
-        elif found.parent:
-            found = msgspec.structs.replace(found, parent="")
-        if found.asks_kueue:
+        owner_time = read_owner(BY_PLURAL[kind.group, kind.plural], document)
+        if owner_time.parent_kind in BY_KIND:
+            self._want(BY_KIND[owner_time.parent_kind].key)
+        elif owner_time.parent:
+            owner_time = msgspec.structs.replace(owner_time, parent="")
+        if owner_time.asks_kueue:
             self._want(KUEUE_WORKLOADS.key)
-        if found.fault != self._faults.get(uid, ""):
-            self._faults[uid] = found.fault
+        if owner_time.fault != self._faults.get(uid, ""):
+            self._faults[uid] = owner_time.fault
             about = ObjectRef(kind.api_version, kind.kind, namespace, name, uid)
-            if found.fault:
-                self._warn(about, found.fault, lambda: self._faults.get(uid) == found.fault)
+            if owner_time.fault:
+                self._warn(about, owner_time.fault, lambda: self._faults.get(uid) == owner_time.fault)
             else:
                 del self._faults[uid]
         touched: set[str] = set()
         last = self._uids.get((kind, namespace, name))
         if last is not None and last != uid:
             touched = self._replace(last, None)
-        says = found.limit or found.parent
-        if says:
+        is_relevant = owner_time.limit or owner_time.parent
+        if is_relevant:
             self._uids[kind, namespace, name] = uid
         else:
             self._uids.pop((kind, namespace, name), None)
-        return [], touched | self._replace(uid, found if says else None)
+        return [], touched | self._replace(uid, owner_time if is_relevant else None)
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         uid = self._uids.pop((kind, namespace, name), None)
@@ -208,91 +212,95 @@ class RunTimes(PodEnricher):
 
     def unserved(self, kind: ServedKind) -> Changes:
         touched: set[str] = set()
-        for address in sorted(each for each in self._uids if each[0] == kind):
+        for address in sorted(address for address in self._uids if address[0] == kind):
             touched |= self.removed(*address)[1]
         return [], touched
 
-    def _owned(self, pod: str, owner: OwnerReference) -> None:
+    def _set_owner(self, pod: str, owner: OwnerReference) -> None:
         name = owner.api_version, owner.kind
         if name not in self._kinds:
             if len(self._kinds) >= _CACHE_SIZE:
                 self._kinds.clear()
-            found = BY_KIND.get((owner.api_version.rpartition("/")[0], owner.kind))
-            self._kinds[name] = found.key if found is not None else None
+            owner_kind = BY_KIND.get((owner.api_version.rpartition("/")[0], owner.kind))
+            self._kinds[name] = owner_kind.key if owner_kind is not None else None
         kind = self._kinds[name]
         if kind is None or not owner.uid:
             return
         if kind not in self._wanted:
             self._want(kind)
-        if self._below is not None:
-            self._disown(pod)
-            self._below.setdefault(owner.uid, set()).add(pod)
+        if self._pods_of_owner is not None:
+            self._clear_owner(pod)
+            self._pods_of_owner.setdefault(owner.uid, set()).add(pod)
         self._controllers[pod] = owner.uid
 
-    def _disown(self, pod: str) -> None:
+    def _clear_owner(self, pod: str) -> None:
         owner = self._controllers.pop(pod, None)
-        if owner is not None and self._below is not None:
-            _drop(self._below, owner, pod)
+        if owner is not None and self._pods_of_owner is not None:
+            _drop(self._pods_of_owner, owner, pod)
 
-    def _pods_below(self) -> dict[str, set[str]]:
-        if self._below is None:
-            self._below = {}
+    def _pod_index(self) -> dict[str, set[str]]:
+        if self._pods_of_owner is None:
+            self._pods_of_owner = {}
             for pod, owner in self._controllers.items():
-                self._below.setdefault(owner, set()).add(pod)
-        return self._below
+                self._pods_of_owner.setdefault(owner, set()).add(pod)
+        return self._pods_of_owner
 
     def _want(self, kind: KindKey) -> None:
         if kind not in self._wanted:
             self._wanted.add(kind)
             self.on_wanted()
 
-    def _replace(self, uid: str, found: OwnerTime | None) -> set[str]:
-        """The pods for which the owner's new word makes a difference."""
+    def _replace(self, uid: str, owner_time: OwnerTime | None) -> set[str]:
+        """Replace an owner's times; return the pods that they affect."""
         last = self._owners.pop(uid, None)
-        if last == found:
-            if found is not None:
-                self._owners[uid] = found
+        if last == owner_time:
+            if owner_time is not None:
+                self._owners[uid] = owner_time
             return set()
         touched: set[str] = set()
-        for each in (last, found):
-            if each is not None:
-                touched |= self._reached(uid, each)
+        for state in (last, owner_time):
+            if state is not None:
+                touched |= self._affected_pods(uid, state)
         if last is not None:
             _drop(self._children, last.parent, uid)
             for other in last.beside:
-                _drop(self._beside, other, uid)
-        if found is not None:
-            self._owners[uid] = found
-            if found.parent:
-                self._children.setdefault(found.parent, set()).add(uid)
-            for other in found.beside:
-                self._beside.setdefault(other, set()).add(uid)
+                _drop(self._attached, other, uid)
+        if owner_time is not None:
+            self._owners[uid] = owner_time
+            if owner_time.parent:
+                self._children.setdefault(owner_time.parent, set()).add(uid)
+            for other in owner_time.beside:
+                self._attached.setdefault(other, set()).add(uid)
         return touched
 
-    def _reached(self, uid: str, owner: OwnerTime) -> set[str]:
-        """The pods below an owner; of what stands beside others, theirs."""
-        below = self._pods_below()
-        ahead, seen = [uid, *owner.beside], set[str]()
-        while ahead:
-            each = ahead.pop()
-            if each not in seen:
-                seen.add(each)
-                ahead += [*self._children.get(each, ()), *below.get(each, ())]
+    def _affected_pods(self, uid: str, owner: OwnerTime) -> set[str]:
+        """Return the uids below an owner; for an attached object, those below the objects that it refers to."""
+        below = self._pod_index()
+        queue, seen = [uid, *owner.beside], set[str]()
+        while queue:
+            reached_uid = queue.pop()
+            if reached_uid not in seen:
+                seen.add(reached_uid)
+                queue += [*self._children.get(reached_uid, ()), *below.get(reached_uid, ())]
         return seen
 
     def _owner_times(self, pod: str) -> list[OwnerTime]:
-        """What those above the pod say, and what stands beside it or them."""
-        found: list[OwnerTime] = []
+        """Return the times of the pod's owners, and of objects attached to the pod or its owners."""
+        owner_times: list[OwnerTime] = []
         uid = pod
         for _ in range(_MOST_OWNERS):
-            found += [self._owners[each] for each in sorted(self._beside.get(uid, ())) if each in self._owners]
+            owner_times += [
+                self._owners[owner_uid]
+                for owner_uid in sorted(self._attached.get(uid, ()))
+                if owner_uid in self._owners
+            ]
             owner = self._owners.get(uid)
             if owner is not None and owner.limit:
-                found.append(owner)
+                owner_times.append(owner)
             uid = self._controllers.get(pod, "") if uid == pod else owner.parent if owner is not None else ""
             if not uid:
                 break
-        return [each for each in found if each.limit]
+        return [owner_uid for owner_uid in owner_times if owner_uid.limit]
 
     def _warn(self, about: ObjectRef, message: str, still_true: Callable[[], bool]) -> None:
         self._warnings.add(ObjectWarning(about, "Warning", "InvalidRunTime", message), still_true)
@@ -310,35 +318,35 @@ def _read_pod(pod: PodObject) -> _PodTime:
 
 
 def _combined(
-    said: _PodTime, group: StatedRunTime, owners: tuple[OwnerTime, ...], most: tuple[int, str], ours: bool
+    pod_time: _PodTime, group: StatedRunTime, owners: tuple[OwnerTime, ...], maximum: tuple[int, str], ours: bool
 ) -> RunTime:
     """Return the earliest of the limits, and the first of the estimates."""
-    own = said.stated
+    own = pod_time.stated
     allowed = min(
         (
-            each
-            for each in ((own.allowed, own.allowed_source), (group.allowed, group.allowed_source), most)
-            if each[0]
+            candidate
+            for candidate in ((own.allowed, own.allowed_source), (group.allowed, group.allowed_source), maximum)
+            if candidate[0]
         ),
         default=(0, ""),
         key=_seconds,
     )
-    limit = min(_limits(said, owners, allowed if ours else (0, "")), default=(0, ""), key=_seconds)
+    limit = min(_limits(pod_time, owners, allowed if ours else (0, "")), default=(0, ""), key=_seconds)
     deadline = min(
         ((owner.clock + owner.limit, owner.source) for owner in owners if owner.clock),
         default=(0, ""),
         key=_seconds,
     )
-    estimates = [each for each in (own, group) if each.estimate]
-    best = min(estimates, key=lambda each: each.rank) if estimates else NOTHING_STATED
+    estimates = [stated_time for stated_time in (own, group) if stated_time.estimate]
+    best = min(estimates, key=lambda stated_time: stated_time.rank) if estimates else NOTHING_STATED
     return RunTime(
         limit[0], limit[1], deadline[0], best.estimate, best.estimate_source, deadline[1], allowed[0], allowed[1]
     )
 
 
-def _limits(said: _PodTime, owners: tuple[OwnerTime, ...], ours: tuple[int, str]) -> Iterator[tuple[int, str]]:
-    if said.limit:
-        yield said.limit, "spec.activeDeadlineSeconds"
+def _limits(pod_time: _PodTime, owners: tuple[OwnerTime, ...], ours: tuple[int, str]) -> Iterator[tuple[int, str]]:
+    if pod_time.limit:
+        yield pod_time.limit, "spec.activeDeadlineSeconds"
     for owner in owners:
         yield owner.limit, owner.source
     if ours[0]:
@@ -350,8 +358,8 @@ def _seconds(entry: tuple[int, str]) -> int:
 
 
 def _drop(index: dict[str, set[str]], key: str, uid: str) -> None:
-    found = index.get(key)
-    if found is not None:
-        found.discard(uid)
-        if not found:
+    uids = index.get(key)
+    if uids is not None:
+        uids.discard(uid)
+        if not uids:
             del index[key]

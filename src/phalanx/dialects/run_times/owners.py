@@ -1,7 +1,7 @@
-"""Deadlines of owners: what a Job, a TrainJob or a RayJob says about when its pods are killed.
+"""Deadlines of owners: the time limit of a Job, TrainJob or RayJob for its pods.
 
-A deadline counts only where it ends the pods: some operators call a job failed and leave its pods alone, unless
-they are told to clean up.
+A deadline counts only if it terminates the pods: some operators mark a job as failed and do not delete its pods,
+unless configured to clean up.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from phalanx.dialects.times import parse_time
 
 
 class OwnerTime(msgspec.Struct, frozen=True):
-    """What one object says of the pods below it. `limit` seconds after their clock started they are killed;
-    `clock` is when it did (seconds since the epoch), 0 while it has not, or where each pod has its own.
+    """Run time that one object defines for the pods below it. The pods are killed `limit` seconds after `clock`
+    (seconds since the epoch, 0 if the clock has not started or is per pod).
 
-    `parent` is the uid of its controller, whose word holds for the same pods; `beside`, for what stands beside the
-    pods' owner, are the uids of the objects whose pods it is about.
+    `parent` is the uid of its controller; a limit of that applies to the same pods. For an object attached to the
+    pods' owner, `beside` are the uids of the objects that it refers to.
     """
 
     limit: int = 0
@@ -39,7 +39,8 @@ Read = Callable[["_Owner"], "tuple[int, int]"]
 
 
 class OwnerKind(msgspec.Struct, frozen=True, eq=False):
-    """`read` gives limit and clock of an object; None for kinds that only lead to further owners."""
+    """Kind of owners. `read` returns limit and clock of an object; it is None for kinds that only lead to their
+    owners."""
 
     wanted: WantedKind
     read: Read | None = None
@@ -51,11 +52,11 @@ class OwnerKind(msgspec.Struct, frozen=True, eq=False):
 
 
 class _FieldError(ValueError):
-    """A field from which nothing can be read."""
+    """Unreadable field of an owner."""
 
 
 class _Owner:
-    """The fields of an owner; what is not there is empty."""
+    """Reader of an owner's fields; missing ones are empty."""
 
     def __init__(self, document: Document) -> None:
         self.metadata = _object(document.get("metadata"))
@@ -78,11 +79,15 @@ class _Owner:
         return parse_time(str(self.metadata.get("creationTimestamp") or ""))
 
     def condition(self, kind: str, status: str) -> int:
-        """Since when a condition has the status; 0 where it has not."""
+        """Return since when a condition has the status; 0 if it has another."""
         stated = self.status.get("conditions")
-        for each in stated if isinstance(stated, list) else ():
-            if isinstance(each, Mapping) and each.get("type") == kind and each.get("status") == status:
-                return parse_time(str(each.get("lastTransitionTime") or ""))
+        for condition in stated if isinstance(stated, list) else ():
+            if (
+                isinstance(condition, Mapping)
+                and condition.get("type") == kind
+                and condition.get("status") == status
+            ):
+                return parse_time(str(condition.get("lastTransitionTime") or ""))
         return 0
 
 
@@ -91,7 +96,7 @@ def _job(owner: _Owner) -> tuple[int, int]:
 
 
 def _train_job(owner: _Owner) -> tuple[int, int]:
-    """The clock runs from the creation, and anew from each time that it is resumed."""
+    """Return limit and clock; the clock starts at the creation, and again at each resumption."""
     limit = owner.seconds(owner.spec, _DEADLINE)
     if owner.spec.get("suspend") is True or owner.condition("Suspended", "True"):
         return limit, 0
@@ -99,16 +104,16 @@ def _train_job(owner: _Owner) -> tuple[int, int]:
 
 
 def _ray_job(owner: _Owner) -> tuple[int, int]:
-    """A RayJob that fails leaves its cluster, unless it says otherwise."""
+    """Return limit and clock; a failed RayJob retains its cluster unless its spec states otherwise."""
     limit = owner.seconds(owner.spec, _DEADLINE)
     if not limit or owner.spec.get("shutdownAfterJobFinishes") is not True:
         return 0, 0
-    stays = owner.spec.get("ttlSecondsAfterFinished")
-    return limit + (stays if is_whole(stays) and stays > 0 else 0), owner.time("startTime")
+    ttl = owner.spec.get("ttlSecondsAfterFinished")
+    return limit + (ttl if is_whole(ttl) and ttl > 0 else 0), owner.time("startTime")
 
 
 def _training_job(owner: _Owner) -> tuple[int, int]:
-    """Pods of a training job that fails stay, unless its cleanPodPolicy says otherwise."""
+    """Return limit and clock; a failed training job retains its pods unless its cleanPodPolicy states otherwise."""
     policy = _object(owner.spec.get("runPolicy"))
     limit = owner.seconds(policy, _POLICY_DEADLINE)
     cleans = policy.get("cleanPodPolicy") or owner.spec.get("cleanPodPolicy")
@@ -116,7 +121,7 @@ def _training_job(owner: _Owner) -> tuple[int, int]:
 
 
 def _kueue_workload(owner: _Owner) -> tuple[int, int]:
-    """What is left of the time over all its admissions; the clock runs while it is admitted."""
+    """Return the remaining time over all admissions, and the clock, which runs while admitted."""
     limit = owner.seconds(owner.spec, "spec.maximumExecutionTimeSeconds")
     past = owner.status.get("accumulatedPastExecutionTimeSeconds")
     spent = past if is_whole(past) and past > 0 else 0
@@ -126,7 +131,7 @@ def _kueue_workload(owner: _Owner) -> tuple[int, int]:
 _DEADLINE = "spec.activeDeadlineSeconds"
 _POLICY_DEADLINE = "spec.runPolicy.activeDeadlineSeconds"
 _KUBEFLOW = "kubeflow.org"
-#: The label that has Kueue end a workload; written on the pod or its owner.
+#: Label with which Kueue terminates a workload after a time; on the pod or its owner.
 KUEUE_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
 
 KUEUE_WORKLOADS = OwnerKind(
@@ -137,7 +142,7 @@ KUEUE_WORKLOADS = OwnerKind(
 
 OWNER_KINDS: tuple[OwnerKind, ...] = (
     OwnerKind(WantedKind("batch", "jobs", "Job", ("v1",)), _job, _DEADLINE),
-    # (These two only lead to those who own them.)
+    # These two kinds only lead to their own owners.
     OwnerKind(WantedKind("jobset.x-k8s.io", "jobsets", "JobSet", ("v1", "v1alpha2"))),
     OwnerKind(WantedKind("ray.io", "rayclusters", "RayCluster", ("v1",))),
     OwnerKind(
@@ -157,7 +162,7 @@ BY_PLURAL = {kind.key: kind for kind in OWNER_KINDS}
 
 
 def read_owner(kind: OwnerKind, document: Document) -> OwnerTime:
-    """What the object says; with a `fault` where a field of it cannot be read."""
+    """Read an object's times; `fault` names an unreadable field."""
     owner = _Owner(document)
     limit = clock = 0
     fault = ""
@@ -166,20 +171,24 @@ def read_owner(kind: OwnerKind, document: Document) -> OwnerTime:
     except _FieldError as error:
         fault = str(error)
     references = owner.metadata.get("ownerReferences")
-    owners = [each for each in (references if isinstance(references, list) else ()) if isinstance(each, Mapping)]
+    owners = [
+        reference
+        for reference in (references if isinstance(references, list) else ())
+        if isinstance(reference, Mapping)
+    ]
     source = f"{kind.wanted.kind} {owner.metadata.get('name')}: {kind.field}" if limit else ""
     if kind is KUEUE_WORKLOADS:
-        uids = tuple(str(each.get("uid")) for each in owners if each.get("uid"))
+        uids = tuple(str(reference.get("uid")) for reference in owners if reference.get("uid"))
         return OwnerTime(limit, kind.field if limit else "", clock, beside=uids, fault=fault)
-    above = next((each for each in owners if each.get("controller") is True), None)
+    controller = next((reference for reference in owners if reference.get("controller") is True), None)
     labels = _object(owner.metadata.get("labels"))
     return OwnerTime(
         limit,
         source,
         clock,
-        str(above.get("uid") or "") if above is not None else "",
-        (str(above.get("apiVersion")).rpartition("/")[0], str(above.get("kind")))
-        if above is not None
+        str(controller.get("uid") or "") if controller is not None else "",
+        (str(controller.get("apiVersion")).rpartition("/")[0], str(controller.get("kind")))
+        if controller is not None
         else ("", ""),
         asks_kueue=KUEUE_LABEL in labels,
         fault=fault,

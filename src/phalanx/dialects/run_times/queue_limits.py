@@ -1,4 +1,4 @@
-"""For how long pods may run in a queue: the least that it or a queue above it allows."""
+"""Maximum run time per queue: the smallest of its own and its parents' maxima."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from phalanx.model.account import ROOT_QUEUE, Account, AccountKey, Tree
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
 
 Most = tuple[int, str]
-"""Seconds, 0 for no limit, and which queue says so."""
+"""Seconds, 0 for no limit, and the queue that sets it."""
 
 
 class QueueLimits:
-    """`stated` is how many queues say anything."""
+    """Effective maxima of queues. `stated` is the number of queues with a maximum of their own."""
 
     def __init__(self) -> None:
-        # What limits depend on: the queue above, and what each queue says itself.
+        # Input of the limits: the parent queue, and the queue's own maximum.
         self._queues: dict[str, tuple[str, int]] = {}
         self.stated = 0
         self._known: dict[str, Most] = {}
 
     def most(self, queue: str) -> Most:
-        found = self._known.get(queue)
-        if found is None:
-            found = self._known[queue] = self._find(queue)
-        return found
+        maximum = self._known.get(queue)
+        if maximum is None:
+            maximum = self._known[queue] = self._find(queue)
+        return maximum
 
     def changed(self, events: list[ClusterEvent]) -> bool:
-        """Takes note of queues; whether limits may be others than before."""
-        stated, news = self.stated, False
+        """Process changed queues; return whether limits can have changed."""
+        stated, has_changed = self.stated, False
         for event in events:
             match event:
                 case AccountUpdated(account) if account.key.tree is Tree.QUEUE:
-                    news |= self._replace(account.key, account)
+                    has_changed |= self._replace(account.key, account)
                 case AccountRemoved(key) if key.tree is Tree.QUEUE:
-                    news |= self._replace(key, None)
-        if news:
+                    has_changed |= self._replace(key, None)
+        if has_changed:
             self._known.clear()
-        return news and bool(stated or self.stated)
+        return has_changed and bool(stated or self.stated)
 
     def _replace(self, key: AccountKey, account: Account | None) -> bool:
         last = self._queues.pop(key.name, None)
@@ -48,12 +48,12 @@ class QueueLimits:
         return last != now
 
     def _find(self, queue: str) -> Most:
-        found: Most = (0, "")
+        minimum: Most = (0, "")
         seen: set[str] = set()
         while queue and queue not in seen:
             seen.add(queue)
-            parent, most = self._queues.get(queue, (ROOT_QUEUE if queue != ROOT_QUEUE else "", 0))
-            if most and (not found[0] or most < found[0]):
-                found = most, f"Queue {queue}: annotation {MAX_RUN_TIME}"
+            parent, maximum = self._queues.get(queue, (ROOT_QUEUE if queue != ROOT_QUEUE else "", 0))
+            if maximum and (not minimum[0] or maximum < minimum[0]):
+                minimum = maximum, f"Queue {queue}: annotation {MAX_RUN_TIME}"
             queue = parent
-        return found
+        return minimum

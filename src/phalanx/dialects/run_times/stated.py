@@ -1,4 +1,4 @@
-"""What annotations of pods and PodGroups say about how long pods run."""
+"""Run times in annotations of pods and PodGroups."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from phalanx.model.text.decoding import quoted
 MAX_RUN_TIME = "phalanx.dev/max-run-time"
 EXPECTED_RUN_TIME = "phalanx.dev/expected-run-time"
 KAI_EXPECTED = "kai.scheduler/expected-runtime"
-# What our controller writes on the pods of a Job of Volcano's: the Job's spec.runningEstimate.
+# Written by our controller on the pods of a Volcano Job: the Job's spec.runningEstimate.
 RUNNING_ESTIMATE = "phalanx.dev/job-running-estimate"
 SLURM_TIME_LIMIT = "slurmjob.slinky.slurm.net/timelimit"
 
 KEYS = frozenset((MAX_RUN_TIME, EXPECTED_RUN_TIME, KAI_EXPECTED, RUNNING_ESTIMATE, SLURM_TIME_LIMIT))
 
-#: The longest that is taken for a time that somebody means: 100 years.
+#: The longest plausible run time: 100 years.
 _LONGEST = 100 * 366 * 24 * 3600
 
 
 def parse_run_time(text: str) -> int:
-    """Seconds of at least 1. Raises ValueError, which says what to write instead."""
+    """Parse seconds of at least 1. Raise ValueError with advice."""
     try:
         seconds = parse_duration(text.strip())
     except ValueError:
@@ -34,14 +34,14 @@ def parse_run_time(text: str) -> int:
 
 
 def parse_slurm_minutes(text: str) -> int:
-    """Whole minutes as seconds; 0 for no limit. Raises ValueError, which says what to write instead."""
+    """Parse whole minutes into seconds; 0 means no limit. Raise ValueError with advice."""
     text = text.strip()
     if not (text.isascii() and text.isdecimal() and int(text[:10]) * 60 <= _LONGEST):
         raise ValueError('write whole minutes, such as "90"; it is ignored')
     return int(text[:10]) * 60
 
 
-# In the order in which they count; with how messages and answers name each.
+# In order of precedence, with the name of each source in messages and answers.
 _ESTIMATES: tuple[tuple[str, str, Callable[[str], int]], ...] = (
     (EXPECTED_RUN_TIME, f"annotation {EXPECTED_RUN_TIME}", parse_run_time),
     (KAI_EXPECTED, f"annotation {KAI_EXPECTED}", parse_run_time),
@@ -51,13 +51,13 @@ _ESTIMATES: tuple[tuple[str, str, Callable[[str], int]], ...] = (
 
 
 def stated_run_time(annotations: Mapping[str, str], faults: list[DecodingFault], about: str = "") -> StatedRunTime:
-    """What the annotations say; what cannot be read is added to `faults`, and the next source counts.
+    """Read run times from annotations; unreadable ones are added to `faults`, and the next source is used.
 
     `about` names the object in the sources, "" for the pod itself.
     """
     if KEYS.isdisjoint(annotations):
         return NOTHING_STATED
-    of = f"{about}: " if about else ""
+    prefix = f"{about}: " if about else ""
     allowed = _read(annotations, MAX_RUN_TIME, parse_run_time, faults)
     estimates = [
         (seconds, rank, source)
@@ -67,9 +67,9 @@ def stated_run_time(annotations: Mapping[str, str], faults: list[DecodingFault],
     seconds, rank, source = estimates[0] if estimates else (0, 0, "")
     return StatedRunTime(
         allowed,
-        f"{of}annotation {MAX_RUN_TIME}" if allowed else "",
+        f"{prefix}annotation {MAX_RUN_TIME}" if allowed else "",
         seconds,
-        of + source if seconds else "",
+        prefix + source if seconds else "",
         rank,
     )
 

@@ -1,1 +1,1 @@
-"""Volumes: what pods name, and what claims, classes, drivers and attachments decide."""
+"""Volumes of pods, and the claims, classes, drivers and attachments that they depend on."""

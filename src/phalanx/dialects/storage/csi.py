@@ -1,7 +1,7 @@
-"""In-tree volumes as the CSI drivers know them that have taken them over (k8s.io/csi-translation-lib, 1.36).
+"""Translation of in-tree volumes to the CSI drivers that replaced them (k8s.io/csi-translation-lib, 1.36).
 
-Only what attach limits need: the driver's name and the handle. Azure File and vSphere are translated by kubelets,
-but kube-scheduler does not count them.
+Limited to the input of attach limits: the driver's name and the handle. Kubelets also translate Azure File and
+vSphere, but kube-scheduler does not count them.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _UNCOUNTED = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volum
 
 
 def driver_of(provisioner: str) -> str:
-    """The CSI driver that provisions for a class, "" where none is counted."""
+    """Return the CSI driver for a class's provisioner; "" if it is not counted."""
     if provisioner in _UNCOUNTED:
         return ""
     return _DRIVER_OF.get(provisioner, provisioner)
 
 
 def csi_source(spec: Source, labels: Mapping[str, str]) -> Handle | None:
-    """The driver and the handle of a PersistentVolume; None where nothing counts it."""
+    """Return driver and handle of a PersistentVolume; None if it is not counted."""
     stated = spec.get("csi")
     if isinstance(stated, Mapping):
         return _known(_text(stated, "driver"), _text(stated, "volumeHandle"))
@@ -56,7 +56,7 @@ def csi_source(spec: Source, labels: Mapping[str, str]) -> Handle | None:
 
 
 def inline_source(volume: Source) -> Handle | None:
-    """The same for a disk that a pod names itself."""
+    """Return driver and handle of a disk in a pod's spec; None if it is not counted."""
     disk = volume.get("gcePersistentDisk")
     if isinstance(disk, Mapping):
         return _gce(_text(disk, "pdName"), "")
@@ -76,18 +76,18 @@ def _known(driver: str, handle: str) -> Handle | None:
 
 
 def _gce(name: str, zones: str) -> Handle | None:
-    """A disk of several zones is one of their region."""
-    known = [zone for zone in zones.split("__") if zone]
-    if len(known) > 1:
-        regions = {zone.rpartition("-")[0] for zone in known if zone.count("-") == 2}
-        if len(regions) != 1 or any(zone.count("-") != 2 for zone in known):
+    """Return the handle of a disk; one with several zones belongs to their region."""
+    known_zones = [zone for zone in zones.split("__") if zone]
+    if len(known_zones) > 1:
+        regions = {zone.rpartition("-")[0] for zone in known_zones if zone.count("-") == 2}
+        if len(regions) != 1 or any(zone.count("-") != 2 for zone in known_zones):
             return None
         return GCE, f"projects/{_UNSPECIFIED}/regions/{regions.pop()}/disks/{name}"
-    return GCE, f"projects/{_UNSPECIFIED}/zones/{known[0] if known else _UNSPECIFIED}/disks/{name}"
+    return GCE, f"projects/{_UNSPECIFIED}/zones/{known_zones[0] if known_zones else _UNSPECIFIED}/disks/{name}"
 
 
 def _ebs(source: Source) -> str:
-    """Both `vol-...` and `aws://zone/vol-...` are in use."""
+    """Return the volume id; both `vol-...` and `aws://zone/vol-...` are in use."""
     stated = _text(source, "volumeID")
     if not stated.startswith("aws://"):
         return stated

@@ -1,4 +1,4 @@
-"""The volumes that a pod's spec names, as far as they matter to where it may go."""
+"""Volumes in a pod's spec that affect where it can run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from phalanx.model.volumes import Disk
 
 
 class ClaimUse(msgspec.Struct, frozen=True):
-    """A claim that a pod uses; one that is made for it alone is its own (a generic ephemeral volume)."""
+    """Claim that a pod uses; `own` marks one that is created for it alone (a generic ephemeral volume)."""
 
     name: str
     own: bool = False
 
 
 class NamedVolumes(msgspec.Struct, frozen=True):
-    """`attached` are the (driver, handle) of disks that the pod names itself, `disks` those that are exclusive."""
+    """Relevant volumes of a pod. `attached` are (driver, handle) of disks in its spec, `disks` the exclusive
+    ones."""
 
     claims: tuple[ClaimUse, ...] = ()
     disks: tuple[Disk, ...] = ()
@@ -76,7 +77,7 @@ def _disk(volume: VolumeObject) -> Disk | None:
         disk = volume.rbd
         name = f"{_text(disk, 'pool') or 'rbd'}/{_text(disk, 'image')}"
         monitors = disk.get("monitors") if isinstance(disk, Mapping) else None
-        known = [each for each in monitors if isinstance(each, str)] if isinstance(monitors, list) else []
+        known = [monitor for monitor in monitors if isinstance(monitor, str)] if isinstance(monitors, list) else []
         return Disk("rbd", name, _flag(disk, "readOnly"), tuple(sorted(set(known))))
     return None
 

@@ -1,4 +1,4 @@
-"""What the books of storage have been told already: objects change often in ways that say nothing new."""
+"""Published storage facts: objects often change without a relevant difference."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from phalanx.model.volumes import (
 
 
 class StorageFacts:
-    """The last fact about each thing, for as long as there is something to say about it."""
+    """Last published fact about each object, as long as it has content."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str, str], object] = {}
+        self._published: dict[tuple[str, str, str], object] = {}
 
     def new(self, facts: Iterable[AllocatorFact]) -> list[ClusterEvent]:
-        """Those of the facts that are news."""
+        """Return the facts that differ from the published ones."""
         return [fact for fact in facts if self._is_new(fact)]
 
-    def _is_new(self, told: AllocatorFact) -> bool:
-        kind, name, empty = _about(told.fact)
-        key = (told.allocator, kind, name)
+    def _is_new(self, fact: AllocatorFact) -> bool:
+        kind, name, empty = _about(fact.fact)
+        key = (fact.allocator, kind, name)
         if empty:
-            return self._told.pop(key, None) is not None
-        if self._told.get(key) == told.fact:
+            return self._published.pop(key, None) is not None
+        if self._published.get(key) == fact.fact:
             return False
-        self._told[key] = told.fact
+        self._published[key] = fact.fact
         return True
 
 
 def _about(fact: object) -> tuple[str, str, bool]:
-    """(kind of thing, its name, whether there is no such thing any more)."""
+    """Return (kind of object, its name, whether the fact is empty)."""
     match fact:
         case Volume(name) | VolumeGone(name):
             return "volume", name, isinstance(fact, VolumeGone)

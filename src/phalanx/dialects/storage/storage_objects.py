@@ -1,7 +1,7 @@
-"""Storage objects as a scheduler reads them: claims, volumes, classes, CSI drivers and what nodes attach.
+"""Storage objects as the scheduler reads them: claims, volumes, classes, CSI drivers and node attachments.
 
-What cannot be read is taken for the most careful reading: a node affinity that nothing meets, a size that nothing
-offers, a class that provisions nothing.
+An unreadable field gets the strictest value: a node affinity without a match, a size beyond every volume, a class
+that provisions nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DELAYED = "WaitForFirstConsumer"
 _ZONE_SEPARATOR = "__"
-# Old labels first, as kube-scheduler 1.36 lists them (volume_zone.go).
+# Old labels first, as in kube-scheduler 1.36 (volume_zone.go).
 _ZONES = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
@@ -39,7 +39,7 @@ _NOWHERE = (NodeSelectorTerm(invalid="cannot be read"),)
 
 
 class VolumeClaimObject(msgspec.Struct, frozen=True):
-    """A PersistentVolumeClaim. `owner` is the uid of its controller, `node` where it is being provisioned."""
+    """A PersistentVolumeClaim. `owner` is the uid of its controller, `node` the node selected for provisioning."""
 
     namespace: str
     name: str
@@ -64,13 +64,13 @@ class VolumeClaimObject(msgspec.Struct, frozen=True):
 
     @property
     def bound(self) -> bool:
-        """Both sides agree."""
+        """Whether claim and volume are bound to each other."""
         return bool(self.volume) and self.completed
 
 
 class StoredVolume(msgspec.Struct, frozen=True):
-    """A PersistentVolume: what a claim could get, and whose it is (`claim` is namespace/name, `claim_uid` may be
-    unknown yet). `attached` is its CSI driver and handle, also where those are translations, `handle` is as is."""
+    """A PersistentVolume and its claim (`claim` is namespace/name, `claim_uid` can be unknown yet). `attached`
+    is its CSI driver and handle, translated if needed; `handle` is the untranslated one."""
 
     spec: Volume
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -82,20 +82,20 @@ class StoredVolume(msgspec.Struct, frozen=True):
     handle: str | None = None
 
     def is_reserved_for(self, claim: VolumeClaimObject) -> bool:
-        """Whether it is held for this very claim and would do (component-helpers, FindMatchingVolume)."""
-        offered = self.spec
+        """Return whether it is reserved for this claim and suitable (component-helpers, FindMatchingVolume)."""
+        volume = self.spec
         return (
             self.claim == claim.key
             and self.claim_uid in ("", claim.uid)
             and not self.deleting
-            and offered.storage_class == claim.storage_class
-            and offered.size >= claim.size
-            and (offered.block, offered.attributes) == (claim.block, claim.attributes)
+            and volume.storage_class == claim.storage_class
+            and volume.size >= claim.size
+            and (volume.block, volume.attributes) == (claim.block, claim.attributes)
         )
 
 
 class StoredClass(msgspec.Struct, frozen=True):
-    """A StorageClass. `provisioner` is as it was written, `delayed` says that claims wait for their pods."""
+    """A StorageClass. `provisioner` is the stated one, `delayed` means that claims wait for their pods."""
 
     spec: StorageClass
     provisioner: str
@@ -170,11 +170,11 @@ def read_volume(document: Document) -> StoredVolume:
 def read_class(document: Document) -> StoredClass:
     stated = _text(document, "provisioner")
     topologies = _topologies(document.get("allowedTopologies"))
-    provides = stated not in ("", NO_PROVISIONER) and topologies is not None
+    is_usable = stated not in ("", NO_PROVISIONER) and topologies is not None
     return StoredClass(
         spec=StorageClass(
             name=_text(_part(document, "metadata"), "name"),
-            provisioner=stated if provides else "",
+            provisioner=stated if is_usable else "",
             topologies=topologies or (),
         ),
         provisioner=stated,
@@ -183,7 +183,7 @@ def read_class(document: Document) -> StoredClass:
 
 
 def read_capacity(document: Document) -> StorageCapacity | None:
-    """None where it offers nothing to any node."""
+    """Read a capacity; None if it offers nothing to any node."""
     metadata, topology = _part(document, "metadata"), document.get("nodeTopology")
     limit = document.get("maximumVolumeSize") or document.get("capacity")
     if topology is None or limit is None:
@@ -241,25 +241,25 @@ def _affinity(stated: object) -> tuple[NodeSelectorTerm, ...] | None:
 
 
 def _nameless(term: NodeSelectorTerm) -> NodeSelectorTerm:
-    """Upstream compares a volume's fields with a node that has labels and no name: `In` never holds."""
+    """Return the term as upstream evaluates it, on a node with labels but without a name: `In` never matches."""
     if all(field.operator == "NotIn" for field in term.fields) and term.expressions:
         return msgspec.structs.replace(term, fields=())
     return term if not term.fields else NodeSelectorTerm(invalid="a volume cannot ask for a node's name")
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """A label whose list has an empty item is passed over (volume_zone.go)."""
-    found = []
+    """Return the zone labels; one with an empty item in its list is ignored (volume_zone.go)."""
+    zones = []
     for key in _ZONES:
         if key in labels:
             values = [value.strip() for value in labels[key].split(_ZONE_SEPARATOR)]
             if all(values):
-                found.append((key, tuple(sorted(set(values)))))
-    return tuple(found)
+                zones.append((key, tuple(sorted(set(values)))))
+    return tuple(zones)
 
 
 def _topologies(stated: object) -> Topologies | None:
-    """None where no node meets them: a term with nothing in it, or that cannot be read, holds of no node
+    """Return the topologies; None if no node meets them: an empty or unreadable term matches no node
     (v1helper.MatchTopologySelectorTerms)."""
     terms = []
     for entry in _list(stated):

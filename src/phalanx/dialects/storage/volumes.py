@@ -1,8 +1,8 @@
-"""What the storage of a cluster decides about pods: claims, volumes, classes, CSI drivers and attachments.
+"""Enricher for volumes: the effect of claims, volumes, classes, CSI drivers and attachments on pods.
 
-A pod's claims are resolved to what they need of a node (`model/volumes.py`); a claim that no node could serve is a
-refusal in kube-scheduler's words, which ends when the claim changes. What the books of volumes and attachments must
-know is told as facts.
+A pod's claims are resolved into its needs on a node (`model/volumes.py`). A claim that no node can serve is a
+refusal with kube-scheduler's message, until the claim changes. Volumes and attachments are passed to their
+allocators as facts.
 """
 
 from __future__ import annotations
@@ -60,27 +60,27 @@ _STORAGE = "storage.k8s.io"
 _SOLE = "ReadWriteOncePod"
 _IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 _LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-# Pairs of a class and its needs; beyond this many the cache starts anew.
+# Limit for pairs of a class and its needs; a cache with more entries is cleared.
 _CACHE_SIZE = 50_000
-# Lists of volumes that name nothing that matters, likewise.
+# Limit for the cached volume lists without relevant volumes.
 _MOST_LISTS = 2_000
 
 
 class _Resolved(msgspec.Struct, frozen=True):
-    """What a pod needs, and what that is called."""
+    """Resolved needs of a pod, and the names of their volumes."""
 
     needs: tuple[VolumeNeed, ...] = ()
     names: PodVolumes = NO_VOLUMES
 
 
 _UNRESOLVED = _Resolved()
-# Facts about an object, and the uids of pods that are to be shown anew.
-Found = tuple[list[AllocatorFact], set[str]]
-_NOBODY = ("", "", NONE_NAMED)
+# Facts about an object, and the uids of pods that have to be enriched again.
+StorageChanges = tuple[list[AllocatorFact], set[str]]
+_NO_POD = ("", "", NONE_NAMED)
 
 
 class Volumes(PodEnricher):
-    """Resolves the volumes of pods. News of an object costs as much as there are pods that depend on it."""
+    """Resolves the volumes of pods. A change of an object costs time per dependent pod."""
 
     kinds = (
         WantedKind("", CLAIMS, "PersistentVolumeClaim", ("v1",)),
@@ -94,8 +94,8 @@ class Volumes(PodEnricher):
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[str, str, NamedVolumes]] = {}
-        # Lists of volumes by their id, which is theirs as long as they are kept.
-        self._immaterial: dict[int, list[VolumeObject]] = {}
+        # Volume lists by their id, which is unique while the lists are stored.
+        self._irrelevant_lists: dict[int, list[VolumeObject]] = {}
         self._resolved: dict[str, _Resolved] = {}
         self._users: dict[str, set[str]] = {}
         self._inline: dict[tuple[str, str], set[str]] = {}
@@ -104,7 +104,7 @@ class Volumes(PodEnricher):
         self._classes: dict[str, StoredClass] = {}
         self._attachments: dict[str, StoredAttachment] = {}
         self._known: dict[str, set[str]] = {kind.plural: set() for kind in self.kinds}
-        # Claims by what they depend on.
+        # Claims by the objects that they depend on.
         self._of_class: dict[str, set[str]] = {}
         self._of_volume: dict[str, set[str]] = {}
         self._reserved: dict[str, set[str]] = {}
@@ -117,26 +117,27 @@ class Volumes(PodEnricher):
 
     def pod(self, pod: PodObject, spec: Pod) -> Changes:
         named = NONE_NAMED if spec.finished else self._named(pod)
-        last = self._pods.get(spec.uid, _NOBODY)[2]
+        last = self._pods.get(spec.uid, _NO_POD)[2]
         if named is last or named == last:
             return no_changes()
-        touched = self._leave(spec) | self._join(spec, named)
+        touched = self._remove_pod(spec) | self._add_pod(spec, named)
         return [], self._resolve(touched)
 
     def _named(self, pod: PodObject) -> NamedVolumes:
-        """(Pods whose specs are written alike have one list of volumes, and most name nothing that matters.)"""
+        """Return the pod's relevant volumes. Identically written specs share one list, mostly without relevant
+        volumes."""
         volumes = pod.spec.volumes
-        if not volumes or id(volumes) in self._immaterial:
+        if not volumes or id(volumes) in self._irrelevant_lists:
             return NONE_NAMED
         named = named_volumes(pod)
         if named is NONE_NAMED:
-            if len(self._immaterial) >= _MOST_LISTS:
-                self._immaterial.clear()
-            self._immaterial[id(volumes)] = volumes
+            if len(self._irrelevant_lists) >= _MOST_LISTS:
+                self._irrelevant_lists.clear()
+            self._irrelevant_lists[id(volumes)] = volumes
         return named
 
     def pod_gone(self, spec: Pod) -> Changes:
-        return [], self._resolve(self._leave(spec))
+        return [], self._resolve(self._remove_pod(spec))
 
     @property
     def idle(self) -> bool:
@@ -154,8 +155,8 @@ class Volumes(PodEnricher):
             twin = self._twins[key] = msgspec.structs.replace(spec.pod_class, volumes=resolved.needs)
         return msgspec.structs.replace(spec, pod_class=twin, volumes=resolved.names)
 
-    def _join(self, spec: Pod, named: NamedVolumes) -> set[str]:
-        """The pods that share something with this one, itself included."""
+    def _add_pod(self, spec: Pod, named: NamedVolumes) -> set[str]:
+        """Add a pod; return the pods that share a volume with it, itself included."""
         if not named:
             return set()
         self._pods[spec.uid] = (spec.namespace, spec.name, named)
@@ -166,8 +167,8 @@ class Volumes(PodEnricher):
             touched |= _add(self._inline, source, spec.uid)
         return touched
 
-    def _leave(self, spec: Pod) -> set[str]:
-        namespace, _, named = self._pods.pop(spec.uid, _NOBODY)
+    def _remove_pod(self, spec: Pod) -> set[str]:
+        namespace, _, named = self._pods.pop(spec.uid, _NO_POD)
         self._resolved.pop(spec.uid, None)
         touched = {spec.uid} if named else set()
         for use in named.claims:
@@ -177,17 +178,17 @@ class Volumes(PodEnricher):
         return touched
 
     def _resolve(self, uids: Iterable[str]) -> set[str]:
-        """Those of the pods that are to be shown otherwise now."""
-        turned = set()
+        """Resolve the pods; return those with a changed result."""
+        changed = set()
         for uid in uids:
             if uid not in self._pods:
-                turned.add(uid)
+                changed.add(uid)
                 continue
             resolved = self._needs(uid, *self._pods[uid])
             if resolved != self._resolved.get(uid, _UNRESOLVED):
                 self._resolved[uid] = resolved
-                turned.add(uid)
-        return turned
+                changed.add(uid)
+        return changed
 
     def _needs(self, uid: str, namespace: str, pod: str, named: NamedVolumes) -> _Resolved:
         needs: list[VolumeNeed] = list(named.disks)
@@ -218,19 +219,19 @@ class Volumes(PodEnricher):
         needs += [
             Attachment(source[0], source if len(self._inline[source]) > 1 else None) for source in named.attached
         ]
-        # What is being provisioned comes first, then the smallest, as kube-scheduler goes about it.
+        # Claims being provisioned come first, then the smallest, as in kube-scheduler.
         unbound = sorted(dict.fromkeys(unbound), key=lambda pair: (not pair[0].node, pair[0].size, repr(pair[0])))
         names = PodVolumes(tuple(name for _, name in unbound), tuple(dict.fromkeys(attached)))
         return _Resolved((*sorted(_once(needs), key=repr), *(claim for claim, _ in unbound)), names)
 
     def _refusal(self, uid: str, namespace: str, pod: str, named: NamedVolumes) -> str:
-        """Why no node will do, "" if one may (kube-scheduler 1.36: the PreFilters of VolumeRestrictions,
-        VolumeBinding and VolumeZone in this order)."""
-        found = [(use, self._claims.get(f"{namespace}/{use.name}")) for use in named.claims]
-        for use, claim in found:
+        """Return the reason why no node is suitable; "" if one can be (kube-scheduler 1.36: the PreFilters of
+        VolumeRestrictions, VolumeBinding and VolumeZone in this order)."""
+        claims = [(use, self._claims.get(f"{namespace}/{use.name}")) for use in named.claims]
+        for use, claim in claims:
             if claim is None and not use.own:
                 return f'persistentvolumeclaim "{use.name}" not found'
-        for use, claim in found:
+        for use, claim in claims:
             if claim is None:
                 return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
             if claim.fault:
@@ -241,11 +242,11 @@ class Volumes(PodEnricher):
                 return f'persistentvolumeclaim "{use.name}" is being deleted'
             if use.own and claim.owner != uid:
                 return f"PVC {claim.key} was not created for pod {namespace}/{pod} (pod is not owner)"
-        for _, claim in found:
+        for _, claim in claims:
             if claim is not None and not claim.bound and (claim.volume or not self._is_delayed(claim)):
                 absent = claim.storage_class and not claim.volume and claim.storage_class not in self._classes
                 return f'{_IMMEDIATE} (storageclass "{claim.storage_class}" not found)' if absent else _IMMEDIATE
-        for use, claim in found:
+        for use, claim in claims:
             if claim is not None and claim.bound and claim.volume not in self._volumes:
                 return _LOST_VOLUME if use.own else f'persistentvolume "{claim.volume}" not found'
         return ""
@@ -279,32 +280,32 @@ class Volumes(PodEnricher):
     # objects
 
     def updated(self, kind: ServedKind, document: Document) -> Changes:
-        return self._news(self._take(kind, document))
+        return self._publish(self._read_object(kind, document))
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
-        return self._news(self._remove(kind, f"{namespace}/{name}" if namespace else name))
+        return self._publish(self._remove(kind, f"{namespace}/{name}" if namespace else name))
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
-        """A claim that cannot be read holds its pods; anything else counts as absent."""
+        """Process an undecodable object: a claim holds its pods; any other object counts as deleted."""
         if kind.plural != CLAIMS:
             return self.removed(kind, namespace, name)
         claim = VolumeClaimObject(namespace, name, uid, fault=error)
         self._known[CLAIMS].add(claim.key)
-        return self._news(self._claim(claim.key, claim))
+        return self._publish(self._claim(claim.key, claim))
 
     def unserved(self, kind: ServedKind) -> Changes:
         facts: list[ClusterEvent] = []
         touched: set[str] = set()
         for key in sorted(self._known[kind.plural]):
-            news, uids = self._news(self._remove(kind, key))
-            facts += news
+            events, uids = self._publish(self._remove(kind, key))
+            facts += events
             touched |= uids
         return facts, touched
 
-    def _news(self, found: Found) -> Changes:
-        return self._facts.new(found[0]), found[1]
+    def _publish(self, changes: StorageChanges) -> Changes:
+        return self._facts.new(changes[0]), changes[1]
 
-    def _take(self, kind: ServedKind, document: Document) -> Found:
+    def _read_object(self, kind: ServedKind, document: Document) -> StorageChanges:
         match kind.plural:
             case "persistentvolumeclaims":
                 claim = read_claim(document)
@@ -335,10 +336,10 @@ class Volumes(PodEnricher):
                 return [AllocatorFact("volumes", capacity)], set()
         name = str(document["metadata"]["name"])
         self._known[ATTACHMENTS].add(name)
-        return self._attach(name, read_attachment(document)), set()
+        return self._replace_attachment(name, read_attachment(document)), set()
 
-    def _remove(self, kind: ServedKind, key: str) -> Found:
-        """`key` is namespace/name, or the name of what has no namespace."""
+    def _remove(self, kind: ServedKind, key: str) -> StorageChanges:
+        """Remove an object; `key` is namespace/name, or the name of a cluster-scoped one."""
         self._known[kind.plural].discard(key)
         match kind.plural:
             case "persistentvolumeclaims":
@@ -353,9 +354,9 @@ class Volumes(PodEnricher):
                 return _driver(StorageDriver(key)), set()
             case "csistoragecapacities":
                 return [AllocatorFact("volumes", StorageCapacityGone(key))], set()
-        return self._attach(key, None), set()
+        return self._replace_attachment(key, None), set()
 
-    def _claim(self, key: str, claim: VolumeClaimObject | None) -> Found:
+    def _claim(self, key: str, claim: VolumeClaimObject | None) -> StorageChanges:
         last = self._claims.get(key)
         if claim == last:
             return [], set()
@@ -372,7 +373,7 @@ class Volumes(PodEnricher):
             facts = [AllocatorFact("attachments", self._attachment(claim))]
         return facts, self._resolve(self._users.get(key, ()))
 
-    def _volume(self, name: str, volume: StoredVolume | None) -> Found:
+    def _volume(self, name: str, volume: StoredVolume | None) -> StorageChanges:
         last = self._volumes.get(name)
         if volume == last:
             return [], set()
@@ -390,11 +391,11 @@ class Volumes(PodEnricher):
             AllocatorFact("attachments", self._attachment(self._claims[key]))
             for key in sorted(claims & self._claims.keys())
         ]
-        nodes = {self._attachments[each].node for each in self._attached_as.get(name, ())}
+        nodes = {self._attachments[attachment_name].node for attachment_name in self._attached_as.get(name, ())}
         facts += map(self._attachments_of, sorted(nodes))
         return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
 
-    def _class(self, name: str, known: StoredClass | None) -> Found:
+    def _class(self, name: str, known: StoredClass | None) -> StorageChanges:
         if known == self._classes.get(name):
             return [], set()
         if known is None:
@@ -407,7 +408,7 @@ class Volumes(PodEnricher):
         facts += [AllocatorFact("attachments", self._attachment(self._claims[key])) for key in claims]
         return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
 
-    def _attach(self, name: str, attachment: StoredAttachment | None) -> list[AllocatorFact]:
+    def _replace_attachment(self, name: str, attachment: StoredAttachment | None) -> list[AllocatorFact]:
         last = self._attachments.pop(name, None)
         if last is not None:
             _drop(self._attached_on, last.node, name)
@@ -416,21 +417,21 @@ class Volumes(PodEnricher):
             self._attachments[name] = attachment
             _add(self._attached_on, attachment.node, name)
             _add(self._attached_as, attachment.volume, name)
-        return [self._attachments_of(each.node) for each in (last, attachment) if each is not None]
+        return [self._attachments_of(state.node) for state in (last, attachment) if state is not None]
 
     def _attachments_of(self, node: str) -> AllocatorFact:
         handles = set()
         for name in self._attached_on.get(node, ()):
             attachment = self._attachments[name]
             volume = self._volumes.get(attachment.volume)
-            # Like upstream we pass over what is not a CSI volume by itself.
+            # Like upstream, only genuine CSI volumes count, and no translated ones.
             if attachment.driver and volume is not None and volume.handle is not None:
                 handles.add((attachment.driver, volume.handle))
         return AllocatorFact("attachments", NodeAttachments(node, tuple(sorted(handles))))
 
 
 def _offer(name: str, volume: StoredVolume | None) -> object:
-    """A volume that nobody holds, or that is held by name for a claim that is not bound to it yet."""
+    """Return a volume that is available, or reserved by name for a claim that is not bound to it yet."""
     if volume is None or volume.deleting or not (volume.claim or volume.available):
         return VolumeGone(name)
     return volume.spec
@@ -441,23 +442,23 @@ def _driver(driver: StorageDriver) -> list[AllocatorFact]:
 
 
 def _once(needs: Iterable[VolumeNeed]) -> list[VolumeNeed]:
-    """Equal needs once; but each volume of the pod's own that is attached counts."""
-    kept = [need for need in needs if isinstance(need, Attachment) and need.volume is None]
-    return kept + list(dict.fromkeys(need for need in needs if need not in kept))
+    """Return distinct needs, except that every attached volume in the pod's own spec counts."""
+    uncounted = [need for need in needs if isinstance(need, Attachment) and need.volume is None]
+    return uncounted + list(dict.fromkeys(need for need in needs if need not in uncounted))
 
 
 def _add(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], key: object, member: str) -> set[str]:
-    """Who was there alone and is no more."""
-    found: set[str] = index.setdefault(key, set())  # type: ignore[arg-type]
-    others = set(found) if len(found) == 1 else set()
-    found.add(member)
-    return others - found if member in others else others
+    """Add a member; return the previous sole member, which now has company."""
+    members: set[str] = index.setdefault(key, set())  # type: ignore[arg-type]
+    former_sole_member = set(members) if len(members) == 1 else set()
+    members.add(member)
+    return former_sole_member - members if member in former_sole_member else former_sole_member
 
 
 def _drop(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], key: object, member: str) -> set[str]:
-    """Who is alone there now."""
-    found: set[str] = index.get(key, set())  # type: ignore[call-overload]
-    found.discard(member)
-    if not found:
+    """Remove a member; return the one that is now the sole member."""
+    members: set[str] = index.get(key, set())  # type: ignore[call-overload]
+    members.discard(member)
+    if not members:
         index.pop(key, None)  # type: ignore[call-overload]
-    return set(found) if len(found) == 1 else set()
+    return set(members) if len(members) == 1 else set()

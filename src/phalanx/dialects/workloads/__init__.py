@@ -1,1 +1,1 @@
-"""Pods that operators make, grouped without a group object: by their owners' kinds (docs/workloads.md)."""
+"""Gangs of pods that operators create without a group object, by kind of owner (docs/workloads.md)."""

@@ -1,4 +1,4 @@
-"""Applications whose pods' labels say all that is known: Spark, Flink, Dask, and task groups of YuniKorn."""
+"""Applications that are recognized by pod labels alone: Spark, Flink, Dask, and YuniKorn's task groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPARK_ROLES = ("driver", "executor")
 
 
 def _spark(pod: PodObject) -> Membership | None:
-    """The driver creates the executors once it runs: a gang of one at first, whose further members are surplus."""
+    """Return the gang of a Spark pod: the driver alone starts, and its executors are surplus members."""
     labels = pod.metadata.labels
     app, role = labels.get(SPARK_APP, ""), labels.get(SPARK_ROLE, "")
     if not app or role not in SPARK_ROLES:
@@ -25,7 +25,8 @@ def _spark(pod: PodObject) -> Membership | None:
 
 
 def _flink(pod: PodObject) -> Membership | None:
-    """Task managers are asked for as they are needed: together only where their annotation says how many."""
+    """Return the gang of a Flink task manager. They are requested on demand, so only an annotation sets a
+    minimum."""
     labels = pod.metadata.labels
     cluster = labels.get("app", "")
     if labels.get("type") != "flink-native-kubernetes" or labels.get("component") != "taskmanager" or not cluster:
@@ -34,7 +35,7 @@ def _flink(pod: PodObject) -> Membership | None:
 
 
 def _dask(pod: PodObject) -> Membership | None:
-    """Workers are independent: together only where their annotation says how many."""
+    """Return the gang of a Dask pod. Workers are independent, so only an annotation sets a minimum."""
     labels = pod.metadata.labels
     cluster = labels.get("dask.org/cluster-name", "")
     if not cluster:
@@ -46,28 +47,30 @@ _TASK_GROUP, _TASK_GROUPS = "yunikorn.apache.org/task-group-name", "yunikorn.apa
 
 
 def _yunikorn(pod: PodObject) -> Membership | None:
-    """A gang for each task group whose size the pod knows: another group may be created by this one's pods."""
+    """Return the gang of a task group with a known size; its pods can create the other groups."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     app = labels.get("applicationId") or labels.get("yunikorn.apache.org/app-id", "")
     group = annotations.get(_TASK_GROUP, "")
-    least = _task_groups(annotations.get(_TASK_GROUPS, "")).get(group) if app and group else None
-    if least is None:
+    minimum = _task_groups(annotations.get(_TASK_GROUPS, "")).get(group) if app and group else None
+    if minimum is None:
         return None
     name = f"YuniKorn application {app}"
-    return Membership(f"yunikorn:{app}/{group}", name, group, Stated(f"annotation {_TASK_GROUPS}", str(least)))
+    return Membership(f"yunikorn:{app}/{group}", name, group, Stated(f"annotation {_TASK_GROUPS}", str(minimum)))
 
 
 def _task_groups(text: str) -> dict[str, int]:
-    """The minimum of each task group by its name; what cannot be read is none."""
+    """Return the minimum of each task group by name; unreadable ones are skipped."""
     try:
         stated = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return {}
     return {
-        str(each["name"]): each["minMember"]
-        for each in (stated if isinstance(stated, list) else ())
-        if isinstance(each, Mapping) and each.get("name") and is_whole(least := each.get("minMember"))
-        if 1 <= least <= MAX_WHOLE
+        str(task_group["name"]): task_group["minMember"]
+        for task_group in (stated if isinstance(stated, list) else ())
+        if isinstance(task_group, Mapping)
+        and task_group.get("name")
+        and is_whole(minimum := task_group.get("minMember"))
+        if 1 <= minimum <= MAX_WHOLE
     }
 
 

@@ -1,4 +1,4 @@
-"""From what a pod and its owner are called to the gang that it is in, by the first rule that knows its kind."""
+"""Gang membership of pods by labels and owner, from the first matching rule."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ log = logging.getLogger(__name__)
 
 
 class WorkloadGrouping:
-    """Asks the rules about pods that are ours to place and name no gang themselves.
+    """Applies the rules to pods of our schedulers that name no gang themselves.
 
-    `wanted` are the kinds of owners whose objects such pods have needed so far; `on_wanted` is called for each new
-    one.
+    `wanted` are the kinds of owners that such pods have needed so far; `on_wanted` is called for each new kind.
     """
 
     def __init__(self, rules: Iterable[WorkloadRule], schedulers: Collection[str]) -> None:
@@ -39,48 +38,48 @@ class WorkloadGrouping:
         self._by_controller = {kind: rank for rank, rule in self._ranked() for kind in rule.controllers}
 
     def declare(self, pod: PodObject) -> Declaration | None:
-        """The gang that the pod is in by its owner; None for a pod on its own."""
+        """Return the gang of the pod by its owner; None for a pod without one."""
         metadata = pod.metadata
         if pod.spec.scheduler_name not in self._schedulers or not (metadata.labels or metadata.owner_references):
             return None
         annotations = metadata.annotations
         if any(annotations.get(key) == value for key, value in OPT_OUT):
             return None
-        found = self._membership(pod)
-        # A minimum without a name is meant for the pods of the same owner.
+        membership = self._membership(pod)
+        # A minimum without a name applies to the pods of the same owner.
         stated = annotations.get(OWN_MIN_COUNT, "") if OWN_GROUP not in annotations else ""
         own = Stated(f"annotation {OWN_MIN_COUNT}", stated) if stated else None
-        if found is None and own is not None:
-            found = _of_controller(metadata)
-        if found is None or (own is None and found.minimum is None and found.kind is None):
+        if membership is None and own is not None:
+            membership = _of_controller(metadata)
+        if membership is None or (own is None and membership.minimum is None and membership.kind is None):
             return None
-        kind = found.kind if own is None else None
+        kind = membership.kind if own is None else None
         if kind is not None:
             self._want(kind)
         return Declaration(
             naming=WORKLOAD,
-            name=found.gang,
-            key=f"owner {found.owner}",
+            name=membership.gang,
+            key=f"owner {membership.owner}",
             minimum=own,
             extras=read_extras(metadata.labels, annotations),
             queue=stated_queue(metadata),
-            role=found.role,
+            role=membership.role,
             owner=kind,
-            usual_minimum=found.minimum,
+            usual_minimum=membership.minimum,
         )
 
     def with_part(self, pod: PodObject, declaration: Declaration) -> Declaration:
-        """The gang that the pod names itself, with its part in it where some members may exist only later."""
+        """Add the workload part to the pod's own gang declaration, where some members are created later."""
         labels = pod.metadata.labels
         if self._staged.keys().isdisjoint(labels) or declaration.naming.needed:
             return declaration
         if pod.spec.scheduler_name not in self._schedulers:
             return declaration
-        found = self._membership(pod)
-        if found is None or found.kind is None:
+        membership = self._membership(pod)
+        if membership is None or membership.kind is None:
             return declaration
-        self._want(found.kind)
-        return msgspec.structs.replace(declaration, part=found.role)
+        self._want(membership.kind)
+        return msgspec.structs.replace(declaration, part=membership.role)
 
     def _want(self, kind: KindKey) -> None:
         if kind not in self.wanted:
@@ -101,18 +100,18 @@ class WorkloadGrouping:
             if rule is None:
                 continue
             try:
-                found = rule.member(pod)
+                membership = rule.member(pod)
             except Exception:
-                # Every pod passes here: a bug in one rule must not keep all of them from being known.
-                log.exception("the rule %r for grouping pods is left out from now on", rule.name)
+                # Every pod passes here: a bug in one rule must not hide all pods.
+                log.exception("the grouping rule %r has failed and is ignored from now on", rule.name)
                 del self._rules[rank]
                 continue
-            if found is not None:
-                return found
+            if membership is not None:
+                return membership
         return None
 
     def _ranked(self) -> list[tuple[int, WorkloadRule]]:
-        """The first rules last, so that they hold where two have the same key."""
+        """Return the rules in reverse order, so that the first rule has precedence for a shared key."""
         return sorted(self._rules.items(), key=lambda entry: -entry[0])
 
 

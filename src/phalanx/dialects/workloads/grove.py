@@ -1,4 +1,4 @@
-"""Grove's PodGangs: their pods name them, and the object says how many of each PodClique start together."""
+"""Grove's PodGangs: pods name them in a label, and the object states the minimum of each PodClique."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _member(pod: PodObject) -> Membership | None:
 def _sizes(gang: OwnerReader) -> tuple[WorkloadSize, ...]:
     if gang.opts_out():
         return (WorkloadSize(f"podgang:{gang.name}", uid=gang.uid),)
-    least = {
-        str(each.get("name")): whole(each, f"{path}.minReplicas")
-        for path, each in gang.objects(gang.spec, "spec.podgroups")
+    minima = {
+        str(group.get("name")): whole(group, f"{path}.minReplicas")
+        for path, group in gang.objects(gang.spec, "spec.podgroups")
     }
-    roles = tuple(sorted((name, count) for name, count in least.items() if count))
-    return (WorkloadSize(f"podgang:{gang.name}", max(1, sum(least.values())), roles, uid=gang.uid),)
+    roles = tuple(sorted((name, count) for name, count in minima.items() if count))
+    return (WorkloadSize(f"podgang:{gang.name}", max(1, sum(minima.values())), roles, uid=gang.uid),)
 
 
 POD_GANG = WorkloadRule("PodGang", _member, labels=(_LABEL,), owner=_POD_GANG, sizes=_sizes)

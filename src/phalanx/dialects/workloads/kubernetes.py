@@ -1,4 +1,4 @@
-"""Job, JobSet and LeaderWorkerSet: what their pods' labels say, and what only their objects know."""
+"""Job, JobSet and LeaderWorkerSet: gang membership from pod labels, and sizes from their objects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _JOB = WantedKind("batch", "jobs", "Job", ("v1",))
 
 
 def _job_member(pod: PodObject) -> Membership | None:
-    """Only indexed Jobs may be gangs: pods of others are told from each other by nobody."""
+    """Return the gang of a Job's pod. Only indexed Jobs qualify: pods of any other Job are interchangeable."""
     metadata = pod.metadata
     owner = controlling_owner(metadata)
     if owner is None or owner.kind != "Job" or COMPLETION_INDEX not in metadata.annotations:
@@ -50,7 +50,7 @@ def _job_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
         parallelism = whole(spec, "spec.parallelism", 1)
         completions = whole(spec, "spec.completions", parallelism)
         together = spec.get("completionMode") == "Indexed" and completions == parallelism and not job.opts_out()
-        # Indexes that have succeeded come no more, and their pods may be gone.
+        # Succeeded indexes are not recreated, and their pods can be deleted already.
         succeeded = whole(job.status, "status.succeeded")
         stated = max(1, parallelism - succeeded) if together else 1
     return (WorkloadSize(gang, stated, uid=job.uid),)
@@ -65,9 +65,9 @@ _JOBSET = WantedKind("jobset.x-k8s.io", "jobsets", "JobSet", ("v1", "v1alpha2"))
 
 
 def _jobset_member(pod: PodObject) -> Membership | None:
-    """A gang for each replicatedJob and attempt; those that exist at the same time start together (a gang group).
+    """Return the gang of a JobSet's pod: one per replicatedJob and attempt; simultaneous ones form a gang group.
 
-    Where topology is exclusive, the first pod of each Job comes first: the others are created once it has a node.
+    With exclusive topology, the first pod of each Job starts alone: the rest is created once it has a node.
     """
     metadata = pod.metadata
     labels, annotations = metadata.labels, metadata.annotations
@@ -84,8 +84,9 @@ def _jobset_member(pod: PodObject) -> Membership | None:
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A replicatedJob: `jobs` that have not succeeded of `pods` each. `now` once those that it comes `after` have
-    come as far as it waits for, and still run if it runs `beside` them; `ready` once its own have started."""
+    """A replicatedJob: `jobs` unfinished ones of `pods` each. `now` means that its dependencies (`after`) have
+    reached the required state; with `beside` they still run then. `ready` means that its own Jobs have started.
+    `requests` are those of one pod."""
 
     name: str
     jobs: int
@@ -95,7 +96,7 @@ class _Part(msgspec.Struct, frozen=True):
     now: bool
     ready: bool
     beside: bool = True
-    asked: Requests = ()
+    requests: Requests = ()
 
 
 def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
@@ -109,86 +110,88 @@ def _jobset_sizes(jobset: OwnerReader) -> tuple[WorkloadSize, ...]:
             stages.setdefault(part.after, []).append(part)
     sizes: list[WorkloadSize] = []
     for part in parts:
-        apart = jobset.opts_out() or not part.jobs
-        gang, least = f"{base}/{part.name}", 1 if apart else max(1, part.jobs * part.pods)
-        stage = () if apart else stages.get(part.after, ())
-        names = tuple(f"{base}/{each.name}{'+leaders' if each.exclusive else ''}" for each in stage)
+        separate = jobset.opts_out() or not part.jobs
+        gang, minimum = f"{base}/{part.name}", 1 if separate else max(1, part.jobs * part.pods)
+        stage = () if separate else stages.get(part.after, ())
+        names = tuple(
+            f"{base}/{member_part.name}{'+leaders' if member_part.exclusive else ''}" for member_part in stage
+        )
         gang_group, later = names if len(names) > 1 else (), _later(part, parts)
         if not part.exclusive:
-            sizes.append(WorkloadSize(gang, least, gang_group=gang_group, later=later, uid=jobset.uid))
+            sizes.append(WorkloadSize(gang, minimum, gang_group=gang_group, later=later, uid=jobset.uid))
             continue
-        first, others = (1, 1) if apart else (part.jobs, max(1, part.pods - 1))
+        first, follower_count = (1, 1) if separate else (part.jobs, max(1, part.pods - 1))
         sizes.append(WorkloadSize(f"{gang}+leaders", first, gang_group=gang_group, later=later, uid=jobset.uid))
-        sizes.append(WorkloadSize(f"{gang}+followers", others, uid=jobset.uid))
+        sizes.append(WorkloadSize(f"{gang}+followers", follower_count, uid=jobset.uid))
     if not jobset.opts_out():
         sizes = _tied_stages(base, parts, sizes)
-    # A TrainJob makes the PodGroup of its JobSet's pods.
+    # A TrainJob creates the PodGroup for the pods of its JobSet.
     makers = [jobset.uid, *([jobset.controller[2]] if jobset.controller[:2] in STAGED_OWNERS else [])]
-    staged = tuple(each for part in parts for each in _staged(part))
+    staged = tuple(staged_part for part in parts for staged_part in _staged(part))
     sizes += [WorkloadSize(group_of(maker), uid=jobset.uid, parts=staged) for maker in makers]
     return tuple(sizes)
 
 
 def _tied_stages(base: str, parts: list[_Part], sizes: list[WorkloadSize]) -> list[WorkloadSize]:
-    """The first part expects the next one, which is created when the first runs."""
+    """Let the first part expect the members of the next one, which is created once the first runs."""
     if not parts or not parts[0].jobs or parts[0].exclusive:
         return sizes
     first = parts[0]
-    following = [each for each in parts[1:] if each.beside and first.name in each.after and each.asked]
-    following = [each for each in following if each.jobs and each.pods and not each.exclusive]
+    following = [part for part in parts[1:] if part.beside and first.name in part.after and part.requests]
+    following = [part for part in following if part.jobs and part.pods and not part.exclusive]
     if not following:
         return sizes
-    later, by_gang = following[0], {each.gang: each for each in sizes}
-    one, other = (by_gang[f"{base}/{each.name}"] for each in (first, later))
-    ties = {each.gang: each for each in tied(one, other, later.jobs * later.pods, later.asked)}
-    return [ties.get(each.gang, each) for each in sizes]
+    later, by_gang = following[0], {size.gang: size for size in sizes}
+    first_size, later_size = (by_gang[f"{base}/{part.name}"] for part in (first, later))
+    tied_sizes = {size.gang: size for size in tied(first_size, later_size, later.jobs * later.pods, later.requests)}
+    return [tied_sizes.get(size.gang, size) for size in sizes]
 
 
 def _staged(part: _Part) -> tuple[WorkloadPart, ...]:
-    """The pods of a replicatedJob that are created at the same time."""
+    """Return the parts of a replicatedJob by time of creation."""
     count = part.jobs * part.pods
     later = f"{count} pods of {part.name} are created only after {', '.join(sorted(part.after))}"
     if not part.exclusive:
         return (WorkloadPart(part.name, count, part.now, later, part.beside),)
-    rest = count - part.jobs
-    followers = f"{rest} pods of {part.name} are created only after the first of their Job has a node"
+    follower_count = count - part.jobs
+    followers = f"{follower_count} pods of {part.name} are created only after the first of their Job has a node"
     return (
         WorkloadPart(f"{part.name}+leaders", part.jobs, part.now, later, part.beside),
-        WorkloadPart(f"{part.name}+followers", rest, not rest, followers),
+        WorkloadPart(f"{part.name}+followers", follower_count, not follower_count, followers),
     )
 
 
 def _parts(jobset: OwnerReader) -> list[_Part]:
-    told = {
-        str(each.get("name")): tuple(whole(each, f"{path}.{field}") for field in ("succeeded", "ready", "failed"))
-        for path, each in jobset.objects(jobset.status, "status.replicatedJobsStatus")
+    counts = {
+        str(entry.get("name")): tuple(whole(entry, f"{path}.{field}") for field in ("succeeded", "ready", "failed"))
+        for path, entry in jobset.objects(jobset.status, "status.replicatedJobsStatus")
     }
     in_order = inner(jobset.spec, "spec.startupPolicy").get("startupPolicyOrder") == "InOrder"
     parts: list[_Part] = []
-    for path, each in jobset.objects(jobset.spec, "spec.replicatedJobs"):
-        template = inner(each, f"{path}.template")
+    for path, entry in jobset.objects(jobset.spec, "spec.replicatedJobs"):
+        template = inner(entry, f"{path}.template")
         spec = inner(template, f"{path}.template.spec")
-        name, pods = str(each.get("name")), whole(spec, f"{path}.template.spec.parallelism", 1)
+        name, pods = str(entry.get("name")), whole(spec, f"{path}.template.spec.parallelism", 1)
         pods = min(pods, whole(spec, f"{path}.template.spec.completions", pods))
-        replicas = whole(each, f"{path}.replicas", 1)
-        succeeded, ready, failed = told.get(name, (0, 0, 0))
+        replicas = whole(entry, f"{path}.replicas", 1)
+        succeeded, ready, failed = counts.get(name, (0, 0, 0))
         jobs = max(0, replicas - succeeded)
         after = {
-            str(other.get("name")): other.get("status") == "Ready"
-            for _, other in jobset.objects(each, f"{path}.dependsOn")
+            str(dependency.get("name")): dependency.get("status") == "Ready"
+            for _, dependency in jobset.objects(entry, f"{path}.dependsOn")
         }
         if in_order:
             after = {part.name: True for part in parts} | after
-        # (A dependency stands before whoever has it.)
+        # A replicatedJob is listed after its dependencies.
         now = all(not part.jobs or (after[part.name] and part.ready) for part in parts if part.name in after)
         exclusive = _is_exclusive(jobset.annotations) or _is_exclusive(
             inner(inner(template, f"{path}.template.metadata"), f"{path}.template.metadata.annotations")
         )
         started = succeeded + ready + failed >= replicas
         pod_template = inner(spec, f"{path}.template.spec.template")
-        asked = requests_of_template(pod_template) if after else ()
+        requests = requests_of_template(pod_template) if after else ()
         beside = all(after.values())
-        parts.append(_Part(name, jobs, pods, exclusive, frozenset(after), now, started, beside, asked))
+        parts.append(_Part(name, jobs, pods, exclusive, frozenset(after), now, started, beside, requests))
     return parts
 
 
@@ -197,14 +200,14 @@ def _is_exclusive(annotations: Mapping[str, Any]) -> bool:
 
 
 def _later(part: _Part, parts: list[_Part]) -> str:
-    """What comes only after the part."""
+    """Return a description of the pods that are created only after the part."""
     if part.exclusive and part.pods > 1:
         return f"{part.jobs * (part.pods - 1)} pods are created only after the first of their Job has a node"
-    waits = [other for other in parts if part.name in other.after]
-    if not waits:
+    waiting_parts = [waiting_part for waiting_part in parts if part.name in waiting_part.after]
+    if not waiting_parts:
         return ""
-    count = sum(other.jobs * other.pods for other in waits)
-    names = ", ".join(other.name for other in waits)
+    count = sum(waiting_part.jobs * waiting_part.pods for waiting_part in waiting_parts)
+    names = ", ".join(waiting_part.name for waiting_part in waiting_parts)
     return f"{count} pods of {names} are created only after {part.name}"
 
 
@@ -217,8 +220,8 @@ _LWS = WantedKind("leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerS
 
 
 def _lws_member(pod: PodObject) -> Membership | None:
-    """A leader and its workers are a gang each, of which the pods know the size; the object tells whether both
-    exist at the same time."""
+    """Return the gang of a LeaderWorkerSet's pod: leader and workers are one gang each, with a size known from
+    the pod. The object determines whether both exist at the same time."""
     metadata = pod.metadata
     labels, annotations = metadata.labels, metadata.annotations
     name, group = labels.get(f"{_LWS_KEY}name", ""), labels.get(f"{_LWS_KEY}group-index", "")
@@ -227,11 +230,11 @@ def _lws_member(pod: PodObject) -> Membership | None:
         return None
     leads = labels.get(f"{_LWS_KEY}worker-index") == "0"
     part = "leader" if leads else "workers"
-    least = 1 if leads else max(1, int(size[:9]) - 1)
+    minimum = 1 if leads else max(1, int(size[:9]) - 1)
     revision = labels.get(f"{_LWS_KEY}template-revision-hash", "")
     gang = f"lws:{name}/{part}/{group}.{revision}.{size[:9]}"
     kind = (_LWS.group, _LWS.plural)
-    return Membership(gang, f"LeaderWorkerSet {name}", part, Stated(key, str(least)), kind)
+    return Membership(gang, f"LeaderWorkerSet {name}", part, Stated(key, str(minimum)), kind)
 
 
 def _lws_sizes(lws: OwnerReader) -> tuple[WorkloadSize, ...]:
@@ -248,10 +251,10 @@ def _lws_sizes(lws: OwnerReader) -> tuple[WorkloadSize, ...]:
     parts = (f"{base}/leader", f"{base}/workers")
     gang_group = parts if size > 1 and not after else ()
     later = f"{size - 1} workers are created only after their leader {after}" if after and size > 1 else ""
-    asked = requests_of_template(inner(template, "spec.leaderWorkerTemplate.workerTemplate")) if later else ()
+    requests = requests_of_template(inner(template, "spec.leaderWorkerTemplate.workerTemplate")) if later else ()
     leader = WorkloadSize(parts[0], 1, gang_group=gang_group, later=later)
-    # (The number of workers is that of the pods' own revision: 0 leaves it to them.)
-    return tied(leader, WorkloadSize(parts[1], 0, gang_group=gang_group), size - 1, asked)
+    # The number of workers is defined by the revision of the pods: 0 means to use theirs.
+    return tied(leader, WorkloadSize(parts[1], 0, gang_group=gang_group), size - 1, requests)
 
 
 LEADER_WORKER_SET = WorkloadRule(

@@ -1,4 +1,4 @@
-"""The rules of grouping as a policy leaves them: which are switched off, and those that it states itself."""
+"""Grouping rules that a policy enables: the built-in ones without disabled ones, and its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from phalanx.dialects.workloads.stated import stated_rule
 
 
 def workload_rules(dialects: Iterable[Dialect], options: DialectOptions) -> tuple[WorkloadRule, ...]:
-    """The policy's own rules come first."""
+    """Return the enabled rules; the policy's own rules have precedence."""
     rules = [rule for dialect in dialects for rule in dialect.workloads]
-    off = options.ungrouped
-    kept = [rule for rule in rules if rule.name not in off and "*" not in off]
-    return (*map(stated_rule, options.workloads), *kept)
+    disabled = options.ungrouped
+    enabled = [rule for rule in rules if rule.name not in disabled and "*" not in disabled]
+    return (*map(stated_rule, options.workloads), *enabled)

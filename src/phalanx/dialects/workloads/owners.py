@@ -1,4 +1,4 @@
-"""The owners of pods that are watched: of each, only how many pods start together is kept."""
+"""Owners of pods, of which only the gang sizes are stored."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ Address = tuple[ServedKind, str, str]
 
 
 class WorkloadOwners:
-    """Takes owners in and tells the gangs their sizes; `follow` gives what follows from a gang's change for its
-    members, and for those that it expects."""
+    """Processes owners and updates the sizes of gangs; `publish` returns the resulting events for members and
+    expected members."""
 
     def __init__(
         self,
         gangs: GangIndex,
         rules: Iterable[WorkloadRule],
         warn: Callable[[ObjectRef, str, str], None],
-        follow: Callable[[], list[ClusterEvent]],
+        publish: Callable[[], list[ClusterEvent]],
     ) -> None:
         self._gangs = gangs
         self._warn = warn
-        self._follow = follow
+        self._publish = publish
         self._rules = {rule.kind: rule for rule in rules if rule.kind is not None and rule.sizes is not None}
         self._sizes: dict[Address, tuple[WorkloadSize, ...]] = {}
 
     @property
     def kinds(self) -> list[WantedKind]:
-        """Those that some rule reads."""
+        """Kinds that any rule reads."""
         return [rule.owner for rule in self._rules.values() if rule.owner is not None]
 
     def __contains__(self, kind: ServedKind) -> bool:
@@ -57,7 +57,7 @@ class WorkloadOwners:
             if not isinstance(error, OwnerFieldError):
                 log.exception("%s of %s/%s cannot be read", kind.plural, namespace, name)
             about = ObjectRef(kind.api_version, kind.kind, namespace, name, str(metadata.get("uid") or ""))
-            self._warn(about, "InvalidWorkload", f"{text}; until then its pods that come are held")
+            self._warn(about, "InvalidWorkload", f"{text}; until then its new pods are held")
             sizes = ()
         return self._declare((kind, namespace, name), sizes)
 
@@ -65,15 +65,17 @@ class WorkloadOwners:
         return self._declare((kind, namespace, name), ())
 
     def readable(self, kind: KindKey, readable: bool) -> list[ClusterEvent]:
-        """Whether all objects of a kind have been seen, or the API has none for us."""
+        """Set whether a kind is readable: all its objects have arrived, or the API serves none to us."""
         events: list[ClusterEvent] = []
         if not readable:
-            for address in sorted(each for each in self._sizes if (each[0].group, each[0].plural) == kind):
+            for address in sorted(
+                address for address in self._sizes if (address[0].group, address[0].plural) == kind
+            ):
                 events += self.removed(*address)
-        return events + self._gangs.set_unreadable(kind, not readable) + self._follow()
+        return events + self._gangs.set_unreadable(kind, not readable) + self._publish()
 
     def _declare(self, address: Address, sizes: tuple[WorkloadSize, ...]) -> list[ClusterEvent]:
         last = self._sizes.pop(address, ())
         if sizes:
             self._sizes[address] = sizes
-        return self._gangs.set_sizes(address[1], last, sizes) + self._follow() if sizes != last else []
+        return self._gangs.set_sizes(address[1], last, sizes) + self._publish() if sizes != last else []

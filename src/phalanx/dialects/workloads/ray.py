@@ -1,4 +1,4 @@
-"""RayCluster, and through it RayJob and RayService: head and workers come in one go."""
+"""RayCluster, also as part of RayJob and RayService: head and workers start together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLUSTER = WantedKind("ray.io", "rayclusters", "RayCluster", ("v1",))
 
 
 def _member(pod: PodObject) -> Membership | None:
-    """The submitter of a RayJob belongs to a Job: it comes when the cluster is ready, and on its own."""
+    """Return the gang of a RayCluster's pod. The submitter of a RayJob belongs to a Job, and starts on its own."""
     owner, group = controlling_owner(pod.metadata), pod.metadata.labels.get(_GROUP, "")
     if owner is None or owner.kind != "RayCluster":
         return None
@@ -43,16 +43,16 @@ def _sizes(cluster: OwnerReader) -> tuple[WorkloadSize, ...]:
     for path, group in cluster.objects(spec, "spec.workerGroupSpecs"):
         if group.get("suspend") is True:
             continue
-        least = whole(group, f"{path}.minReplicas")
-        most = whole(group, f"{path}.maxReplicas", 2**31 - 1)
-        wanted = least if scales else max(least, min(whole(group, f"{path}.replicas", least), most))
+        minimum = whole(group, f"{path}.minReplicas")
+        maximum = whole(group, f"{path}.maxReplicas", 2**31 - 1)
+        wanted = minimum if scales else max(minimum, min(whole(group, f"{path}.replicas", minimum), maximum))
         hosts = max(1, whole(group, f"{path}.numOfHosts", 1))
         name = str(group.get("groupName"))
         roles[name] = wanted * hosts
         if hosts > 1:
-            # Each replica starts whole. (Older operators label none; then the number alone holds.)
+            # Each replica starts as a whole. Older operators set no label; then only the number counts.
             units.append(SubgroupRule(name, (Requirement(_GROUP, "In", (name,)),), (_REPLICA,), hosts))
-    # (KubeRay leaves the number in a PodGroup of scheduler-plugins as it was when the cluster was created.)
+    # KubeRay does not update the number in its PodGroup (scheduler-plugins) after the cluster's creation.
     part = WorkloadPart("cluster", sum(roles.values()))
     of_group = WorkloadSize(group_of(cluster.uid), uid=cluster.uid, parts=(part,))
     return (*one_gang(cluster, _CLUSTER.kind, roles, tuple(units)), of_group)

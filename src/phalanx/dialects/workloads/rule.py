@@ -1,4 +1,4 @@
-"""What a rule of grouping is: how the pods of one kind of workload know their gang, and who says how many start."""
+"""Grouping rules: the gang membership of one kind of workload's pods, and the source of its size."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from phalanx.model.gang import MOST_GANGS, GangKey, GangRules, MatchPolicy, owne
 from phalanx.model.resources import Requests
 from phalanx.model.topology import SubgroupRule
 
-# Above the smallest number for a minimum on an owner, in the order of preference.
+# Annotations on an owner that set the minimum, above the computed number, in order of preference.
 OWNER_MINIMA = ("phalanx.dev/min-count", "scheduling.volcano.sh/group-min-member", "kai.scheduler/batch-min-member")
-# (key, value) on a pod or its owner: its pods are on their own.
+# Pairs (key, value) on a pod or its owner that exclude its pods from gangs.
 OPT_OUT = (("phalanx.dev/gang", "false"), ("kai.scheduler/skip-podgrouper", "true"))
 
 WORKLOAD = GangNaming(
-    # Replacements come singly, as operators replace the pods that they lose.
+    # Replacements start one by one, as operators replace lost pods one by one.
     GangRules("workload"),
     MatchPolicy.UNTIL_SCHEDULED,
     Precedence.UNNAMED,
 )
 
-# (API group, kind) of the owners whose PodGroups may count pods that exist only later, or no more.
+# Owners (API group, kind) with PodGroups that can count pods that do not exist yet, or no longer.
 STAGED_OWNERS = frozenset(
     {
         ("trainer.kubeflow.org", "TrainJob"),
@@ -39,8 +39,8 @@ STAGED_OWNERS = frozenset(
     }
 )
 
-# Those whose PodGroups have in their minResources what is asked for by a pod that is created when the members run:
-# the submitter of a RayJob.
+# Owners with PodGroups that include in minResources the requests of a pod that is created once the members run: the
+# submitter of a RayJob.
 PAYING_AHEAD = frozenset({("ray.io", "RayJob")})
 
 KindKey = tuple[str, str]
@@ -48,12 +48,12 @@ KindKey = tuple[str, str]
 
 
 class OwnerFieldError(ValueError):
-    """A field of an owner from which nothing can be read."""
+    """Unreadable field of an owner."""
 
 
 class WorkloadPart(msgspec.Struct, frozen=True):
-    """Pods that an owner creates at the same time: how many are still to run, and whether it creates them `now`.
-    If not, `later` says after what, and `beside` whether that still runs then."""
+    """Pods that an owner creates at the same time: the number still to run, and whether it creates them `now`.
+    If not, `later` names the precondition, and `beside` is True if that part still runs then."""
 
     name: str
     pods: int
@@ -63,15 +63,16 @@ class WorkloadPart(msgspec.Struct, frozen=True):
 
 
 class WorkloadSize(msgspec.Struct, frozen=True):
-    """How many pods of one gang start together, as the owner's object says it.
+    """Number of pods of one gang that start together, from the owner's object.
 
-    Of pods that the owner creates only when those of the gang run so many are `expected`, each of which asks for
-    `requests`: they are `later_gangs`, each of which is `expected_by` this one.
+    `gang` is the gang's name; a gang `NAME/PART/REPLICA` has the size of `NAME/PART`. `gang_group` are the gangs
+    that start together with it (of the same replica). `later` describes pods that the owner creates only later.
 
-    `gang` is the gang's name, of which `NAME/PART/REPLICA` shares what is said of `NAME/PART`. `gang_group` names
-    the gangs that start with it (of the same replica). `later` tells which pods the owner creates only later.
+    If the owner creates further pods only once the gang runs, `expected` is their number and `requests` are those
+    of each. These pods form the `later_gangs`, which have this gang as `expected_by`.
 
-    Of a gang named by `group_of` a PodGroup states the size; `parts` are what it may count.
+    A size under `group_of` refers to a gang with a PodGroup, which states the size; `parts` are its possible
+    members.
     """
 
     gang: str
@@ -88,15 +89,15 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     expected_by: str = ""
 
     def gang_group_of(self, key: GangKey) -> tuple[GangKey, ...]:
-        """The gangs of the same replica that start together with the one of this key."""
+        """Return the gangs of the same replica that start together with this one."""
         return self._of_replica(key, self.gang_group if len(self.gang_group) <= MOST_GANGS else ())
 
     def later_gangs_of(self, key: GangKey) -> tuple[GangKey, ...]:
-        """Those of the same replica that it expects."""
+        """Return the gangs of the same replica that this one expects."""
         return self._of_replica(key, self.later_gangs)
 
     def expected_by_of(self, key: GangKey) -> GangKey | None:
-        """Who of the same replica expects it."""
+        """Return the gang of the same replica that expects this one."""
         return next(iter(self._of_replica(key, (self.expected_by,))), None) if self.expected_by else None
 
     def _of_replica(self, key: GangKey, names: tuple[str, ...]) -> tuple[GangKey, ...]:
@@ -106,8 +107,9 @@ class WorkloadSize(msgspec.Struct, frozen=True):
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """What one pod tells of its gang. `minimum` is what the kind's own labels say, which holds where no object
-    does. `kind` is that of the `owner` whose object says more; None: there is nothing to read."""
+    """Gang membership of one pod. `minimum` is the size from the kind's own labels, which applies without an
+    object. `kind` is that of the `owner` with the object that states the size; None if there is no object to
+    read."""
 
     gang: str
     owner: str
@@ -117,12 +119,12 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class WorkloadRule(msgspec.Struct, frozen=True, eq=False):
-    """How the pods of one kind of workload are grouped.
+    """Grouping rule for the pods of one kind of workload.
 
-    `name` is what a policy calls it. The rule is asked about pods with one of the `labels` or `annotations`, or
-    whose controller is of one of the kinds `controllers`, given as (API group, kind); of several rules the first
-    that answers holds. `sizes` reads an object of the kind `owner`; None for one that is over. Of a `staged` kind
-    operators make PodGroups that count pods which exist only later.
+    `name` is its name in a policy. The rule applies to pods with one of the `labels` or `annotations`, or with a
+    controller of the kinds `controllers`, as (API group, kind); the first rule with a result has precedence.
+    `sizes` reads an object of the kind `owner`, without a size for a finished one. Operators of a `staged` kind
+    create PodGroups that count pods which do not exist yet.
     """
 
     name: str
@@ -140,7 +142,7 @@ class WorkloadRule(msgspec.Struct, frozen=True, eq=False):
 
 
 class OwnerReader:
-    """The fields of an owner. Raises OwnerFieldError for those that are not what they should be."""
+    """Reads the fields of an owner. Raises OwnerFieldError for invalid ones."""
 
     def __init__(self, document: Document) -> None:
         metadata = document["metadata"]
@@ -157,7 +159,7 @@ class OwnerReader:
         return any(self.annotations.get(key) == value for key, value in OPT_OUT)
 
     def stated_minimum(self) -> int | None:
-        """What an annotation says. One that is no number says nothing."""
+        """Return the minimum of an annotation; invalid ones are ignored."""
         for key in OWNER_MINIMA:
             text = self.annotations.get(key)
             if isinstance(text, str) and text.isascii() and text.isdecimal() and 1 <= int(text[:12]) <= MAX_WHOLE:
@@ -165,15 +167,17 @@ class OwnerReader:
         return None
 
     def is_over(self, *conditions: str) -> bool:
-        """Whether one of the conditions is True: no pods come any more."""
+        """Return whether one of the conditions is True: the owner creates no further pods."""
         stated = self.status.get("conditions")
         return any(
-            isinstance(each, Mapping) and each.get("type") in conditions and each.get("status") == "True"
-            for each in (stated if isinstance(stated, list) else ())
+            isinstance(condition, Mapping)
+            and condition.get("type") in conditions
+            and condition.get("status") == "True"
+            for condition in (stated if isinstance(stated, list) else ())
         )
 
     def objects(self, holder: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The elements of the list at the end of a path, each with its own path."""
+        """Yield the elements of the list at the end of a path, each with its own path."""
         items = holder.get(path.rpartition(".")[2])
         if items is None:
             return
@@ -186,7 +190,7 @@ class OwnerReader:
 
 
 def whole(holder: Mapping[str, Any], path: str, default: int = 0) -> int:
-    """The number at the end of a path; `default` where none is stated."""
+    """Return the number at the end of a path; `default` if it is missing."""
     value = holder.get(path.rpartition(".")[2])
     if value is None:
         return default
@@ -196,7 +200,7 @@ def whole(holder: Mapping[str, Any], path: str, default: int = 0) -> int:
 
 
 def requests_of_template(template: Mapping[str, Any]) -> Requests:
-    """What a pod of a template asks for; nothing where that cannot be read."""
+    """Return the requests of a pod from a template; empty if unreadable."""
     try:
         spec = msgspec.convert(template.get("spec") or {}, PodSpec, strict=False)
     except msgspec.ValidationError:
@@ -207,8 +211,8 @@ def requests_of_template(template: Mapping[str, Any]) -> Requests:
 def tied(
     first: WorkloadSize, later: WorkloadSize, count: int, requests: Requests
 ) -> tuple[WorkloadSize, WorkloadSize]:
-    """The first of two gangs expects so many members of the later one; where nobody knows what these ask for both
-    stay as they are."""
+    """Let the first of two gangs expect `count` members of the later one; unchanged if their requests are
+    unknown."""
     if not requests:
         return first, later
     return (
@@ -218,22 +222,23 @@ def tied(
 
 
 def inner(holder: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """The object at the end of a path, empty where there is none."""
+    """Return the object at the end of a path; empty if it is missing."""
     return _object(holder, path.rpartition(".")[2], path)
 
 
 def by_owner(kind: str, name: str, uid: str) -> str:
-    """The name of the gang of an owner's pods. No object can have such a name, so no declared gang has it."""
+    """Return the name of the gang of an owner's pods. No object, and thus no declared gang, can have such a
+    name."""
     return owned_name(kind, name, uid)
 
 
 def group_of(uid: str) -> str:
-    """The name under which the owner of a PodGroup tells what the group may count; no gang is called so."""
+    """Return the key for the size of gangs with a PodGroup of this owner; no gang has this name."""
     return f"group-of:{uid}"
 
 
 def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(API group, kind, uid) of an object's controller, empty where it has none."""
+    """Return (API group, kind, uid) of an object's controller, empty if it has none."""
     owners = metadata.get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
         if isinstance(owner, Mapping) and owner.get("controller") is True:
@@ -245,17 +250,16 @@ def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str, str]:
 def one_gang(
     owner: OwnerReader, kind: str, roles: Mapping[str, int], subgroups: tuple[SubgroupRule, ...] = ()
 ) -> tuple[WorkloadSize, ...]:
-    """All pods of an owner as one gang, as many of each role as stated; what annotations say of the number comes
-    first."""
+    """Return all pods of an owner as one gang with minima per role; a minimum in an annotation has precedence."""
     gang = by_owner(kind, owner.name, owner.uid)
     if owner.opts_out():
         return (WorkloadSize(gang, uid=owner.uid),)
     stated = owner.stated_minimum()
     if stated is not None:
         return (WorkloadSize(gang, stated, subgroups=subgroups, uid=owner.uid),)
-    least = tuple(sorted((role, count) for role, count in roles.items() if count))
+    minima = tuple(sorted((role, count) for role, count in roles.items() if count))
     total = max(1, sum(roles.values()))
-    return (WorkloadSize(gang, total, least if len(least) > 1 else (), subgroups, uid=owner.uid),)
+    return (WorkloadSize(gang, total, minima if len(minima) > 1 else (), subgroups, uid=owner.uid),)
 
 
 def _object(holder: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Rules that a policy states without code: the owner's kind, where it says the minimum, and what parts it has."""
+"""Rules from a policy: the owner's kind, the paths of its minimum, and its subgroups."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def _sizes(stated: StatedWorkload, owner: OwnerReader) -> tuple[WorkloadSize, ..
 
 
 def _sum(owner: OwnerReader, path: str) -> int:
-    """All numbers at a path, of which each `*` means every element of a list or value of an object."""
-    found: list[Any] = [{"spec": owner.spec, "status": owner.status}]
+    """Return the sum of all numbers at a path, in which `*` matches every element of a list or object."""
+    values: list[Any] = [{"spec": owner.spec, "status": owner.status}]
     for step in path.split("."):
-        found = [value for each in found for value in _below(each, step)]
-    for value in found:
+        values = [value for value in values for value in _below(value, step)]
+    for value in values:
         if not is_whole(value) or not 0 <= value <= MAX_WHOLE:
             raise OwnerFieldError(f"{path} is {show(value)}; write a whole number of at least 0, such as 3")
-    return sum(found)
+    return sum(values)
 
 
 def _below(value: Any, step: str) -> Iterable[Any]:

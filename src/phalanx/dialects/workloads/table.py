@@ -1,4 +1,4 @@
-"""The rules that there are, in the order in which they are asked (docs/rules/jobs.md, A3)."""
+"""Built-in grouping rules, in order of precedence (docs/rules/jobs.md, A3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUILT_IN_RULES: tuple[WorkloadRule, ...] = (
 
 
 def owner_words() -> dict[str, str]:
-    """What people may call the kind of an owner (the plural, too), and the kind, all in small letters."""
+    """Map user input for a kind of owners (singular or plural) to the kind, all in lower case."""
     words: dict[str, str] = {}
     for rule in BUILT_IN_RULES:
         if rule.owner is not None:

@@ -1,4 +1,4 @@
-"""Kubeflow's training jobs of v1 and MPIJobs. (Those of Trainer v2 are JobSets.)"""
+"""Kubeflow's training jobs (v1) and MPIJobs. Jobs of Trainer v2 are JobSets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def _member(kind: WantedKind, pod: PodObject) -> Membership | None:
 
 
 def _sizes(kind: WantedKind, field: str, job: OwnerReader) -> tuple[WorkloadSize, ...]:
-    """An elastic PyTorchJob starts with its fewest workers; what `minAvailable` states comes before."""
+    """Return the size of a training job. An elastic PyTorchJob starts with its minimum of workers;
+    `minAvailable` has precedence."""
     if job.is_over("Succeeded", "Failed"):
         return ()
     path = f"spec.{field}"
@@ -75,7 +76,7 @@ _MPI = WantedKind(_GROUP, "mpijobs", "MPIJob", ("v2beta1", "v1"))
 
 
 def _mpi_member(pod: PodObject) -> Membership | None:
-    """The launcher may belong to a Job of its own, so the name alone tells what is of one MPIJob."""
+    """Return the gang of an MPIJob's pod, by name: the launcher can belong to a Job of its own."""
     labels = pod.metadata.labels
     name = labels.get(f"{_LABEL}job-name", "")
     role = (labels.get(f"{_LABEL}job-role") or labels.get(f"{_LABEL}replica-type", "")).lower()
@@ -87,7 +88,7 @@ def _mpi_member(pod: PodObject) -> Membership | None:
 
 
 def _mpi_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
-    """Launcher and workers start together, unless the launcher is created only when all workers are ready."""
+    """Return the sizes: launcher and workers start together, unless the launcher is created after them."""
     if job.is_over("Succeeded", "Failed"):
         return ()
     launcher, worker = f"mpijob:{job.name}/launcher", f"mpijob:{job.name}/worker"
@@ -96,21 +97,21 @@ def _mpi_sizes(job: OwnerReader) -> tuple[WorkloadSize, ...]:
     replicas = inner(inner(job.spec, "spec.mpiReplicaSpecs"), "spec.mpiReplicaSpecs.Worker")
     workers = whole(replicas, "spec.mpiReplicaSpecs.Worker.replicas")
     stated = job.stated_minimum() or _min_available(job)
-    least = max(1, min(workers, stated - 1) if stated else workers)
+    minimum = max(1, min(workers, stated - 1) if stated else workers)
     if not workers:
         return (WorkloadSize(launcher),)
     if job.spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         later = "the launcher is created only after all workers are ready"
         parts = (WorkloadPart("worker", workers), WorkloadPart("launcher", 1, False, later))
         path = "spec.mpiReplicaSpecs.Launcher"
-        asked = requests_of_template(
+        requests = requests_of_template(
             inner(inner(inner(job.spec, "spec.mpiReplicaSpecs"), path), f"{path}.template")
         )
-        sizes = tied(WorkloadSize(worker, least, later=later), WorkloadSize(launcher), 1, asked)
+        sizes = tied(WorkloadSize(worker, minimum, later=later), WorkloadSize(launcher), 1, requests)
         return (*sizes, WorkloadSize(group_of(job.uid), parts=parts))
     return (
         WorkloadSize(launcher, gang_group=(launcher, worker)),
-        WorkloadSize(worker, least, gang_group=(launcher, worker)),
+        WorkloadSize(worker, minimum, gang_group=(launcher, worker)),
     )
 
 

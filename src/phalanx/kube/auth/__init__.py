@@ -1,1 +1,1 @@
-"""How a process comes by the address of an API server and by the right to ask it."""
+"""Address of an API server and the credentials for its requests."""

@@ -1,4 +1,4 @@
-"""From a kubeconfig, or from the pod that we run in, to one cluster and an identity for it."""
+"""Choice of a cluster and an identity: from a kubeconfig, or from the pod that this process runs in."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Everything that a client needs: a value that may be shared between threads and event loops.
+    """Settings of a client: an immutable value that threads and event loops can share.
 
-    ``server`` is an http(s) URL without a trailing slash; it may have a path (a server behind a gateway).
-    ``credentials`` makes a fresh source of identities; every client makes its own.
+    ``server`` is an http(s) URL without a trailing slash; it can have a path (a server behind a gateway).
+    ``credentials`` creates a new source of identities; every client creates its own.
     """
 
     server: str
@@ -35,15 +35,15 @@ class ClusterConfig:
     #: Extra request headers (impersonation), in order.
     headers: tuple[tuple[str, str], ...] = ()
     context: str = ""
-    #: The most bytes of one answer, and of one line of a watch, of a server that is not trusted; 0 for any number.
+    #: Largest size in bytes of one response, and of one line of a watch, of an untrusted server; 0 for no limit.
     answer_limit: int = 0
-    #: Where this came from, for messages: file and context, or "in-cluster".
+    #: Origin of the settings, for messages: file and context, or "in-cluster".
     source: str = ""
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What takes the place of the kubeconfig's: entries by name, and whom to act as (kubectl's `--as`)."""
+    """Replacements for kubeconfig entries: cluster, user, and the user to impersonate (kubectl's `--as`)."""
 
     cluster: str = ""
     user: str = ""
@@ -51,19 +51,20 @@ class Overrides:
     act_as_groups: tuple[str, ...] = ()
 
     def headers(self, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """The Impersonate-* headers; `own` are the kubeconfig's. Who acts as somebody else takes over nothing of
-        them, groups alone take the place of its groups. Raises ConfigError."""
+        """Return the Impersonate-* headers that replace `own`, the kubeconfig's.
+
+        A user replaces all of them; groups alone replace only the groups. Raises ConfigError."""
         if not self.act_as and not self.act_as_groups:
             return own
         if not self.act_as and not any(name == "Impersonate-User" for name, _ in own):
             raise ConfigError("--as-group needs --as: groups cannot be impersonated without a user")
-        kept = () if self.act_as else tuple(pair for pair in own if pair[0] != "Impersonate-Group")
+        base = () if self.act_as else tuple(pair for pair in own if pair[0] != "Impersonate-Group")
         added = [("Impersonate-User", self.act_as)] if self.act_as else []
         added += [("Impersonate-Group", group) for group in self.act_as_groups]
         for name, value in added:
             if not value.isascii() or not value.isprintable():
                 raise ConfigError(f"{name}: {value!r} cannot be in a header")
-        return (*kept, *added)
+        return (*base, *added)
 
 
 NO_OVERRIDES = Overrides()
@@ -77,10 +78,10 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterConfig:
-    """Find the cluster as kubectl does: explicit file, $KUBECONFIG (a merged list), ~/.kube/config, in-cluster.
+    """Load the cluster as kubectl does: explicit file, $KUBECONFIG (a merged list), ~/.kube/config, in-cluster.
 
     The in-cluster configuration is used only when no kubeconfig file exists or the files name no context at
-    all. ConfigError names the file and the entry at fault; entries that are not used are not judged.
+    all. ConfigError names the faulty file and entry; unused entries are not validated.
     """
     environ = os.environ if environ is None else environ
     if kubeconfig is not None:
@@ -107,7 +108,7 @@ def load_config(
 def config_of(
     loaded: Kubeconfig, context: str | None, environ: Mapping[str, str], overrides: Overrides
 ) -> ClusterConfig:
-    """The cluster and the user of a context, None for the current one. `environ` may name proxies. ConfigError."""
+    """Return the settings for a context (None: the current one). `environ` can name proxies. Raises ConfigError."""
     chosen = loaded.context(context, overrides.cluster, overrides.user)
     cluster = loaded.cluster(chosen)
     user = loaded.user(chosen)
@@ -131,7 +132,7 @@ def config_of(
 def _server_url(server: str, tls: bool, origin: str) -> str:
     if not server:
         raise ConfigError(f"{origin}: no server")
-    # A server may be given as host:port; then the presence of TLS settings decides.
+    # kubectl also accepts host:port; then the presence of TLS settings decides about the scheme.
     url = server if "://" in server else f"{'https' if tls else 'http'}://{server}"
     try:
         parts = urlsplit(url)

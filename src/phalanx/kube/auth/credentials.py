@@ -1,4 +1,4 @@
-"""Who we are to the API server, and how that is renewed: static, token file, exec plugin."""
+"""Client identities and their renewal: static, from a token file, from an exec plugin."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["ClientCertificate", "ClientIdentity", "Credentials", "StaticCredenti
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at a token file. The kubelet replaces a service account token at 80 % of its
-#: life (one hour by default), so a minute loses nothing.
+#: Seconds between two reads of a token file. The kubelet replaces a service account token at 80 % of its
+#: lifetime (one hour by default), so a delay of one minute is harmless.
 TOKEN_FILE_PERIOD = 60.0
 
 
 @dataclass(frozen=True)
 class ClientCertificate:
-    """A certificate chain and its key, both PEM. The key never shows in a repr."""
+    """A certificate chain and its key, both PEM. The repr hides the key."""
 
     certificate: bytes
     key: bytes
@@ -35,7 +35,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True)
 class ClientIdentity:
-    """What to show the server: an Authorization header value, a certificate of a plugin, or neither."""
+    """Identity for a request: an Authorization header value, a certificate of a plugin, or neither."""
 
     authorization: str | None = None
     certificate: ClientCertificate | None = None
@@ -49,17 +49,17 @@ class Credentials(Protocol):
     """A source of identities. One client, one event loop; the same object may serve many requests at once."""
 
     def cached(self) -> ClientIdentity | None:
-        """The identity if it is at hand and fresh; None when ``current`` has to be awaited."""
+        """Return the identity if it is cached and not expired; None if the caller has to await ``current``."""
 
     async def current(self) -> ClientIdentity:
-        """The identity to use now, renewed when it is due. ConfigError when there is none to be had."""
+        """Return the identity to use now, renewed if it is due. Raises ConfigError if there is none."""
 
     async def renew(self, rejected: ClientIdentity) -> ClientIdentity | None:
-        """After a 401: another identity than the rejected one, or None when there is no other."""
+        """Return another identity than the rejected one after a 401, or None if there is no other."""
 
 
 def bearer(token: str, origin: str) -> str:
-    """The Authorization value for a token; ConfigError when it could not be one line of a header."""
+    """Return the Authorization value for a token. Raises ConfigError if it does not fit into one header line."""
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(f"{origin}: the token has characters that cannot be in a header")
     return f"Bearer {token}"
@@ -91,11 +91,11 @@ class StaticCredentials:
 
 
 class TokenFileCredentials:
-    """A bearer token in a file that somebody else rotates.
+    """A bearer token in a file that another process rotates.
 
-    The file is read again every ``period`` seconds and after a 401. A file that cannot be read keeps the
-    last good token, so that a rotation caught half-way does no harm; without one, ``fallback`` is used
-    (a kubeconfig may give both ``token`` and ``tokenFile``), and without that it is a ConfigError.
+    The file is read again every ``period`` seconds and after a 401. If it is unreadable, the last valid token
+    stays in use, so a half-written rotation is harmless. Without a last token ``fallback`` is used
+    (a kubeconfig can have both ``token`` and ``tokenFile``); without a fallback it is a ConfigError.
     """
 
     def __init__(
@@ -147,10 +147,10 @@ class TokenFileCredentials:
 
 
 class RenewableCredentials:
-    """The part that every slow source shares: one renewal at a time, everybody else waits for its result.
+    """Base of slow identity sources: one renewal at a time, and all concurrent requests await its result.
 
-    A subclass says in ``obtain`` how to get an identity and until when (wall clock, Unix seconds; None for
-    ever) it is good.
+    A subclass implements ``obtain``: it returns an identity and its expiry (wall clock, Unix seconds; None for
+    no expiry).
     """
 
     def __init__(self, *, wall_clock: Callable[[], float] = time.time) -> None:
@@ -175,7 +175,7 @@ class RenewableCredentials:
         async with self._renewal:
             known = self.cached()
             if known is not None and known != rejected:
-                return known  # another request met the same 401 first
+                return known  # another request has already renewed it after the same 401
             renewed = await self._replace()
             return None if renewed == rejected else renewed
 

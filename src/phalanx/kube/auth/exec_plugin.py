@@ -22,14 +22,14 @@ __all__ = ["ExecCredentials", "ExecPlugin"]
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
-#: A plugin without a terminal that takes longer than this waits for somebody who is not there.
+#: Seconds after which a plugin without a terminal is killed: it probably waits for input that cannot come.
 TIMEOUT = 60.0
 _STDERR_SHOWN = 600
 
 
 @dataclass(frozen=True)
 class ExecPlugin:
-    """The ``exec`` section of a kubeconfig user, checked. ``origin`` names the file and the entry."""
+    """The ``exec`` section of a kubeconfig user, validated. ``origin`` names the file and the entry."""
 
     command: str
     api_version: str
@@ -56,7 +56,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecCredentials(RenewableCredentials):
-    """Runs the plugin when there is no credential, when it has expired, and once after a 401."""
+    """Credentials of a plugin, which runs if there is no credential, if it has expired, and once after a 401."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ExecCredentials(RenewableCredentials):
                 env=environ,
                 stdin=None if terminal else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                # Somebody at a terminal has to see the prompt; otherwise the text belongs into our error.
+                # A user at a terminal has to see the prompt; without a terminal the text belongs in our error.
                 stderr=None if terminal else asyncio.subprocess.PIPE,
             )
         except OSError as error:
@@ -157,7 +157,7 @@ def cluster_info(
     proxy_url: str,
     config: Any,
 ) -> dict[str, Any]:
-    """The ``spec.cluster`` object of KUBERNETES_EXEC_INFO; ``config`` is the kubeconfig extension."""
+    """Return the ``spec.cluster`` object of KUBERNETES_EXEC_INFO; ``config`` is the kubeconfig extension."""
     info: dict[str, Any] = {"server": server}
     if tls_server_name:
         info["tls-server-name"] = tls_server_name

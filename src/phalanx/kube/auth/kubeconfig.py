@@ -1,6 +1,6 @@
-"""kubeconfig files: merged as kubectl merges them, and read entry by entry.
+"""kubeconfig files: merged as kubectl merges them, and decoded entry by entry.
 
-Only the entries of the chosen context are checked: a broken user of another cluster harms nobody.
+Only the entries of the chosen context are validated: an invalid user of another cluster has no effect.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class NamedEntry(Generic[E]):
-    """One entry with its name and the file it came from."""
+    """One entry with its name and its file."""
 
     kind: str
     name: str
@@ -91,13 +91,13 @@ class NamedEntry(Generic[E]):
         return f"kubeconfig {self.file}: {self.kind} {self.name!r}"
 
     def path(self, text: str) -> str:
-        """A path of this entry: relative ones are relative to the file's directory, not to ours."""
+        """Resolve a path of this entry against the directory of its file, not the working directory."""
         return text if os.path.isabs(text) else os.path.join(os.path.dirname(os.path.abspath(self.file)), text)
 
 
 @dataclass
 class Kubeconfig:
-    """Merged files. Of two entries with one name the first file's wins, whole; so does current-context."""
+    """Merged files. Of two entries with one name the first file's is used whole; so is current-context."""
 
     files: list[str] = field(default_factory=list)
     current_context: str = ""
@@ -112,10 +112,10 @@ class Kubeconfig:
 
     @classmethod
     def of_document(cls, document: dict[str, Any], name: str) -> Kubeconfig:
-        """One that is no file; `name` says in messages where it stands."""
-        made = cls()
-        made._add(name, document)
-        return made
+        """Create a kubeconfig from a document that is not a file; `name` is its place in messages."""
+        config = cls()
+        config._add(name, document)
+        return config
 
     def _add(self, path: str, document: dict[str, Any]) -> None:
         self.files.append(path)
@@ -138,16 +138,16 @@ class Kubeconfig:
         return f"kubeconfig {os.pathsep.join(self.files)}"
 
     def context(self, name: str | None, cluster: str = "", user: str = "") -> NamedEntry[ContextEntry]:
-        """The one of that name, or the current one, with another cluster or user where these are given."""
+        """Return the context `name` (None: the current one), with `cluster` or `user` in place of its own."""
         name = name or self.current_context
         if not name and cluster:
             return NamedEntry("context", "", self.files[0], ContextEntry(cluster, user or None))
         if not name:
             raise ConfigError(f"{self._origin}: no current-context; name one of {self._names('context')}")
-        found = self._entry("context", name, ContextEntry, self._origin)
-        entry = found.entry
+        selected = self._entry("context", name, ContextEntry, self._origin)
+        entry = selected.entry
         changed = ContextEntry(cluster or entry.cluster, user or entry.user, entry.namespace)
-        return dataclasses.replace(found, entry=changed)
+        return dataclasses.replace(selected, entry=changed)
 
     def cluster(self, context: NamedEntry[ContextEntry]) -> NamedEntry[ClusterEntry]:
         if not context.entry.cluster:
@@ -172,34 +172,38 @@ class Kubeconfig:
         return ", ".join(sorted(repr(name) for known, name in self._entries if known == kind)) or "none"
 
     def tls(self, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry]) -> TlsSettings:
-        """Data wins over files, as in kubectl. A CA together with the insecure switch is refused, likewise."""
-        where, who = cluster.entry, user.entry
-        authority = _decoded(where.certificate_authority_data, cluster.origin, "certificate-authority-data")
-        insecure = bool(where.insecure_skip_tls_verify)
-        if insecure and (authority or where.certificate_authority):
+        """Return the TLS settings, by the rules of kubectl.
+
+        Data has priority over files. A CA together with the insecure switch raises ConfigError."""
+        cluster_entry, user_entry = cluster.entry, user.entry
+        authority = _decoded(cluster_entry.certificate_authority_data, cluster.origin, "certificate-authority-data")
+        insecure = bool(cluster_entry.insecure_skip_tls_verify)
+        if insecure and (authority or cluster_entry.certificate_authority):
             raise ConfigError(
                 f"{cluster.origin}: a certificate authority and insecure-skip-tls-verify exclude each other"
             )
-        certificate = _decoded(who.client_certificate_data, user.origin, "client-certificate-data")
-        key = _decoded(who.client_key_data, user.origin, "client-key-data")
-        has_certificate = bool(certificate or who.client_certificate)
-        if has_certificate != bool(key or who.client_key):
+        certificate = _decoded(user_entry.client_certificate_data, user.origin, "client-certificate-data")
+        key = _decoded(user_entry.client_key_data, user.origin, "client-key-data")
+        has_certificate = bool(certificate or user_entry.client_certificate)
+        if has_certificate != bool(key or user_entry.client_key):
             missing = "client-key" if has_certificate else "client-certificate"
             raise ConfigError(f"{user.origin}: no {missing} or {missing}-data beside its counterpart")
         inline = None
         if certificate or key:
-            # One half may be inline and the other a file; both inline is the form that ssl can be given.
+            # One half can be inline and the other a file; ssl needs both in one form, so both become inline.
             inline = ClientCertificate(
-                certificate or _file(user, who.client_certificate, "client-certificate"),
-                key or _file(user, who.client_key, "client-key"),
+                certificate or _file(user, user_entry.client_certificate, "client-certificate"),
+                key or _file(user, user_entry.client_key, "client-key"),
             )
         return TlsSettings(
             authority=authority,
-            authority_file=cluster.path(where.certificate_authority) if where.certificate_authority else None,
+            authority_file=cluster.path(cluster_entry.certificate_authority)
+            if cluster_entry.certificate_authority
+            else None,
             certificate=inline,
-            certificate_file=user.path(who.client_certificate) if who.client_certificate else None,
-            key_file=user.path(who.client_key) if who.client_key else None,
-            server_name=where.tls_server_name or None,
+            certificate_file=user.path(user_entry.client_certificate) if user_entry.client_certificate else None,
+            key_file=user.path(user_entry.client_key) if user_entry.client_key else None,
+            server_name=cluster_entry.tls_server_name or None,
             insecure=insecure,
             origin=f"{cluster.origin}, user {user.name!r}",
         )
@@ -207,35 +211,35 @@ class Kubeconfig:
     def credentials(
         self, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry], server: str
     ) -> Callable[[], Credentials]:
-        """How to make the credentials of a user: token, tokenFile, name and password, or else an exec plugin.
+        """Return the factory for a user's credentials: token, tokenFile, basic auth, or else an exec plugin.
 
-        A token beside an exec plugin wins, which is what kubectl does with one.
+        A token beside an exec plugin has priority, as in kubectl.
         """
-        who = user.entry
-        if who.auth_provider is not None:
-            name = who.auth_provider.get("name")
+        entry = user.entry
+        if entry.auth_provider is not None:
+            name = entry.auth_provider.get("name")
             raise ConfigError(
                 f"{user.origin}: auth-provider {name!r} is not supported; use an exec plugin of the same provider"
             )
         methods = [
             word
             for word, given in (
-                ("token", who.token or who.token_file),
-                ("username and password", who.username or who.password),
+                ("token", entry.token or entry.token_file),
+                ("username and password", entry.username or entry.password),
             )
             if given
         ]
         if len(methods) > 1:
             raise ConfigError(f"{user.origin}: more than one way to authenticate: {', '.join(methods)}")
-        if who.token_file:
-            path = user.path(who.token_file)
-            return functools.partial(TokenFileCredentials, path, fallback=who.token, origin=user.origin)
-        if who.token:
-            static = StaticCredentials.token(who.token, user.origin)
-        elif who.username or who.password:
-            static = StaticCredentials.basic(who.username or "", who.password or "")
-        elif who.exec is not None:
-            return functools.partial(ExecCredentials, self._plugin(who.exec, cluster, user, server))
+        if entry.token_file:
+            path = user.path(entry.token_file)
+            return functools.partial(TokenFileCredentials, path, fallback=entry.token, origin=user.origin)
+        if entry.token:
+            static = StaticCredentials.token(entry.token, user.origin)
+        elif entry.username or entry.password:
+            static = StaticCredentials.basic(entry.username or "", entry.password or "")
+        elif entry.exec is not None:
+            return functools.partial(ExecCredentials, self._plugin(entry.exec, cluster, user, server))
         else:
             static = StaticCredentials()
         return lambda: static
@@ -260,7 +264,7 @@ class Kubeconfig:
         info = None
         if entry.provide_cluster_info:
             info = self._cluster_info(cluster, server)
-        # A bare word is looked up in PATH; anything with a slash is a path relative to the kubeconfig.
+        # A word without a slash is searched in PATH; a path is relative to the kubeconfig.
         command = user.path(entry.command) if os.path.dirname(entry.command) else entry.command
         return ExecPlugin(
             command=command,
@@ -274,35 +278,35 @@ class Kubeconfig:
         )
 
     def _cluster_info(self, cluster: NamedEntry[ClusterEntry], server: str) -> dict[str, Any]:
-        where = cluster.entry
-        authority = _decoded(where.certificate_authority_data, cluster.origin, "certificate-authority-data")
-        if authority is None and where.certificate_authority:
-            authority = _file(cluster, where.certificate_authority, "certificate-authority")
+        entry = cluster.entry
+        authority = _decoded(entry.certificate_authority_data, cluster.origin, "certificate-authority-data")
+        if authority is None and entry.certificate_authority:
+            authority = _file(cluster, entry.certificate_authority, "certificate-authority")
         extension = next(
-            (item.get("extension") for item in where.extensions or () if item.get("name") == EXEC_CONFIG_EXTENSION),
+            (item.get("extension") for item in entry.extensions or () if item.get("name") == EXEC_CONFIG_EXTENSION),
             None,
         )
         return cluster_info(
             server,
-            tls_server_name=where.tls_server_name or "",
-            insecure=bool(where.insecure_skip_tls_verify),
+            tls_server_name=entry.tls_server_name or "",
+            insecure=bool(entry.insecure_skip_tls_verify),
             certificate_authority=authority,
-            proxy_url=where.proxy_url or "",
+            proxy_url=entry.proxy_url or "",
             config=extension,
         )
 
     def impersonation(self, user: NamedEntry[UserEntry]) -> tuple[tuple[str, str], ...]:
-        """The Impersonate-* headers of ``as`` and its companions."""
-        who = user.entry
+        """Return the Impersonate-* headers of ``as`` and its companion fields. Raises ConfigError."""
+        entry = user.entry
         headers = []
-        if who.act_as:
-            headers.append(("Impersonate-User", who.act_as))
-        if who.act_as_uid:
-            headers.append(("Impersonate-Uid", who.act_as_uid))
-        headers += [("Impersonate-Group", group) for group in who.act_as_groups or ()]
-        for key, values in sorted((who.act_as_user_extra or {}).items()):
+        if entry.act_as:
+            headers.append(("Impersonate-User", entry.act_as))
+        if entry.act_as_uid:
+            headers.append(("Impersonate-Uid", entry.act_as_uid))
+        headers += [("Impersonate-Group", group) for group in entry.act_as_groups or ()]
+        for key, values in sorted((entry.act_as_user_extra or {}).items()):
             headers += [(f"Impersonate-Extra-{_header_key(key)}", value) for value in values]
-        if headers and not who.act_as:
+        if headers and not entry.act_as:
             raise ConfigError(f"{user.origin}: as-uid, as-groups or as-user-extra without as")
         for name, value in headers:
             if not value.isascii() or not value.isprintable():
@@ -318,7 +322,7 @@ def _header_key(key: str) -> str:
 
 
 def _read(path: str) -> dict[str, Any]:
-    import yaml  # 45 ms that an in-cluster daemon never needs
+    import yaml  # its import costs 45 ms, and an in-cluster daemon does not use it
 
     from phalanx.model.text.yaml_text import decode_yaml
 

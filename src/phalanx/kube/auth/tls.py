@@ -1,4 +1,4 @@
-"""TLS settings of a cluster, the SSL contexts made from them, and a look at whether their files changed."""
+"""TLS settings of a cluster, the SSL contexts for them, and the detection of replaced certificate files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from phalanx.kube.errors import ConfigError
 
 __all__ = ["TlsSettings", "certificate_fault"]
 
-# OpenSSL's codes of a certificate that leads to no authority that is trusted (openssl-verification-options).
+# OpenSSL's codes for a certificate without a chain to a trusted authority (openssl-verification-options).
 _NOT_SIGNED = frozenset({2, 7, 18, 19, 20, 21})
 
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """How to check the server and what certificate to show it. Bytes are PEM and win over files.
+    """Verification of the server, and the client certificate. Bytes are PEM and have priority over files.
 
     Without a certificate authority the system's are used. ``server_name`` replaces the URL's host both in
-    SNI and in the check of the server's certificate.
+    SNI and in the verification of the server's certificate.
     """
 
     authority: bytes | None = None
@@ -36,7 +36,7 @@ class TlsSettings:
 
     @property
     def configured(self) -> bool:
-        """Whether anything here asks for TLS (decides the scheme of a server given without one)."""
+        """Return whether any setting requires TLS (this decides the scheme of a server without one)."""
         return bool(
             self.authority
             or self.authority_file
@@ -48,7 +48,7 @@ class TlsSettings:
 
     @property
     def trusted(self) -> str:
-        """Who has to have signed the server's certificate, for messages."""
+        """Name of the authorities that are accepted for the server's certificate, for messages."""
         if self.authority:
             return f"the certificate authority of {self.origin}"
         if self.authority_file:
@@ -56,21 +56,21 @@ class TlsSettings:
         return f"any certificate authority of this system, and {self.origin} names none"
 
     def context(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
-        """A fresh context. ``certificate`` (of an exec plugin) wins over the settings' own.
+        """Return a new SSL context. ``certificate`` (of an exec plugin) replaces the settings' own.
 
-        Raises ConfigError naming the origin and what could not be loaded. Reads files: call it rarely.
+        Raises ConfigError that names the origin and the unloadable part. Reads files, so call it rarely.
         """
         try:
             context = self._verifying()
         except (OSError, ValueError) as error:
-            where = f"file {self.authority_file}" if not self.authority else "data"
-            raise ConfigError(f"{self.origin}: cannot load the certificate authority {where}: {error}") from error
+            source = f"file {self.authority_file}" if not self.authority else "data"
+            raise ConfigError(f"{self.origin}: cannot load the certificate authority {source}: {error}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Judge certificates as kubectl does: any certificate given as an authority is one, root or not; and
-        # authorities without the extensions that Python 3.13 began to insist on are in use everywhere.
+        # Verify certificates as kubectl does: any certificate in the authority file is an anchor, root or not.
+        # Authorities without the extensions that Python 3.13 requires are in wide use.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
-        # No ALPN offer: one request at a time per connection is what both our transports speak.
+        # No ALPN offer: both transports send one request at a time per connection.
         try:
             self._load_certificate(context, certificate or self.certificate)
         except (OSError, ValueError) as error:
@@ -78,9 +78,9 @@ class TlsSettings:
         return context
 
     def stamp(self) -> tuple[tuple[str, int, int, int], ...]:
-        """Changes when one of the files is replaced or rewritten; empty when everything is inline.
+        """Return a value that changes when a file is replaced or rewritten; empty if all data is inline.
 
-        Mounted secrets and service account CAs are replaced by switching a symlink, so the inode tells.
+        The kubelet replaces mounted secrets and CAs by switching a symlink, so the inode is part of the value.
         """
         stamps = []
         for path in (
@@ -106,8 +106,8 @@ class TlsSettings:
 
     def _load_certificate(self, context: ssl.SSLContext, inline: ClientCertificate | None) -> None:
         if inline is not None:
-            # The ssl module loads keys from files only. mkstemp makes the file 0600, and it is gone again
-            # before anything else runs.
+            # The ssl module loads keys from files only. mkstemp creates the file with mode 0600, and it is
+            # deleted before any other code runs.
             descriptor, path = tempfile.mkstemp(prefix="phalanx-", suffix=".pem")
             try:
                 with os.fdopen(descriptor, "wb") as file:
@@ -120,12 +120,12 @@ class TlsSettings:
 
 
 def certificate_fault(error: ssl.SSLCertVerificationError, place: str, trusted: str) -> str:
-    """What is wrong with the certificate that a server showed; `trusted` says who should have signed it."""
+    """Return a description of a rejected server certificate; `trusted` names the accepted authorities."""
     if error.verify_code in _NOT_SIGNED:
         return f"the certificate of {place} is not signed by {trusted} ({error.verify_message})"
     return f"the certificate of {place} is not accepted: {error.verify_message}"
 
 
 def _no_password() -> str:
-    # Without this OpenSSL would ask on the terminal and a daemon would hang.
+    # Without this callback OpenSSL prompts on the terminal and a daemon hangs.
     raise ValueError("the key is encrypted; give an unencrypted one")

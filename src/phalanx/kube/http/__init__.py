@@ -1,1 +1,1 @@
-"""HTTP/1.1 to one API server: connections, their settings, and what is asked over them."""
+"""HTTP/1.1 to one API server: connections, their settings, requests and responses."""

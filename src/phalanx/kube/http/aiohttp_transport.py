@@ -1,4 +1,4 @@
-"""The transport on aiohttp: streams, and everything that goes through a proxy."""
+"""Transport on aiohttp: for streams, and for all requests through a proxy."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from phalanx.kube.http.transport import HttpRequest, HttpResponse
 __all__ = ["AiohttpTransport", "keep_alive"]
 
 CONNECT_TIMEOUT = 10.0
-#: kube-apiserver closes idle connections after 90 s, many load balancers after 60: be earlier than both.
+#: kube-apiserver closes idle connections after 90 s, many load balancers after 60 s: close before both.
 IDLE_LIMIT = 50.0
 _READ_BUFFER = 2**18
-#: API servers pack what is long, lists that is: a twentieth of the bytes, and less to do for both sides.
+#: API servers compress long responses such as lists to a twentieth, which also saves time on both sides.
 ACCEPT_PACKED = ("Accept-Encoding", "gzip")
 
 
 class AiohttpTransport:
-    """Requests share ``max_connections``; streams, which live for minutes, have connections of their own."""
+    """aiohttp sessions: requests share ``max_connections``; streams last minutes and have their own connections."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class AiohttpTransport:
         answer_limit: int = 0,
         trusted: str = "",
     ) -> None:
-        """`trusted` tells who has to have signed the server's certificate."""
+        """`trusted` names the accepted authorities of the server's certificate, for messages."""
         self._trusted = trusted
         self._server = server
         self._limit = answer_limit
@@ -63,12 +63,12 @@ class AiohttpTransport:
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=_READ_BUFFER,
-            # (Also where nobody has asked for it: a proxy may compress all the same.)
+            # Also for streams, which request no compression: a proxy can compress nevertheless.
             auto_decompress=True,
             skip_auto_headers=("Content-Type",),
         )
-        # aiohttp repeats PUT and DELETE by itself on a dead kept-alive connection. A DELETE that was carried
-        # out and is sent again could hit the next object of the same name; who may repeat is said by us.
+        # aiohttp repeats PUT and DELETE by itself on a dead kept-alive connection. A repeated DELETE that had
+        # succeeded could delete a successor of the same name; HttpRequest.repeatable decides instead.
         session._retry_connection = False
         return session
 
@@ -115,7 +115,7 @@ class AiohttpTransport:
                 allow_redirects=False,
                 proxy=self._proxy,
                 server_hostname=self._server_name,
-                # No total: a watch lives as long as both sides like. Silence is what ends it.
+                # No total timeout: a watch has no fixed length. Silence ends it.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout),
             ) as response:
                 if not 200 <= response.status < 300:
@@ -151,39 +151,39 @@ class AiohttpTransport:
 
 
 class _Stale(ConnectionLost):
-    """The server closed the connection without a byte of answer: typical of one that idled too long."""
+    """The server closed the connection without a byte of a response: typical after a long idle time."""
 
 
 @contextmanager
 def _translated(method: str, target: str, trusted: str) -> Iterator[None]:
-    where = f"{method} {target.partition('?')[0]}"
+    request = f"{method} {target.partition('?')[0]}"
     try:
         yield
     except aiohttp.ClientConnectorCertificateError as error:
         fault = error.certificate_error
         if not isinstance(fault, ssl.SSLCertVerificationError):
-            raise Unreachable(f"{where}: {error}") from error
+            raise Unreachable(f"{request}: {error}") from error
         place = f"{error.host}:{error.port}"
-        raise Unreachable(f"{where}: {certificate_fault(fault, place, trusted)}") from error
+        raise Unreachable(f"{request}: {certificate_fault(fault, place, trusted)}") from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError) as error:
-        raise Unreachable(f"{where}: {error}") from error
+        raise Unreachable(f"{request}: {error}") from error
     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-        raise _Stale(f"{where}: {error or 'connection closed by the server'}") from error
+        raise _Stale(f"{request}: {error or 'connection closed by the server'}") from error
     except TimeoutError as error:
-        raise ConnectionLost(f"{where}: no answer in time") from error
+        raise ConnectionLost(f"{request}: no answer in time") from error
     except aiohttp.ClientPayloadError as error:
-        # (Its own words speak of a status 400, which nobody has sent.)
-        raise ConnectionLost(f"{where}: the connection ended in the middle of the answer") from error
+        # The text of aiohttp mentions a status 400, which no server sent.
+        raise ConnectionLost(f"{request}: the connection ended in the middle of the answer") from error
     except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
-        raise ConnectionLost(f"{where}: {error or type(error).__name__}") from error
+        raise ConnectionLost(f"{request}: {error or type(error).__name__}") from error
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Let the kernel probe a silent connection, so that a vanished peer is noticed even while we wait."""
+    """Enable kernel probes on a silent connection, so that a vanished peer is detected while we wait."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):  # not every system lets us choose
+        if hasattr(socket, name):  # the options do not exist on every system
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,4 +1,4 @@
-"""Which transport carries a request: the one for the TLS identity of this moment, while old ones drain."""
+"""Choice of the transport for a request: the one for the current TLS identity, while old ones drain."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Connections", "Transports", "aiohttp_transport", "default_transport"
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at certificate files (they are replaced days before they expire).
+#: Seconds between two checks of the certificate files (they are replaced days before they expire).
 CERTIFICATE_PERIOD = 60.0
 
 
 class Transports(Protocol):
-    """Makes a transport for a cluster and an SSL context."""
+    """Factory of a transport for a cluster and an SSL context."""
 
     def __call__(
         self, config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
@@ -36,7 +36,7 @@ class Transports(Protocol):
 def aiohttp_transport(
     config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
 ) -> AiohttpTransport:
-    """aiohttp for everything."""
+    """Create an aiohttp transport for requests and streams."""
     return AiohttpTransport(
         config.server,
         context=context,
@@ -53,7 +53,7 @@ def aiohttp_transport(
 def default_transport(
     config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
 ) -> Transport:
-    """aiohttp for streams and behind a proxy; our own connections for everything else."""
+    """Create the default transport: aiohttp for streams and behind a proxy, our own connections otherwise."""
     general = aiohttp_transport(config, context, user_agent=user_agent, max_connections=max_connections)
     if config.proxy_url is not None:
         return general
@@ -71,7 +71,7 @@ def default_transport(
 
 
 class _Generation:
-    """A transport with the certificate it was made with, and how many requests still use it."""
+    """A transport with its certificate and the number of requests that still use it."""
 
     def __init__(self, transport: Transport, certificate: ClientCertificate | None) -> None:
         self.transport = transport
@@ -80,10 +80,10 @@ class _Generation:
 
 
 class Connections:
-    """Swaps the transport when a plugin hands out a new certificate or a certificate file is replaced.
+    """Current transport; replaced when a plugin returns a new certificate or a certificate file changes.
 
-    A connection keeps the certificate of its handshake, so a rotation means new connections. The old
-    transport is closed when its last request has ended; a watch may use it until it ends by itself.
+    A connection keeps the certificate of its handshake, so a rotation needs new connections. The old
+    transport is closed when its last request has ended; a watch can use it until the watch ends.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Connections:
 
     @contextmanager
     def lease(self, identity: ClientIdentity) -> Iterator[Transport]:
-        """The transport for one request; it stays open at least until the block is left."""
+        """Yield the transport for one request; it stays open at least until the block ends."""
         generation = self._for(identity.certificate)
         generation.users += 1
         try:
@@ -140,13 +140,15 @@ class Connections:
         except ConfigError as error:
             if current is None or current.certificate != certificate:
                 raise
-            # A file caught in the middle of its replacement: the old certificate is good for a while.
+            # The file is being replaced right now: the old certificate is still valid for a while.
             log.warning("keeping the old certificates: %s", error)
             return current
-        made = self._make(self._config, context, user_agent=self._user_agent, max_connections=self._max_connections)
-        self._current = _Generation(made, certificate)
+        transport = self._make(
+            self._config, context, user_agent=self._user_agent, max_connections=self._max_connections
+        )
+        self._current = _Generation(transport, certificate)
         if current is not None:
-            log.info("certificates changed, connecting anew to %s", self._config.server)
+            log.info("certificates changed, opening new connections to %s", self._config.server)
             if current.users:
                 self._retired.add(current)
             else:

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection: a request goes out, an answer comes in, whole.
+"""One HTTP/1.1 connection: one request at a time, with its whole response.
 
-Only what a client of API servers needs: no pipelining, no upgrade, no trailers kept.
+It supports only the features that API servers need: no pipelining, no upgrade, trailers are dropped.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ __all__ = ["Http1Connection", "StaleConnection"]
 
 HEAD_LIMIT = 65536
 _NO_BODY = frozenset({204, 304})
-# Bytes of a chunked body after which the chunks are taken out although there may be more.
+# Bytes of a chunked body after which complete chunks are extracted although more can follow.
 _GATHERED = 8 * 2**20
-# Bytes of a compressed body from which on it is unpacked by a thread.
+# Size of a compressed body from which a thread decompresses it.
 _LONG = 2**14
-# So many bytes at most are set aside for one because it says that it is as long.
-_MOST_TOLD = 2**26
+# Largest buffer in bytes that is allocated because of a length in the response.
+_MAX_PREALLOCATED = 2**26
 
 
 class StaleConnection(ConnectionLost):
-    """The connection ended without a byte of answer: typical of one that idled too long."""
+    """The connection ended without a byte of a response: typical after a long idle time."""
 
 
-class _Garbled(Exception):  # noqa: N818 - private, and always told as a ConnectionLost
-    """What came is not HTTP as we know it."""
+class _Garbled(Exception):  # noqa: N818 - private, and always converted into a ConnectionLost
+    """The response is not valid HTTP, or uses an unsupported feature."""
 
 
 class Http1Connection(asyncio.Protocol):
-    """Use ``exchange`` for one request at a time, and only while ``usable``."""
+    """A connection for one ``exchange`` at a time, valid only while ``usable``."""
 
     __slots__ = (
         "_answer",
@@ -45,10 +45,10 @@ class Http1Connection(asyncio.Protocol):
         "_length",
         "_limit",
         "_parts",
+        "_received",
         "_retry_after",
         "_started",
         "_status",
-        "_taken",
         "_until_end",
         "idle_since",
         "transport",
@@ -57,7 +57,7 @@ class Http1Connection(asyncio.Protocol):
 
     def __init__(self, answer_limit: int = 0) -> None:
         self._limit = answer_limit
-        self._taken = 0
+        self._received = 0
         self.transport: asyncio.Transport | None = None
         self.usable = False
         self.idle_since = 0.0
@@ -75,13 +75,13 @@ class Http1Connection(asyncio.Protocol):
         self._encoding = ""
         self._retry_after: str | None = None
         self._parts: list[bytes] = []
-        self._taken = 0
+        self._received = 0
 
     async def exchange(self, request: bytes, seconds: float, *, head_only: bool = False) -> HttpResponse:
-        """Send a whole request and wait for its answer; ConnectionLost when there is none within ``seconds``.
+        """Send a whole request and wait for its response; ConnectionLost if there is none within ``seconds``.
 
-        After any exception, cancellation included, the connection is closed: what would still come belongs
-        to nobody.
+        After any exception, cancellation included, the connection is closed, because a late response would
+        belong to no request.
         """
         assert self.transport is not None
         loop = asyncio.get_running_loop()
@@ -115,15 +115,15 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.abort()  # nobody asked: a late or second answer must not be taken for the next one's
+            self.abort()  # no request is open: a late response must not count as the response to the next request
             return
-        self._taken += len(data)
+        self._received += len(data)
         try:
-            if self._limit and self._taken > self._limit + HEAD_LIMIT:
+            if self._limit and self._received > self._limit + HEAD_LIMIT:
                 raise _Garbled(f"larger than {self._limit} bytes")
             if not self._started:
                 self._started = True
-                if self._all_at_once(data):
+                if self._parse_single_piece(data):
                     return
             self._buffer += data
             self._parse()
@@ -147,12 +147,12 @@ class Http1Connection(asyncio.Protocol):
 
     # -- parsing -----------------------------------------------------------------------------------------
 
-    def _all_at_once(self, data: bytes) -> bool:
-        """The usual case: the whole answer in one piece, with its length given."""
+    def _parse_single_piece(self, data: bytes) -> bool:
+        """Parse the usual case: the whole response in one piece, with its length. Return False otherwise."""
         end = data.find(b"\r\n\r\n")
         if end < 0:
             return False
-        if not self._head(data[: end + 2]):
+        if not self._parse_head(data[: end + 2]):
             return False
         if self._chunked or self._until_end or len(data) - end - 4 != self._length:
             self._status = 0
@@ -168,11 +168,11 @@ class Http1Connection(asyncio.Protocol):
                 if len(buffer) > HEAD_LIMIT:
                     raise _Garbled("no end of the header")
                 return
-            self._head(bytes(buffer[: end + 2]))  # False for 1xx: the real one follows
+            self._parse_head(bytes(buffer[: end + 2]))  # False for 1xx: the final response follows
             del buffer[: end + 4]
         if self._chunked:
-            # An API server makes a chunk of each object of a list: they are taken out together.
-            early, enough = self._taken < HEAD_LIMIT, len(buffer) >= _GATHERED
+            # An API server sends each object of a list as one chunk, so many chunks are extracted together.
+            early, enough = self._received < HEAD_LIMIT, len(buffer) >= _GATHERED
             if (early or enough or buffer.endswith(b"\r\n\r\n")) and self._take_chunks():
                 self._complete(b"".join(self._parts))
         elif not self._until_end and len(buffer) >= self._length:
@@ -180,8 +180,8 @@ class Http1Connection(asyncio.Protocol):
             del buffer[: self._length]
             self._complete(body)
 
-    def _head(self, head: bytes) -> bool:
-        """Read status line and headers; False for an interim answer (1xx)."""
+    def _parse_head(self, head: bytes) -> bool:
+        """Parse status line and headers. Return False for an interim response (1xx)."""
         if not head.startswith(b"HTTP/1."):
             raise _Garbled("not HTTP/1")
         status = int(head[9:12])
@@ -207,7 +207,7 @@ class Http1Connection(asyncio.Protocol):
         return True
 
     def _take_chunks(self) -> bool:
-        """Move complete chunks out of the buffer; True after the last one."""
+        """Move complete chunks out of the buffer. Return True after the last one."""
         buffer, at = self._buffer, 0
         whole, parts = memoryview(buffer), list[memoryview]()
         try:
@@ -219,7 +219,7 @@ class Http1Connection(asyncio.Protocol):
                 if size <= 0:
                     if size < 0:
                         raise _Garbled("a negative chunk")
-                    # Trailers, if any, end with an empty line; the size's own line end may be its first half.
+                    # Trailers, if any, end with an empty line; the size's own line end can be its first half.
                     last = buffer.find(b"\r\n\r\n", end)
                     if last < 0:
                         return False
@@ -235,7 +235,7 @@ class Http1Connection(asyncio.Protocol):
         finally:
             self._parts.append(b"".join(parts))
             for part in (*parts, whole):
-                part.release()  # nothing can be taken out of a buffer that somebody looks at
+                part.release()  # a bytearray with exported views cannot shrink
             del buffer[:at]
 
     async def _unpacked(self, response: HttpResponse) -> HttpResponse:
@@ -244,7 +244,7 @@ class Http1Connection(asyncio.Protocol):
         try:
             if self._encoding not in ("gzip", "deflate"):
                 raise _Garbled(f"content encoding {self._encoding!r}")
-            # (Nobody waits for zlib meanwhile: it lets other threads run.)
+            # zlib releases the GIL, so the event loop continues meanwhile.
             long = len(response.body) >= _LONG
             body = await asyncio.to_thread(self._unpack, response.body) if long else self._unpack(response.body)
         except (_Garbled, zlib.error) as error:
@@ -252,22 +252,22 @@ class Http1Connection(asyncio.Protocol):
         return response._replace(body=body)
 
     def _unpack(self, body: bytes) -> bytes:
-        either = 32 + zlib.MAX_WBITS  # gzip or zlib, by their header
+        gzip_or_zlib = 32 + zlib.MAX_WBITS  # zlib detects the format by its header
         if not self._limit:
-            # What gzip ends with is how long it was: where that is true, all is unpacked in one go.
-            told = int.from_bytes(body[-4:], "little")
-            return zlib.decompress(body, either, min(max(told, 1), _MOST_TOLD))
-        unpacking = zlib.decompressobj(either)
+            # The gzip trailer contains the length (modulo 2^32); if it is true, one allocation is enough.
+            length = int.from_bytes(body[-4:], "little")
+            return zlib.decompress(body, gzip_or_zlib, min(max(length, 1), _MAX_PREALLOCATED))
+        unpacking = zlib.decompressobj(gzip_or_zlib)
         unpacked = unpacking.decompress(body, self._limit)
         if unpacking.unconsumed_tail:
             raise _Garbled(f"larger than {self._limit} bytes")
         if not unpacking.eof:
-            raise _Garbled("an end of what is compressed is missing")
+            raise _Garbled("the compressed body has no end")
         return unpacked
 
     def _complete(self, body: bytes) -> None:
         if self._buffer and not self._until_end:
-            self.usable = False  # more came than was announced
+            self.usable = False  # the server sent more than the announced length
         assert self._answer is not None
         if not self._answer.done():
             self._answer.set_result(HttpResponse(self._status, body, self._retry_after))

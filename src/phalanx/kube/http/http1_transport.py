@@ -1,4 +1,4 @@
-"""The transport for requests on plain HTTP/1.1 connections: a fifth of aiohttp's cost for a small write."""
+"""Transport for requests on plain HTTP/1.1 connections, at a fifth of aiohttp's cost for a small write."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["Http1Transport"]
 
 
 class Http1Transport:
-    """Requests on up to ``max_connections`` kept-alive connections; streams are left to ``streams``.
+    """Pool of up to ``max_connections`` kept-alive connections for requests; ``streams`` serves the watches.
 
-    Answers are read whole into memory, which is right for everything but a watch.
+    Whole responses are read into memory, which fits every request except a watch.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Http1Transport:
         answer_limit: int = 0,
         trusted: str = "",
     ) -> None:
-        """`trusted` tells who has to have signed the server's certificate."""
+        """`trusted` names the accepted authorities of the server's certificate, for messages."""
         self._trusted = trusted
         self._answer_limit = answer_limit
         parts = urlsplit(server)
@@ -47,8 +47,8 @@ class Http1Transport:
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._path = parts.path.rstrip("/")
-        # Addresses of a name are raced. With one address there is nothing to race, and a race that is cancelled at
-        # the wrong moment loses a connected socket (asyncio.staggered, Python 3.11).
+        # asyncio races the addresses of a name. With one address a race is useless, and its cancellation at a bad
+        # moment leaks a connected socket (asyncio.staggered, Python 3.11).
         self._race_after = None if _is_address(parts.hostname) else 0.25
         self._context = context if parts.scheme == "https" else None
         self._server_name = (server_name or parts.hostname) if self._context is not None else None
@@ -56,14 +56,14 @@ class Http1Transport:
         self._limit = max_connections
         fixed = [("Host", parts.netloc), ("User-Agent", user_agent), ACCEPT_PACKED, *headers]
         self._fixed = "".join(f"{name}: {_checked(value)}\r\n" for name, value in fixed)
-        #: The fixed headers with those of the identity used last.
+        #: The fixed headers plus those of the identity that was used last.
         self._prepared: tuple[ClientIdentity | None, str] = (None, "")
-        #: Kept-alive connections, the one used last at the end.
+        #: Kept-alive connections, most recently used last.
         self._idle: list[Http1Connection] = []
         self._busy: set[Http1Connection] = set()
-        #: Connections open or being opened. Never more than the limit.
+        #: Number of connections that are open or being opened, at most the limit.
         self._open = 0
-        #: Who waits for one of them: gets a connection, or None as the permission to open one.
+        #: Requests that wait for a connection: each gets one, or None as the permission to open one.
         self._waiting: deque[asyncio.Future[Http1Connection | None]] = deque()
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -74,7 +74,7 @@ class Http1Transport:
         deadline = loop.time() + call.limit
         try:
             for last_try in (not call.repeatable, True):
-                connection = self._kept() or await self._acquire(deadline)
+                connection = self._pop_idle() or await self._acquire(deadline)
                 self._busy.add(connection)
                 try:
                     call.check()
@@ -126,8 +126,8 @@ class Http1Transport:
         head = f"{head}Content-Type: {call.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         return head.encode("latin-1") + body
 
-    def _kept(self) -> Http1Connection | None:
-        """A kept-alive connection that is still good. The one used last is the likeliest to be."""
+    def _pop_idle(self) -> Http1Connection | None:
+        """Return a usable kept-alive connection, None if there is none. The most recently used is tried first."""
         oldest = asyncio.get_running_loop().time() - IDLE_LIMIT
         while self._idle:
             connection = self._idle.pop()
@@ -137,32 +137,32 @@ class Http1Transport:
         return None
 
     async def _acquire(self, deadline: float) -> Http1Connection:
-        """A connection, as soon as there is one or may be one more; Unreachable when that takes too long."""
+        """Return a connection as soon as one is free or can be opened. Raises Unreachable after `deadline`."""
         try:
             async with asyncio.timeout_at(deadline):
                 if self._open < self._limit:
                     self._open += 1
                 else:
-                    given = await self._turn()
-                    if given is not None:
-                        return given
+                    connection = await self._wait_for_connection()
+                    if connection is not None:
+                        return connection
                 try:
                     return await self._connect()
                 except BaseException:
-                    self._pass_on(None)
+                    self._return_slot(None)
                     raise
         except TimeoutError as error:
             raise Unreachable("no free connection in time") from error
 
-    async def _turn(self) -> Http1Connection | None:
-        """Wait in the queue for a connection, or for the right to open one."""
+    async def _wait_for_connection(self) -> Http1Connection | None:
+        """Wait in line for a connection, or for the permission (None) to open one."""
         waiter: asyncio.Future[Http1Connection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._pass_on(waiter.result())
+                self._return_slot(waiter.result())
             raise
 
     async def _connect(self) -> Http1Connection:
@@ -197,10 +197,10 @@ class Http1Transport:
 
     def _drop(self, connection: Http1Connection) -> None:
         connection.abort()
-        self._pass_on(None)
+        self._return_slot(None)
 
-    def _pass_on(self, connection: Http1Connection | None) -> None:
-        """Give a place back: a good connection, or None for the right to open one."""
+    def _return_slot(self, connection: Http1Connection | None) -> None:
+        """Return a slot to the pool: a usable connection, or None for the permission to open one."""
         if connection is not None:
             self._release(connection)
         elif not self._hand_over(None):
@@ -215,12 +215,14 @@ class Http1Transport:
         return False
 
     def _reap(self) -> None:
-        """Close what has idled too long, before the server or something in between does."""
+        """Close the connections that are idle for too long, before the server or a load balancer does."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - IDLE_LIMIT
-        old = [connection for connection in self._idle if connection.idle_since <= oldest or not connection.usable]
-        self._idle = [connection for connection in self._idle if connection not in old]
-        for connection in old:
+        expired = [
+            connection for connection in self._idle if connection.idle_since <= oldest or not connection.usable
+        ]
+        self._idle = [connection for connection in self._idle if connection not in expired]
+        for connection in expired:
             self._drop(connection)
         self._reaper = loop.call_later(IDLE_LIMIT / 2, self._reap) if self._idle else None
 

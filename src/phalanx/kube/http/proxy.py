@@ -1,4 +1,4 @@
-"""Which HTTP proxy stands between us and the server, by the environment variables that kubectl obeys."""
+"""HTTP proxy for a server, by the environment variables that kubectl reads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def environment_proxy(server: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy URL for ``server``, or None. HTTPS_PROXY/HTTP_PROXY by scheme, minus NO_PROXY and loopback.
+    """Return the proxy URL for ``server``, or None. HTTPS_PROXY/HTTP_PROXY by scheme, minus NO_PROXY and loopback.
 
     NO_PROXY entries are host names (which cover their subdomains), ``.suffix`` or ``*.suffix`` (subdomains
     only), addresses, CIDR blocks, each with an optional port, or ``*``. The rules are those of Go's
-    httpproxy package, because a cluster that kubectl reaches must be reached the same way.
+    httpproxy package, so that a cluster is reached in the same way as by kubectl.
     """
     parts = urlsplit(server)
     host, scheme = (parts.hostname or "").lower(), parts.scheme
@@ -74,8 +74,8 @@ def _covers(entry: str, host: str, port: int) -> bool:
 
 def _split_port(entry: str) -> tuple[str, int | None]:
     if entry.startswith("["):
-        name, _, rest = entry[1:].partition("]")
-        return name, int(rest[1:]) if rest[1:].isdigit() else None
+        name, _, port_part = entry[1:].partition("]")
+        return name, int(port_part[1:]) if port_part[1:].isdigit() else None
     if entry.count(":") == 1:
         name, _, digits = entry.partition(":")
         if digits.isdigit():

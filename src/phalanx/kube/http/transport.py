@@ -1,4 +1,4 @@
-"""What a transport does for the client: one request, one answer; and a stream of pieces."""
+"""Interface of a transport: a request with its response, and a stream of response pieces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HttpRequest", "HttpResponse", "Transport"]
 
 
 class HttpResponse(NamedTuple):
-    """A complete HTTP answer; ``retry_after`` is the raw header."""
+    """A complete HTTP response; ``retry_after`` is the raw header."""
 
     status: int
     body: bytes
@@ -20,44 +20,44 @@ class HttpResponse(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """One request. ``target`` is complete and escaped: the server's own path, and the query."""
+    """One request. ``target`` is complete and escaped: the server's base path, the path, and the query."""
 
     method: str
     target: str
     body: bytes | None
     content_type: str
     accept: str
-    #: Seconds for everything: a free connection, sending, the answer.
+    #: Timeout in seconds for everything: a free connection, sending, the response.
     limit: float
-    #: May be sent again when a kept-alive connection turns out to be dead.
+    #: True if it can be sent again when a kept-alive connection turns out to be dead.
     repeatable: bool
-    #: Asked when the connection is there and nothing has been sent yet: a no is final (Fenced).
+    #: Called once the connection is open and before anything is sent: False is final (Fenced).
     may_send: Callable[[], bool] | None = None
 
     def check(self) -> None:
-        """Raises Fenced where the request must not be sent any more."""
+        """Raise Fenced if the request must not be sent any more."""
         if self.may_send is not None and not self.may_send():
-            raise Fenced("not sent: this process may not write any more")
+            raise Fenced("not sent: this process no longer holds the lease")
 
 
 class Transport(Protocol):
     """A pool of connections to one server with one TLS identity.
 
-    Neither method follows redirects, retries, sleeps, or reads credentials; both raise ConnectionLost
-    (Unreachable when nothing was sent) and nothing else.
+    Neither method follows redirects, retries, sleeps, or reads credentials. Both raise ConnectionLost
+    (Unreachable if nothing was sent) and nothing else.
     """
 
     async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
-        """One request, one answer, whatever its status."""
+        """Send one request and return its response, whatever its status."""
 
     def stream(
         self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
     ) -> AsyncGenerator[HttpResponse, None]:
-        """GET whose body arrives in pieces, each in an Answer; a first Answer with an empty body is the head.
+        """GET a body in pieces, each in an HttpResponse; a first one with an empty body reports the status.
 
-        An error status comes as one Answer with its whole body. A silence of ``read_timeout`` seconds is a
-        ConnectionLost; so is an end before the end.
+        An error status arrives as one HttpResponse with its whole body. A silence of ``read_timeout`` seconds
+        raises ConnectionLost, and so does a truncated body.
         """
 
     async def close(self) -> None:
-        """Close every connection; requests under way fail."""
+        """Close every connection; open requests fail."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.model.gang import shown_name
+from phalanx.views.promises import PromiseOrigin
 
 NOW = "Now"
 AFTER_EVICTIONS = "AfterEvictions"
@@ -91,6 +92,16 @@ class MovedStart(msgspec.Struct, omit_defaults=True):
     delay_seconds: int | None = None
 
 
+class MovedPromise(msgspec.Struct, omit_defaults=True):
+    """Promised start that the scheduler would move from `promised` to `moves_to`, "" where it would give it up.
+    `cause` is why, "" where it moves forward."""
+
+    name: str
+    promised: str
+    moves_to: str = ""
+    cause: str = ""
+
+
 class Starts(msgspec.Struct):
     """How many of those that wait start at once, later, and not within the horizon."""
 
@@ -101,7 +112,9 @@ class Starts(msgspec.Struct):
 
 class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
     """`without` counts what becomes of those that wait as things are, `changed` with all that was asked for.
-    `missing` says what of the cluster is unknown: then the answer rests on what may be seen."""
+    `missing` says what of the cluster is unknown: then the answer rests on what may be seen. The forecasts begin
+    with the promised starts of the scheduler, of the version and time of `origin`; `moved_promises` are those that
+    it would move, with all that was asked for."""
 
     moment: str
     horizon_seconds: int
@@ -114,13 +127,15 @@ class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
     interrupted: list[InterruptedGang] = []
     notes: list[str] = []
     missing: list[str] = []
+    moved_promises: list[MovedPromise] = []
+    origin: PromiseOrigin | None = None
 
 
 def with_shown_names(answer: WhatIfAnswer) -> WhatIfAnswer:
     """Gangs as people know them; until then their names tell them apart."""
     blockers = [each for asked in answer.asked for each in asked.blockers]
-    named: list[AskedStart | EvictedGang | MovedStart | InterruptedGang | Blocker]
-    named = [*answer.asked, *answer.evicted, *answer.moved, *answer.interrupted, *blockers]
+    named: list[AskedStart | EvictedGang | MovedStart | MovedPromise | InterruptedGang | Blocker]
+    named = [*answer.asked, *answer.evicted, *answer.moved, *answer.moved_promises, *answer.interrupted, *blockers]
     for each in named:
         namespace, _, name = each.name.partition("/")
         each.name = f"{namespace}/{shown_name(name)}"

@@ -13,6 +13,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
+from phalanx.model.text.moments import shown_moment
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.whatif.answer import (
     AFTER_EVICTIONS,
@@ -23,6 +24,7 @@ from phalanx.reports.whatif.answer import (
     Blocker,
     EvictedGang,
     InterruptedGang,
+    MovedPromise,
     MovedStart,
     NodeRoom,
     Starts,
@@ -33,7 +35,8 @@ from phalanx.reports.whatif.answer import (
 from phalanx.reports.whatif.asked_gang import refuse_running, waiting_gang
 from phalanx.reports.whatif.changes import QueueChange, changed_queue, lost_nodes, more_nodes, with_priority
 from phalanx.reports.whatif.manifests import PriorityClasses, submission
-from phalanx.reports.why import WhyAnswer, WhyReport
+from phalanx.reports.why import WhyReport
+from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.simulation.capture import Capture, take_in_more
 from phalanx.simulation.cluster import SimulatedCluster
@@ -102,6 +105,8 @@ def answer_question(question: Question) -> WhatIfAnswer:
         _interrupted(after),
         notes + after.failures,
         list(capture.missing),
+        _moved_promises(after),
+        capture.promise_origin if capture.promises else None,
     )
     return with_shown_names(answer)
 
@@ -330,7 +335,7 @@ def _interrupted(after: Forecast) -> list[InterruptedGang]:
     for name, job in after.jobs.items():
         if job.lost:
             again = max((move.when for move in after.bound if move.job == name), default=None)
-            found.append(InterruptedGang(name, job.lost, _moment(again)))
+            found.append(InterruptedGang(name, job.lost, shown_moment(again)))
     return found
 
 
@@ -343,7 +348,7 @@ def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[Mo
         former, now = before.start(name), job.start
         if former != now:
             delay = now - former if now is not None and former is not None else None
-            found.append(MovedStart(name, _moment(former), _moment(now), delay))
+            found.append(MovedStart(name, shown_moment(former), shown_moment(now), delay))
     longest = float("inf")
     return sorted(
         found,
@@ -354,8 +359,12 @@ def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[Mo
     )
 
 
-def _moment(when: int | None) -> str:
-    return format_moment(when) if when is not None else ""
+def _moved_promises(after: Forecast) -> list[MovedPromise]:
+    found = [
+        MovedPromise(name, shown_moment(move.promise.told), shown_moment(move.to), move.cause)
+        for name, move in after.moves.items()
+    ]
+    return sorted(found, key=lambda each: (each.promised, each.name))
 
 
 class _Reasons:
@@ -396,7 +405,7 @@ class _Reasons:
             snapshot = Snapshot(state, world.intake, usages=list(world.capture.usages))
             snapshot.apply_events(world.events)
             self._keys = {key.path: key for key in state.gangs}
-            self._report = WhyReport(snapshot, world.policy, world.capture.moment)
+            self._report = WhyReport(snapshot, world.policy, world.capture.moment, world.capture.promised)
         namespace, _, rest = name.partition("/")
         key = self._keys.get(name)
         return self._report.gang(key) if isinstance(key, GangKey) else self._report.pod(namespace, rest)

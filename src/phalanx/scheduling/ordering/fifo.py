@@ -6,13 +6,11 @@ from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.verdict import NamedObject, gang_object
-from phalanx.scheduling.diagnosis.verdicts import pod_object
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
-from phalanx.scheduling.quota.limits import BlockedByFifo
+from phalanx.scheduling.refusals.refusal import BlockedByFifo, pod_object
 from phalanx.scheduling.session.session import Session
 
 
@@ -39,8 +37,7 @@ class FifoQueues:
         if head is None or unit.rank < head[0]:
             return False
         demand = FifoBlocked(queue.key)
-        explain_unit(self._session, unit, head[1])
-        self._session.set_unschedulable(unit, demand, self._session.fit_errors.record(demand, head[1]))
+        self._session.refuse(unit, demand, self._session.fit_errors.record(demand, head[1]))
         self._session.mark_attempted(unit)
         return True
 
@@ -54,7 +51,7 @@ class FifoQueues:
             if waits is None:
                 self._session.queue.activate_all_of(FifoBlocked(queue.key))
             elif waits[0].holds_the_line:
-                head = (unit.rank, BlockedByFifo(queue.label, *_named(queue, unit)))
+                head = (unit.rank, BlockedByFifo(queue.label, unit.name, _named(queue, unit)))
                 self._session.queue.set_fifo_head(queue.key, unit, *head)
                 known = self._heads.get(queue.key)
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
@@ -64,8 +61,7 @@ class FifoQueues:
         return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
 
 
-def _named(queue: AccountRecord, unit: QueuedUnit) -> tuple[str, tuple[NamedObject, ...]]:
-    """Return the unit as people call it, and the objects that its verdict names."""
-    if unit.pod is not None:
-        return f"pod {unit.pod.pod.key}", (*account_objects(queue), pod_object(unit.pod))
-    return f"gang {unit.gangs[0].key}", (*account_objects(queue), gang_object(unit.gangs[0].key))
+def _named(queue: AccountRecord, unit: QueuedUnit) -> tuple[NamedObject, ...]:
+    """Return the objects that the name of a queue and of the unit at its head are about."""
+    head = pod_object(unit.pod) if unit.pod is not None else gang_object(unit.gangs[0].key)
+    return (*account_objects(queue), head)

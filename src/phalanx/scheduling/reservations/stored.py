@@ -30,7 +30,8 @@ class StoredShare(msgspec.Struct, frozen=True):
 
 class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One promise. `gangs` (namespace, name, uid of the object that declares it) or `pod` (its uid) say whose it
-    is: another object of the same name has none."""
+    is: another object of the same name has none. `name` (namespace/name) is that of the pod, `queue` the queue of
+    the unit; both are for views alone, and empty in records of older versions."""
 
     start: int
     end: int
@@ -43,6 +44,8 @@ class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     slips: list[Slip] = []
     words: ToldStart | None = None
     predicted: tuple[int, ...] = ()
+    name: str = ""
+    queue: str = ""
 
     @property
     def key(self) -> UnitKey:
@@ -114,6 +117,8 @@ def stored(reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, st
         slips=list(reservation.slips),
         words=reservation.words,
         predicted=reservation.predicted,
+        name=reservation.name.removeprefix("pod ") if isinstance(key, str) else "",
+        queue=reservation.queue,
     )
 
 
@@ -176,9 +181,14 @@ def decode(text: str) -> tuple[list[StoredReservation], list[str]]:
     faults: list[str] = []
     for place, entry in enumerate(entries):
         try:
-            found.append(msgspec.convert(entry, StoredReservation))
+            promise = msgspec.convert(entry, StoredReservation)
         except msgspec.ValidationError as error:
             faults.append(f"reservations[{place}] is forgotten: {error}")
+            continue
+        if min(promise.start, promise.promised, promise.told, promise.made) <= 0:
+            faults.append(f"reservations[{place}] is forgotten: one of start, promised, told and made is no time")
+            continue
+        found.append(promise)
     return found, faults
 
 

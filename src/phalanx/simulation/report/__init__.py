@@ -1,1 +1,1 @@
-"""What people read after a simulation: files that are the same for the same inputs."""
+"""Reports of a simulation: files that are identical for identical inputs."""

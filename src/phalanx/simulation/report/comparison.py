@@ -1,4 +1,4 @@
-"""Policies side by side: means over seeds with intervals, and paired differences to the first policy."""
+"""Comparison of policies: means over seeds with intervals, and paired differences to the first policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T95 = (
 
 
 def interval(values: Sequence[float]) -> dict[str, float | None]:
-    """The mean, and between what it lies with 95 % confidence (None of one value: it says nothing about others)."""
+    """Return the mean and its 95 % confidence interval (None for one value, which has no deviation)."""
     mean = fsum(values) / len(values)
     if len(values) < 2:
         return {"mean": mean, "low": None, "high": None}
@@ -25,26 +25,26 @@ def interval(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def compare(runs: Sequence[RunResult]) -> dict[str, object]:
-    """By metric and policy: mean and interval over the seeds, and the difference to the first policy with the same
-    seed, run by run."""
+    """Return by metric and policy: mean and interval over the seeds, and the difference to the first policy, paired
+    by seed."""
     policies = list(dict.fromkeys(run.policy for run in runs))
     values: dict[str, dict[str, dict[int, float]]] = {}
     for run in runs:
         for name, value in run.metrics.items():
             if isinstance(value, int | float):
                 values.setdefault(name, {}).setdefault(run.policy, {})[run.seed] = float(value)
-    found: dict[str, object] = {}
+    comparison: dict[str, object] = {}
     for name, by_policy in values.items():
         base = by_policy.get(policies[0], {})
         entry: dict[str, object] = {}
         for policy in policies:
-            mine = by_policy.get(policy)
-            if not mine:
+            by_seed = by_policy.get(policy)
+            if not by_seed:
                 continue
-            told: dict[str, object] = dict(interval(list(mine.values())))
-            paired = [value - base[seed] for seed, value in mine.items() if seed in base]
+            statistics: dict[str, object] = dict(interval(list(by_seed.values())))
+            paired = [value - base[seed] for seed, value in by_seed.items() if seed in base]
             if policy != policies[0] and paired:
-                told["difference"] = interval(paired)
-            entry[policy] = told
-        found[name] = entry
-    return found
+                statistics["difference"] = interval(paired)
+            entry[policy] = statistics
+        comparison[name] = entry
+    return comparison

@@ -1,4 +1,4 @@
-"""summary.json, jobs.csv and report.html in one folder."""
+"""Report of a simulation: summary.json, jobs.csv and report.html in one folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS = (
 
 
 def write_report(inputs: Inputs, results: Sequence[tuple[RunResult, float]], folder: Path) -> list[str]:
-    """The lines for the terminal, with how fast it was. Raises InputError where the folder cannot be written."""
+    """Write the report. Return the lines for the terminal, with the speed. Raises InputError if writing fails."""
     runs = [result for result, _ in results]
     summary = summary_of(inputs, runs)
     texts = {
@@ -39,7 +39,7 @@ def write_report(inputs: Inputs, results: Sequence[tuple[RunResult, float]], fol
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise InputError(f"--report {folder}: cannot be written: {error}") from error
+        raise InputError(f"--report {folder}: cannot write the report: {error}") from error
     return [
         *table_lines(summary),
         *warning_lines(runs),
@@ -51,7 +51,7 @@ def write_report(inputs: Inputs, results: Sequence[tuple[RunResult, float]], fol
 
 def summary_of(inputs: Inputs, runs: Sequence[RunResult]) -> dict[str, object]:
     return {
-        "inputs": [{"role": each.role, "file": each.name, "sha256": each.sha256} for each in inputs.files],
+        "inputs": [{"role": file.role, "file": file.name, "sha256": file.sha256} for file in inputs.files],
         "versions": _versions(),
         "until_seconds": inputs.experiment.until,
         "seeds": list(inputs.seeds),
@@ -75,10 +75,10 @@ def summary_of(inputs: Inputs, runs: Sequence[RunResult]) -> dict[str, object]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": python_version(), "numpy": version("numpy")}
+    versions = {"python": python_version(), "numpy": version("numpy")}
     with suppress(PackageNotFoundError):
-        found["phalanx"] = version("phalanx-scheduler")
-    return found
+        versions["phalanx"] = version("phalanx-scheduler")
+    return versions
 
 
 def jobs_table(runs: Sequence[RunResult]) -> str:

@@ -16,8 +16,8 @@ _LANE = 9
 def heat_map(
     title: str, rows: Sequence[str], columns: Sequence[str], cells: Mapping[tuple[str, str], tuple[float, int]]
 ) -> str:
-    """`cells` are (row, column) -> (value, of how many); darker is more, on a logarithmic scale."""
-    most = max((value for value, _ in cells.values()), default=1.0)
+    """Return a heat map. `cells` are (row, column) -> (value, count); darker is more, on a logarithmic scale."""
+    highest = max((value for value, _ in cells.values()), default=1.0)
     across = min(90.0, (WIDTH - LEFT - 60 - RIGHT) / max(1, len(columns)))
     body = []
     for x, column in enumerate(columns):
@@ -27,16 +27,16 @@ def heat_map(
         top = TOP + 14 + y * _CELL
         body.append(f"<text x='{LEFT + 52}' y='{top + 17}' text-anchor='end'>{escape(row)}</text>")
         for x, column in enumerate(columns):
-            found = cells.get((row, column))
-            if found is None:
+            entry = cells.get((row, column))
+            if entry is None:
                 continue
-            value, count = found
-            shade = log10(1 + value) / log10(1 + most) if most else 0.0
+            value, count = entry
+            shade = log10(1 + value) / log10(1 + highest) if highest else 0.0
             left = LEFT + 60 + x * across
             middle = left + across / 2 - 1
-            told = f"limit {escape(row)}, width {escape(column)}: {short(value)}, {count} jobs"
+            tooltip = f"limit {escape(row)}, width {escape(column)}: {short(value)}, {count} jobs"
             body.append(
-                f"<g><title>{told}</title><rect x='{left:.1f}' y='{top}' width='{across - 2:.1f}'"
+                f"<g><title>{tooltip}</title><rect x='{left:.1f}' y='{top}' width='{across - 2:.1f}'"
                 f" height='{_CELL - 2}' fill='#dc2626' fill-opacity='{0.06 + 0.64 * shade:.2f}'/>"
                 f"<text x='{middle:.1f}' y='{top + 16}' text-anchor='middle'>{short(value)}</text></g>"
             )
@@ -44,37 +44,37 @@ def heat_map(
 
 
 def histogram(title: str, bins: Sequence[str], series: Sequence[tuple[str, Sequence[int]]]) -> str:
-    """A group of bars a bin, a bar a series."""
-    height, most = 200, max((count for _, counts in series for count in counts), default=0)
+    """Return a histogram with a group of bars per bin, and a bar per series."""
+    height, highest = 200, max((count for _, counts in series for count in counts), default=0)
     group = (WIDTH - LEFT - RIGHT) / max(1, len(bins))
     wide = (group - 8) / max(1, len(series))
     body = []
     for x, name in enumerate(bins):
         left = LEFT + x * group
         body.append(f"<text x='{left + group / 2:.1f}' y='{height - 8}' text-anchor='middle'>{escape(name)}</text>")
-        for place, (who, counts) in enumerate(series):
-            tall = counts[x] / most * (height - TOP - BOTTOM - 12) if most else 0.0
+        for index, (label, counts) in enumerate(series):
+            tall = counts[x] / highest * (height - TOP - BOTTOM - 12) if highest else 0.0
             if not counts[x]:
                 continue
-            top, at = height - BOTTOM - tall, left + 4 + place * wide
+            top, at = height - BOTTOM - tall, left + 4 + index * wide
             middle = at + wide / 2
             body.append(
-                f"<g><title>{escape(who)}: {counts[x]}</title><rect x='{at:.1f}' y='{top:.1f}'"
-                f" width='{max(1.0, wide - 1):.1f}' height='{tall:.1f}' fill='{colour(place)}'/>"
+                f"<g><title>{escape(label)}: {counts[x]}</title><rect x='{at:.1f}' y='{top:.1f}'"
+                f" width='{max(1.0, wide - 1):.1f}' height='{tall:.1f}' fill='{colour(index)}'/>"
                 f"<text x='{middle:.1f}' y='{top - 3:.1f}' text-anchor='middle'>{short(counts[x])}</text></g>"
             )
     base = height - BOTTOM
     body.append(f"<line x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{base}' y2='{base}' class='grid'/>")
-    return figure(title, "".join(body), height, legend([who for who, _ in series]))
+    return figure(title, "".join(body), height, legend([label for label, _ in series]))
 
 
 def gantt(title: str, hour: GanttHour, start: int) -> str:
-    """A line a node, in it a lane for each that is there at a time; the colour is the queue's, or the job's where
-    there is but one queue."""
+    """Return a Gantt chart with one row per node, and a lane per concurrent bar. The colour is that of the
+    queue, or of the job if there is only one queue."""
     if not hour.bars:
         return ""
     queues = sorted({bar.queue for bar in hour.bars})
-    jobs = {job: place for place, job in enumerate(dict.fromkeys(bar.job for bar in hour.bars))}
+    jobs = {job: index for index, job in enumerate(dict.fromkeys(bar.job for bar in hour.bars))}
     body, top = [], float(TOP)
     for node in dict.fromkeys(bar.node for bar in hour.bars):
         lanes: list[int] = []
@@ -82,15 +82,15 @@ def gantt(title: str, hour: GanttHour, start: int) -> str:
         for bar in hour.bars:
             if bar.node != node:
                 continue
-            lane = next((place for place, end in enumerate(lanes) if end <= bar.begin), len(lanes))
+            lane = next((index for index, end in enumerate(lanes) if end <= bar.begin), len(lanes))
             lanes[lane : lane + 1] = [bar.end]
             left, right = _across(max(bar.begin, hour.begin) - hour.begin), _across(bar.end - hour.begin)
-            told = f"{bar.job}: {bar.pods} pod(s) on {node}, from {bar.begin - start} s to {bar.end - start} s"
+            tooltip = f"{bar.job}: {bar.pods} pod(s) on {node}, from {bar.begin - start} s to {bar.end - start} s"
             shade = colour(queues.index(bar.queue) if len(queues) > 1 else jobs[bar.job])
             body.append(
                 f"<rect x='{left:.1f}' y='{top + lane * _LANE:.1f}' width='{max(1.0, right - left):.1f}'"
                 f" height='{_LANE - 1}' fill='{shade}' fill-opacity='.7' class='bar'>"
-                f"<title>{escape(told)}</title></rect>"
+                f"<title>{escape(tooltip)}</title></rect>"
             )
         top += max(1, len(lanes)) * _LANE + 3
         body.append(

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing from anywhere else."""
+"""Report as one HTML page without external resources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from phalanx.simulation.runs import NamedPolicy, RunResult
 from phalanx.simulation.timeline import TimelineSample
 
 _WORST = 20
-# More queues than these, and a chart is a tangle.
+# Charts of more queues than this are unreadable.
 _MOST_QUEUES = 8
 _STYLE = """
 :root{color-scheme:light dark;--ink:#111;--soft:#555;--line:#e5e7eb;--paper:#fff;--warn:#fef3c7}
@@ -46,7 +46,7 @@ svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--soft)}.grid{stroke
 
 
 def page(summary: Mapping[str, Any], runs: Sequence[RunResult], texts: Sequence[NamedPolicy]) -> str:
-    """Charts show the first seed of each policy; tables the mean over all, with intervals."""
+    """Return the page. Charts show the first seed of each policy, tables the mean over all seeds with intervals."""
     policies: list[str] = summary["policies"]
     first = [next(run for run in runs if run.policy == policy) for policy in policies]
     parts = [
@@ -68,7 +68,7 @@ def page(summary: Mapping[str, Any], runs: Sequence[RunResult], texts: Sequence[
         *promise_section(summary, first),
         "<h2>One hour, node by node</h2>\n",
         *[_hour(run) for run in first],
-        "<h2>The jobs that fared worst</h2>\n",
+        "<h2>Jobs with the worst slowdown</h2>\n",
         *[_worst(run) for run in first],
         *_differences(texts),
         "</body></html>\n",
@@ -78,29 +78,29 @@ def page(summary: Mapping[str, Any], runs: Sequence[RunResult], texts: Sequence[
 
 def _inputs(summary: Mapping[str, Any]) -> str:
     rows = "".join(
-        f"<tr><td class='text'>{escape(each['role'])}</td><td class='text'>{escape(each['file'])}</td>"
-        f"<td class='text'><code>{each['sha256']}</code></td></tr>\n"
-        for each in summary["inputs"]
+        f"<tr><td class='text'>{escape(input_file['role'])}</td><td class='text'>{escape(input_file['file'])}</td>"
+        f"<td class='text'><code>{input_file['sha256']}</code></td></tr>\n"
+        for input_file in summary["inputs"]
     )
     until = summary["until_seconds"]
     seeds = ", ".join(map(str, summary["seeds"]))
     end = "to the end" if until is None else f"until {until} s"
-    made = ", ".join(f"{name} {number}" for name, number in summary["versions"].items())
-    return f"<p>Seeds {seeds}; {end}. Made with {escape(made)}.</p>\n<table>{rows}</table>\n"
+    versions = ", ".join(f"{name} {number}" for name, number in summary["versions"].items())
+    return f"<p>Seeds {seeds}; {end}. Made with {escape(versions)}.</p>\n<table>{rows}</table>\n"
 
 
 def _warnings(runs: Sequence[RunResult]) -> list[str]:
-    told = []
+    warnings = []
     for run in runs:
-        who = f"{escape(run.policy)}, seed {run.seed}"
+        run_name = f"{escape(run.policy)}, seed {run.seed}"
         if run.metrics["saturated"]:
-            told.append(
-                f"<p class='warning'>{who}: the queue still grew at the end. More came than could be served, so"
-                " waits tell how long was looked at rather than how good the policy is.</p>\n"
+            warnings.append(
+                f"<p class='warning'>{run_name}: the queue was still growing at the end. More jobs arrived than the"
+                " cluster can run, so waits depend more on the simulated time than on the policy.</p>\n"
             )
         if run.failures:
-            told.append(f"<p class='warning'>{who}: the scheduler failed: {escape(run.failures[0])}</p>\n")
-    return told
+            warnings.append(f"<p class='warning'>{run_name}: the scheduler failed: {escape(run.failures[0])}</p>\n")
+    return warnings
 
 
 def _headlines(summary: Mapping[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _headlines(summary: Mapping[str, Any]) -> str:
 
 def _by_width(runs: Sequence[RunResult], metric: str) -> list[tuple[str, list[tuple[str, float, float, float]]]]:
     widths = sorted({width for run in runs for width in run.by_width}, key=lambda width: int(width.split("-")[-1]))
-    found = []
+    groups = []
     for width in widths:
         bars = []
         for run in runs:
@@ -131,8 +131,8 @@ def _by_width(runs: Sequence[RunResult], metric: str) -> list[tuple[str, list[tu
             if entry is not None:
                 p50, p90 = float(entry[f"p50_{metric}"]), float(entry[f"p90_{metric}"])
                 bars.append((run.policy, p50, p90, float(entry[f"p99_{metric}"])))
-        found.append((width, bars))
-    return found
+        groups.append((width, bars))
+    return groups
 
 
 def _points(run: RunResult, value: Callable[[TimelineSample], float]) -> Points:
@@ -142,27 +142,27 @@ def _points(run: RunResult, value: Callable[[TimelineSample], float]) -> Points:
 def _over_time(runs: Sequence[RunResult]) -> list[str]:
     main = str(runs[0].metrics["utilisation_resource"])
     charts = [
-        lines("Jobs that wait", [(run.policy, _points(run, lambda each: each.waiting)) for run in runs]),
+        lines("Waiting jobs", [(run.policy, _points(run, lambda sample: sample.waiting)) for run in runs]),
         lines(
             f"Used part of {main}",
-            [(run.policy, _points(run, lambda each: 100 * each.used.get(main, 0.0))) for run in runs],
+            [(run.policy, _points(run, lambda sample: 100 * sample.used.get(main, 0.0))) for run in runs],
             "%",
         ),
     ]
-    broken = [
+    fragmentation = [
         (
             run.policy,
             [
-                ((each.time - run.start) / 3600, 100 * each.fragmentation)
-                for each in run.samples
-                if each.fragmentation is not None
+                ((sample.time - run.start) / 3600, 100 * sample.fragmentation)
+                for sample in run.samples
+                if sample.fragmentation is not None
             ],
         )
         for run in runs
-        if any(each.fragmentation is not None for each in run.samples)
+        if any(sample.fragmentation is not None for sample in run.samples)
     ]
-    if broken:
-        charts.append(lines("Fragmented part of what is idle (FGD)", broken, "%"))
+    if fragmentation:
+        charts.append(lines("Fragmented part of idle GPUs (FGD)", fragmentation, "%"))
     return charts
 
 
@@ -172,42 +172,42 @@ def _shares(run: RunResult) -> str:
     shown = sorted(queues, key=lambda queue: -totals[queue])[:_MOST_QUEUES]
     series, dashed = [], []
     for queue in shown:
-        series.append((queue, _points(run, lambda each, queue=queue: each.held.get(queue, 0))))  # type: ignore[misc]
+        series.append((queue, _points(run, lambda sample, queue=queue: sample.held.get(queue, 0))))  # type: ignore[misc]
         dashed.append(f"{queue} (fair)")
-        series.append((dashed[-1], _points(run, lambda each, queue=queue: each.fair.get(queue, 0))))  # type: ignore[misc]
+        series.append((dashed[-1], _points(run, lambda sample, queue=queue: sample.fair.get(queue, 0))))  # type: ignore[misc]
     resource = run.metrics["utilisation_resource"]
-    return lines(f"{run.policy}: {resource} held by queue, and fair shares", series, dashed=dashed)
+    return lines(f"{run.policy}: {resource} allocated by queue, and fair shares", series, dashed=dashed)
 
 
 def _heat_map(run: RunResult) -> str:
-    found: dict[tuple[str, str], list[int]] = {}
+    waits_of: dict[tuple[str, str], list[int]] = {}
     for job in run.jobs:
         if job.start is not None:
-            found.setdefault((limit_class(job), width_class(job)), []).append(job.wait(run.end))
+            waits_of.setdefault((limit_class(job), width_class(job)), []).append(job.wait(run.end))
     names = [name for name, _ in LIMITS] + [LONGER, NO_LIMIT]
-    rows = [name for name in names if any(row == name for row, _ in found)]
-    columns = sorted({column for _, column in found}, key=lambda width: int(width.split("-")[-1]))
-    cells = {cell: (mean(waits), len(waits)) for cell, waits in found.items()}
+    rows = [name for name in names if any(row == name for row, _ in waits_of)]
+    columns = sorted({column for _, column in waits_of}, key=lambda width: int(width.split("-")[-1]))
+    cells = {cell: (mean(waits), len(waits)) for cell, waits in waits_of.items()}
     return heat_map(f"{run.policy}: mean wait in seconds, by limit (down) and width (across)", rows, columns, cells)
 
 
 def _hour(run: RunResult) -> str:
     hour, since = run.gantt, run.gantt.begin - run.start
     shown = len({bar.node for bar in hour.bars})
-    few = f"; {shown} of {hour.nodes} nodes" if shown < hour.nodes else ""
-    return gantt(f"{run.policy}: the hour from {since / 3600:.1f} h on{few}", hour, run.start)
+    note = f"; {shown} of {hour.nodes} nodes" if shown < hour.nodes else ""
+    return gantt(f"{run.policy}: the hour from {since / 3600:.1f} h on{note}", hour, run.start)
 
 
 def _differences(texts: Sequence[NamedPolicy]) -> list[str]:
-    """What is different between the policies' files, each against the first."""
+    """Return the differences of each policy file to the first one."""
     base, parts = texts[0], list[str]()
-    for other in texts[1:]:
+    for policy in texts[1:]:
         lines = unified_diff(
-            base.text.splitlines(), other.text.splitlines(), base.name, other.name, lineterm="", n=1
+            base.text.splitlines(), policy.text.splitlines(), base.name, policy.name, lineterm="", n=1
         )
-        told = "\n".join(lines) or "no difference"
-        parts.append(f"<h3>{escape(other.name)} against {escape(base.name)}</h3>\n<pre>{escape(told)}</pre>\n")
-    return ["<h2>What is different between the policies</h2>\n", *parts] if parts else []
+        diff = "\n".join(lines) or "no difference"
+        parts.append(f"<h3>{escape(policy.name)} against {escape(base.name)}</h3>\n<pre>{escape(diff)}</pre>\n")
+    return ["<h2>Differences between the policies</h2>\n", *parts] if parts else []
 
 
 def _worst(run: RunResult) -> str:
@@ -224,5 +224,5 @@ def _worst(run: RunResult) -> str:
     )
     return (
         f"<h3>{escape(run.policy)}</h3>\n<table><thead><tr><th>job</th><th>queue</th><th>width</th><th>wait s</th>"
-        f"<th>run s</th><th>slowdown</th><th>outcome</th><th>last said</th></tr></thead>\n{rows}</table>\n"
+        f"<th>run s</th><th>slowdown</th><th>outcome</th><th>last verdict</th></tr></thead>\n{rows}</table>\n"
     )

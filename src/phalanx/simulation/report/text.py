@@ -1,4 +1,4 @@
-"""The numbers for terminals."""
+"""Report of a simulation for terminals."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ HEADLINES = (
 
 
 def table_lines(summary: Mapping[str, Any]) -> list[str]:
-    """A row a metric, a column a policy; means over the seeds, with half the width of their interval."""
+    """Return one row per metric and one column per policy: means over the seeds, with half the interval's width."""
     policies: list[str] = summary["policies"]
     rows = [["METRIC", *(policy.upper() for policy in policies)]]
     for name in HEADLINES:
         entry = summary["comparison"].get(name)
         if entry:
             rows.append([name, *(cell(entry.get(policy)) for policy in policies)])
-    widths = [max(len(row[place]) for row in rows) for place in range(len(policies) + 1)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(policies) + 1)]
     return ["   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def warning_lines(runs: Sequence[RunResult]) -> list[str]:
-    """What makes the numbers worth less, or nothing."""
-    told = []
+    """Return warnings about results that are unreliable or invalid."""
+    warnings = []
     for run in runs:
-        who = f"warning: {run.policy}, seed {run.seed}:"
+        prefix = f"warning: {run.policy}, seed {run.seed}:"
         if run.metrics["saturated"]:
-            told.append(
-                f"{who} the queue still grew at the end. More came than could be served, so waits tell how long was"
-                " looked at rather than how good the policy is."
+            warnings.append(
+                f"{prefix} the queue was still growing at the end. More jobs arrived than the cluster can run,"
+                " so waits depend more on the simulated time than on the policy."
             )
         if run.failures:
-            told.append(f"{who} the scheduler failed: {run.failures[0]}")
-    return told
+            warnings.append(f"{prefix} the scheduler failed: {run.failures[0]}")
+    return warnings
 
 
 def cell(entry: Mapping[str, Any] | None) -> str:
@@ -61,14 +61,14 @@ def number(value: float) -> str:
 
 
 def speed_lines(results: Sequence[tuple[RunResult, float]]) -> list[str]:
-    """How fast it went: of interest here and now, and so in no file."""
+    """Return the speed of each run; it depends on the machine, so no file has it."""
     lines = []
     for run, seconds in results:
         speed = run.speed
-        ahead = (run.end - run.start) / seconds if seconds else 0.0
+        speedup = (run.end - run.start) / seconds if seconds else 0.0
         lines.append(
             f"{run.policy}, seed {run.seed}: {seconds:.1f} s; {speed.pod_events / seconds:,.0f} pod events/s,"
             f" {speed.decisions / seconds:,.0f} decisions/s, {speed.cycles / seconds:,.0f} cycles/s,"
-            f" {ahead:,.0f} times real time"
+            f" {speedup:,.0f} times real time"
         )
     return lines

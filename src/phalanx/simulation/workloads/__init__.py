@@ -1,1 +1,1 @@
-"""Where simulated jobs come from: logs of batch systems, traces of clusters, descriptions in YAML."""
+"""Sources of simulated jobs: logs of batch systems, traces of clusters, descriptions in YAML."""

@@ -1,4 +1,4 @@
-"""Lists of jobs like those of Acme (Seren, Kalos), Helios and Philly as CSV: a row a job of several equal pods."""
+"""Job lists like those of Acme (Seren, Kalos), Helios and Philly as CSV: one row per job of several equal pods."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ COLUMNS = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "submit_time", "d
 
 
 def acme_jobs(text: str, name: str) -> list[SimulatedJob]:
-    """A gang a job, with a pod for each of its nodes; the first is submitted at 0. It waits in its `queue` (or
-    `vc`). Jobs that never ran are left out. Raises InputError."""
+    """Return one gang per job, with a pod for each of its nodes; the first submission is at 0.
+
+    The queue is the column `queue` or `vc`. Jobs that never ran are skipped. Raises InputError."""
     rows = table(text, name, COLUMNS)
     classes: dict[tuple[int, int], PodClass] = {}
     jobs = []
@@ -28,16 +29,16 @@ def acme_jobs(text: str, name: str) -> list[SimulatedJob]:
             continue
         pods = max(1, whole(row, "node_num", name, line, default=1))
         gpus, cpus = whole(row, "gpu_num", name, line, default=0), whole(row, "cpu_num", name, line, default=0)
-        # Where its parts are not equal, all are taken for as large as the largest.
-        asked = (-(-cpus // pods), -(-gpus // pods))
-        if asked not in classes:
-            classes[asked] = pod_class({CPU: asked[0] * 1000, GPU: asked[1]})
+        # If the parts of a job are not equal, all pods get the size of the largest.
+        size = (-(-cpus // pods), -(-gpus // pods))
+        if size not in classes:
+            classes[size] = pod_class({CPU: size[0] * 1000, GPU: size[1]})
         jobs.append(
             SimulatedJob(
                 name=f"job-{row['job_id']}",
                 submit=_time(row, name, line),
                 run_time=run,
-                pod_class=classes[asked],
+                pod_class=classes[size],
                 pods=pods,
                 minimum=pods,
                 width=max(gpus, pods),
@@ -61,7 +62,7 @@ def _time(row: Row, name: str, line: int) -> int:
         return int(float(text))
     try:
         moment = datetime.fromisoformat(text)
-        # Without a zone any will do, but the same one everywhere.
+        # A time without a zone counts as UTC, so that results do not depend on the machine.
         return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp())
     except ValueError:
         raise InputError(

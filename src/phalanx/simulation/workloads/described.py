@@ -1,4 +1,4 @@
-"""Workloads described in YAML: kinds of jobs with arrivals and run times, and what else happens."""
+"""Workloads described in YAML: kinds of jobs with arrivals and run times, and other events."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _MOST_JOBS = 10_000_000
 
 
 class _Wire(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """Spans and distributions stay as they came: `Distribution` and `seconds` read them."""
+    """Base of decoded documents. Durations and distributions stay raw: `seconds` and `Distribution` parse them."""
 
 
 class JobKind(_Wire, frozen=True):
-    """`count` jobs, or as many as arrive until `until`. `interval` lies between two arrivals (without it all come
-    at `at`); `pods` is the size of the gang, `minimum` its quorum (all of it by default). `limit` is when a pod is
-    killed, or how many times its own run time (`{factor: 2}`); `estimate` what its user says, likewise."""
+    """`count` jobs, or all that arrive before `until`. `interval` is the time between two arrivals (without it all
+    arrive at `at`). `pods` is the size of the gang, `minimum` its quorum (by default all pods). `limit` is the
+    run time after which a pod is killed, or a factor of it (`{factor: 2}`); `estimate` is the user's estimate."""
 
     name: str
     count: int = 1
@@ -55,7 +55,7 @@ class JobKind(_Wire, frozen=True):
 
 
 class TimedEvent(_Wire, frozen=True):
-    """One of: a node is lost (and returns after `duration`), an object is as it says from now on, or is gone."""
+    """One event: a node fails (and returns after `duration`), an object is applied, or it is deleted."""
 
     at: Any
     node_lost: str = ""
@@ -65,7 +65,7 @@ class TimedEvent(_Wire, frozen=True):
 
 
 class NodeFailures(_Wire, frozen=True):
-    """Every node fails now and then, each at moments of its own."""
+    """Failures of every node at independent random times."""
 
     interval: Any
     repair: Any
@@ -79,7 +79,7 @@ class Spec(_Wire, frozen=True):
 
 
 class DescribedWorkload:
-    """One document of kind Workload. Raises InputError for what it cannot mean."""
+    """One document of kind Workload. Raises InputError for an invalid one."""
 
     start = 0
 
@@ -95,38 +95,38 @@ class DescribedWorkload:
         names = [kind.name for kind in self._spec.jobs]
         for kind in self._spec.jobs:
             if not kind.name or names.count(kind.name) > 1:
-                raise InputError(f"{entry.place}: spec.jobs: name is {kind.name!r}; give each a name of its own")
+                raise InputError(f"{entry.place}: spec.jobs: name is {kind.name!r}; give each kind a unique name")
         self._classes = {kind.name: self._pod_class(kind) for kind in self._spec.jobs}
-        # Once with any seed, so that what is wrong is told before anything runs.
+        # Draw once with any seed, so that errors are reported before the simulation runs.
         self._draw(0)
-        for happening in self._spec.events:
-            self._check(happening)
+        for event in self._spec.events:
+            self._check(event)
 
     def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
         return self._draw(seed)
 
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
-        for number, happening in enumerate(self._spec.events):
-            what = f"{self._entry.place}: spec.events[{number}]"
-            when = world.start + seconds(happening.at, f"{what}.at")
-            if happening.node_lost:
-                if happening.node_lost not in world.nodes:
-                    raise InputError(f"{what}.nodeLost is {happening.node_lost!r}; there is no such node")
-                back = happening.duration
-                duration = seconds(back, f"{what}.duration") if back is not None else None
-                world.lose_node(when, happening.node_lost, duration)
+        for number, event in enumerate(self._spec.events):
+            path = f"{self._entry.place}: spec.events[{number}]"
+            when = world.start + seconds(event.at, f"{path}.at")
+            if event.node_lost:
+                if event.node_lost not in world.nodes:
+                    raise InputError(f"{path}.nodeLost is {event.node_lost!r}; no such node in the cluster")
+                repair = event.duration
+                duration = seconds(repair, f"{path}.duration") if repair is not None else None
+                world.lose_node(when, event.node_lost, duration)
             else:
-                removed = happening.apply is None
-                entry = read_entry(happening.delete if removed else happening.apply, what)
+                removed = event.apply is None
+                entry = read_entry(event.delete if removed else event.apply, path)
                 change = partial(take_away if removed else take_in, intake, entry)
                 world.at(when, EventOrder.NODE if entry.kind == "Node" else EventOrder.POLICY, change)
         if (failures := self._spec.node_failures) is not None:
             self._schedule_failures(failures, world, seed)
 
     def _schedule_failures(self, failures: NodeFailures, world: World, seed: int) -> None:
-        what = f"{self._entry.place}: spec.nodeFailures"
-        interval = Distribution(failures.interval, f"{what}.interval")
-        repair, until = Distribution(failures.repair, f"{what}.repair"), seconds(failures.until, f"{what}.until")
+        path = f"{self._entry.place}: spec.nodeFailures"
+        interval = Distribution(failures.interval, f"{path}.interval")
+        repair, until = Distribution(failures.repair, f"{path}.repair"), seconds(failures.until, f"{path}.until")
         for node in world.nodes:
             draws, when = stream(seed, self.name, "failures", node), 0
             while (when := when + max(1, interval.draw(draws))) < until:
@@ -143,18 +143,18 @@ class DescribedWorkload:
         return sorted(jobs, key=lambda job: job.submit)
 
     def _jobs_of(self, kind: JobKind, seed: int) -> list[SimulatedJob]:
-        what = f"{self._entry.place}: spec.jobs: {kind.name}"
+        path = f"{self._entry.place}: spec.jobs: {kind.name}"
         arrivals, lengths, sizes = (
             stream(seed, self.name, kind.name, purpose) for purpose in ("arrivals", "run times", "sizes")
         )
-        interval = Distribution(kind.interval, f"{what}: interval") if kind.interval is not None else None
-        run_time = Distribution(kind.run_time, f"{what}: runTime") if kind.run_time is not None else None
-        pods = weighted(kind.pods, f"{what}: pods")
-        until = seconds(kind.until, f"{what}: until") if kind.until is not None else None
-        grace, checkpoint = seconds(kind.grace, f"{what}: grace"), seconds(kind.checkpoint, f"{what}: checkpoint")
-        when, found = seconds(kind.at, f"{what}: at"), list[SimulatedJob]()
+        interval = Distribution(kind.interval, f"{path}: interval") if kind.interval is not None else None
+        run_time = Distribution(kind.run_time, f"{path}: runTime") if kind.run_time is not None else None
+        pods = weighted(kind.pods, f"{path}: pods")
+        until = seconds(kind.until, f"{path}: until") if kind.until is not None else None
+        grace, checkpoint = seconds(kind.grace, f"{path}: grace"), seconds(kind.checkpoint, f"{path}: checkpoint")
+        when, jobs = seconds(kind.at, f"{path}: at"), list[SimulatedJob]()
         if kind.count < 1:
-            raise InputError(f"{what}: count is {kind.count}; write at least 1")
+            raise InputError(f"{path}: count is {kind.count}; write at least 1")
         for number in range(kind.count):
             if interval is not None and (number or kind.at == 0):
                 when += interval.draw(arrivals)
@@ -163,13 +163,13 @@ class DescribedWorkload:
             length = max(1, run_time.draw(lengths)) if run_time is not None else None
             size = sizes.choices(list(pods), list(pods.values()))[0]
             if kind.minimum > size:
-                raise InputError(f"{what}: minimum is {kind.minimum}; write at most the number of pods, {size}")
-            limit = span_or_factor(kind.limit, length, f"{what}: limit")
-            estimate = span_or_factor(kind.estimate, length, f"{what}: estimate")
+                raise InputError(f"{path}: minimum is {kind.minimum}; write at most the number of pods, {size}")
+            limit = span_or_factor(kind.limit, length, f"{path}: limit")
+            estimate = span_or_factor(kind.estimate, length, f"{path}: estimate")
             limits = RunTime(limit, "limit of the workload" if limit else "", 0, estimate,
                              "estimate of the workload" if estimate else "")  # fmt: skip
             base = self._classes[kind.name]
-            found.append(
+            jobs.append(
                 SimulatedJob(
                     name=f"{kind.name}-{number}",
                     submit=when,
@@ -188,27 +188,27 @@ class DescribedWorkload:
                     checkpoint=checkpoint,
                 )
             )
-        return found
+        return jobs
 
     def _pod_class(self, kind: JobKind) -> PodClass:
-        """Read as a pod of the API is: whatever it may ask for counts here too."""
-        what = f"{self._entry.place}: spec.jobs: {kind.name}"
+        """Decode the pod of a kind as one of the API, so that all its requests count."""
+        path = f"{self._entry.place}: spec.jobs: {kind.name}"
         if bool(kind.requests) == (kind.pod is not None):
-            raise InputError(f"{what}: write either requests, such as {{cpu: 4}}, or pod with the spec of a pod")
+            raise InputError(f"{path}: write either requests, such as {{cpu: 4}}, or pod with the spec of a pod")
         container = {"name": "main", "resources": {"requests": kind.requests}}
         spec = kind.pod if kind.pod is not None else {"containers": [container]}
         metadata = {"name": kind.name, "namespace": kind.namespace, "uid": kind.name}
         pod = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec}))
         decoder = PodDecoder()
         template = decoder.template(pod)
-        found = decoder.pod(pod, template, "")
-        if found.problem:
-            raise InputError(f"{what}: {found.problem}")
+        decoded = decoder.pod(pod, template, "")
+        if decoded.problem:
+            raise InputError(f"{path}: {decoded.problem}")
         return template.pod_class
 
-    def _check(self, happening: TimedEvent) -> None:
+    def _check(self, event: TimedEvent) -> None:
         place = f"{self._entry.place}: spec.events"
-        said = [bool(happening.node_lost), happening.apply is not None, happening.delete is not None]
-        if sum(said) != 1:
-            raise InputError(f"{place}: at {happening.at}: write one of nodeLost, apply and delete")
-        seconds(happening.at, f"{place}: at")
+        actions = [bool(event.node_lost), event.apply is not None, event.delete is not None]
+        if sum(actions) != 1:
+            raise InputError(f"{place}: at {event.at}: write one of nodeLost, apply and delete")
+        seconds(event.at, f"{place}: at")

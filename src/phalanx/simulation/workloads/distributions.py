@@ -1,4 +1,4 @@
-"""Numbers drawn at random, each purpose from a stream of its own: what one draws does not shift the others."""
+"""Random numbers from one stream per purpose, so that draws for one purpose do not change those of another."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from math import exp, log
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.spans import seconds
 
-# Longer than this (seconds) nothing is drawn: some 30 years.
+# Upper bound in seconds of all draws: about 30 years.
 _LONGEST = 10**9
 
 
 def stream(seed: int, *purpose: str) -> random.Random:
-    """The same draws for the same purpose, whatever a policy does with them."""
+    """Return a random stream for a purpose, identical for every policy."""
     return random.Random("/".join((str(seed), *purpose)))
 
 
 class Distribution:
-    """How long something takes, in whole seconds.
+    """Distribution of a duration in whole seconds.
 
-    A span (`600`, `10m`); `{minimum: 10m, tailMean: 30m}`: at least the minimum, and an exponential tail above it;
+    A duration (`600`, `10m`); `{minimum: 10m, tailMean: 30m}`: at least the minimum, with an exponential tail;
     `{uniform: [10m, 1h]}`; `{median: 1h, sigma: 1.5}`: log-normal.
     """
 
-    def __init__(self, value: object, what: str) -> None:
-        """Raises InputError that names `what`."""
-        self._what = what
+    def __init__(self, value: object, place: str) -> None:
+        """Parse the distribution. Raises InputError that names `place`."""
+        self._place = place
         self._low = self._high = 0
         self._tail = self._sigma = 0.0
         if not isinstance(value, Mapping):
-            self._kind, self._low = "fixed", seconds(value, what)
+            self._kind, self._low = "fixed", seconds(value, place)
             return
         match sorted(value):
             case ["minimum"] | ["tailMean"] | ["minimum", "tailMean"]:
                 self._kind = "tail"
-                self._low = seconds(value.get("minimum", 0), f"{what}.minimum")
-                self._tail = float(seconds(value.get("tailMean", 0), f"{what}.tailMean"))
+                self._low = seconds(value.get("minimum", 0), f"{place}.minimum")
+                self._tail = float(seconds(value.get("tailMean", 0), f"{place}.tailMean"))
             case ["uniform"]:
                 self._kind = "uniform"
                 ends = value["uniform"]
                 if not isinstance(ends, list) or len(ends) != 2:
-                    raise InputError(f"{what}.uniform is {ends!r}; write two spans: [10m, 1h]")
-                self._low, self._high = (seconds(end, f"{what}.uniform") for end in ends)
+                    raise InputError(f"{place}.uniform is {ends!r}; write two spans: [10m, 1h]")
+                self._low, self._high = (seconds(end, f"{place}.uniform") for end in ends)
                 if self._low > self._high:
-                    raise InputError(f"{what}.uniform is {ends!r}; write the shorter one first")
+                    raise InputError(f"{place}.uniform is {ends!r}; write the shorter one first")
             case ["median", "sigma"]:
                 self._kind = "lognormal"
-                self._low, sigma = seconds(value["median"], f"{what}.median"), value["sigma"]
+                self._low, sigma = seconds(value["median"], f"{place}.median"), value["sigma"]
                 if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma <= 10:
-                    raise InputError(f"{what}.sigma is {sigma!r}; write a number from 0 to 10")
+                    raise InputError(f"{place}.sigma is {sigma!r}; write a number from 0 to 10")
                 if not self._low:
-                    raise InputError(f"{what}.median is 0; write more than that")
+                    raise InputError(f"{place}.median is 0; write more than that")
                 self._sigma = float(sigma)
             case keys:
                 raise InputError(
-                    f"{what} has the keys {', '.join(map(str, keys)) or 'none'}; write a span (10m), {{minimum,"
+                    f"{place} has the keys {', '.join(map(str, keys)) or 'none'}; write a span (10m), {{minimum,"
                     " tailMean}, {uniform: [10m, 1h]} or {median, sigma}"
                 )
 
@@ -73,38 +73,41 @@ class Distribution:
         return min(_LONGEST, round(drawn))
 
 
-def weighted(value: object, what: str) -> dict[int, int]:
-    """Numbers with weights: one number, or `{1: 70, 8: 30}`. Raises InputError."""
+def weighted(value: object, place: str) -> dict[int, int]:
+    """Return numbers with weights: one number, or `{1: 70, 8: 30}`. Raises InputError."""
     if isinstance(value, Mapping) and value:
-        found = {}
+        weights = {}
         for number, weight in value.items():
             if not str(number).isdecimal() or int(number) < 1 or not _positive(weight):
-                raise InputError(f"{what} is {dict(value)!r}; write numbers with weights: {{1: 70, 8: 30}}")
-            found[int(number)] = int(weight)
-        return found
+                raise InputError(f"{place} is {dict(value)!r}; write numbers with weights: {{1: 70, 8: 30}}")
+            weights[int(number)] = int(weight)
+        return weights
     if _positive(value):
         assert isinstance(value, int)
         return {value: 1}
-    raise InputError(f"{what} is {value!r}; write a whole number from 1, or numbers with weights: {{1: 70, 8: 30}}")
+    raise InputError(
+        f"{place} is {value!r}; write a whole number from 1, or numbers with weights: {{1: 70, 8: 30}}"
+    )
 
 
 def _positive(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def span_or_factor(value: object, length: int | None, what: str) -> int:
-    """A limit or an estimate in seconds, 0 for none; `length` is the run time that a factor counts from. Raises
-    InputError."""
+def span_or_factor(value: object, length: int | None, place: str) -> int:
+    """Return a limit or an estimate in seconds, 0 for none; a factor multiplies the run time `length`.
+
+    Raises InputError."""
     if value is None:
         return 0
     if isinstance(value, Mapping):
         factor = value.get("factor")
         if list(value) != ["factor"] or isinstance(factor, bool) or not isinstance(factor, int | float):
-            raise InputError(f"{what} is {dict(value)!r}; write a span (2h), or {{factor: 2}} of the run time")
+            raise InputError(f"{place} is {dict(value)!r}; write a span (2h), or {{factor: 2}} of the run time")
         if not 0 < factor <= 10**6 or length is None:
-            raise InputError(f"{what}.factor is {factor}; write a positive number, and a runTime")
+            raise InputError(f"{place}.factor is {factor}; write a positive number, and a runTime")
         return max(1, round(length * factor))
-    found = seconds(value, what)
-    if not found:
-        raise InputError(f"{what} is 0; write more than that, or leave it out")
-    return found
+    span = seconds(value, place)
+    if not span:
+        raise InputError(f"{place} is 0; write more than that, or leave it out")
+    return span

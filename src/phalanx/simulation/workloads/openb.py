@@ -1,4 +1,4 @@
-"""The pod list of the openb trace (Alibaba, 2023): single pods, many of which ask for a part of one GPU."""
+"""The pod list of the openb trace (Alibaba, 2023): single pods, many of which request a part of one GPU."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _MIB = 2**20
 
 
 def openb_jobs(text: str, name: str) -> list[SimulatedJob]:
-    """A job a pod, in order of creation. It runs as long as it did from when it was scheduled, or from its creation
-    where the trace does not say. Raises InputError."""
+    """Return one job per pod, in order of creation. Its run time is that of the trace, from its scheduling, or from
+    its creation if the scheduling time is missing. Raises InputError."""
     classes: dict[tuple[str, ...], PodClass] = {}
     jobs = []
     for line, row in table(text, name, COLUMNS):
-        asked = (row["cpu_milli"], row["memory_mib"], row["num_gpu"], row["gpu_milli"], row["gpu_spec"])
-        if asked not in classes:
-            classes[asked] = _pod_class(row, name, line)
+        demand = (row["cpu_milli"], row["memory_mib"], row["num_gpu"], row["gpu_milli"], row["gpu_spec"])
+        if demand not in classes:
+            classes[demand] = _pod_class(row, name, line)
         created = whole(row, "creation_time", name, line)
         scheduled = whole(row, "scheduled_time", name, line, default=created)
         deleted = whole(row, "deletion_time", name, line)
         if deleted < created:
             raise InputError(f"{name}: line {line}: deletion_time is {deleted}; write at least the creation_time")
         begun = max(created, min(scheduled, deleted))
-        # What was deleted in the second of its start has held its node for a moment.
-        jobs.append(SimulatedJob(row["name"], created, max(1, deleted - begun), classes[asked]))
+        # A pod that was deleted in the second of its start counts as one second.
+        jobs.append(SimulatedJob(row["name"], created, max(1, deleted - begun), classes[demand]))
     return sorted(jobs, key=lambda job: job.submit)
 
 

@@ -1,4 +1,4 @@
-"""Which reader a file is for."""
+"""Choice of the reader for a workload file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from phalanx.simulation.world import World
 
 
 class LogWorkload(msgspec.Struct, frozen=True):
-    """The jobs of a batch system's log: one pod a job where the cluster is one pool of processors, gangs of pods
-    with one processor each elsewhere."""
+    """Jobs of a batch system's log: one pod per job if the cluster is one pool of processors, else gangs of pods
+    with one processor each."""
 
     log: SwfLog
 
@@ -38,35 +38,35 @@ class LogWorkload(msgspec.Struct, frozen=True):
         return swf_jobs(self.log, pooled=bool(cluster.processors), processors=cluster.processors)
 
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
-        """A log tells of jobs only."""
+        """Add no event: a log has only jobs."""
 
 
 class TraceWorkload(msgspec.Struct, frozen=True):
-    """The jobs of a table, as they are."""
+    """Jobs of a table, unchanged."""
 
     name: str
-    found: tuple[SimulatedJob, ...]
+    recorded: tuple[SimulatedJob, ...]
     start: int = 0
 
     def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
-        return list(self.found)
+        return list(self.recorded)
 
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
-        """A trace tells of jobs only."""
+        """Add no event: a trace has only jobs."""
 
 
 def read_workloads(text: str, name: str, open_file: Callable[[str], str]) -> list[Workload]:
-    """By the name of the file: `.swf` is a log, `.csv` a table of pods (openb) or jobs (Acme), everything else YAML
-    or JSON. `open_file` gives the text of another file that one names. Raises InputError."""
+    """Read the workloads of a file by its name: `.swf` is a log, `.csv` a table of pods (openb) or jobs (Acme), any
+    other name YAML or JSON. `open_file` returns the text of a file that an object names. Raises InputError."""
     if name.endswith((".swf", ".csv")):
         return [_recorded(text, name)]
-    found: list[Workload] = [
+    workloads: list[Workload] = [
         replayed(entry, open_file, _recorded) if entry.kind == "Trace" else DescribedWorkload(entry)
         for entry in read_documents(text, name)
     ]
-    if not found:
-        raise InputError(f"{name}: nothing in it; write an object of kind Workload")
-    return found
+    if not workloads:
+        raise InputError(f"{name}: no object in the file; write one of kind Workload")
+    return workloads
 
 
 def _recorded(text: str, name: str) -> Workload:

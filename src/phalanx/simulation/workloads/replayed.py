@@ -1,4 +1,4 @@
-"""Traces that are not taken as they are: inflated, shuffled, arrivals only."""
+"""Traces with changes: inflated, shuffled, or arrivals only."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from phalanx.simulation.world import World
 
 
 class TraceSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
-    """`file` is a table or a log beside this one. Jobs drawn from it are added until all ask for `inflate` times
-    the GPUs that the cluster has (0: none is). `shuffle`: in an order of chance, one a second, those that were
-    added last. `arrivals_only`: nobody ever ends, and who does not start at once is gone. `limit` (a span, or a
-    factor of the time that the job ran) takes the place of the one in the file: `{factor: 1}` is perfect foresight.
+    """Changes to a trace. `file` is a table or a log in the same folder.
+
+    `inflate`: jobs drawn from the trace are added until all request this multiple of the cluster's GPUs (0: none).
+    `shuffle`: random order, one submission per second, with added jobs last. `arrivals_only`: no job ends, and a
+    job that does not start at once is withdrawn. `limit` (a duration, or a factor of the recorded run time)
+    replaces the limit of the file: `{factor: 1}` is perfect foresight.
     """
 
     file: str
@@ -34,7 +36,7 @@ class TraceSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True, froz
 
 
 class ReplayedTrace(msgspec.Struct, frozen=True):
-    """The jobs of `source`, changed; `place` says which object of a file asks for it."""
+    """Jobs of `source`, changed; `place` is the object that requests the change."""
 
     name: str
     place: str
@@ -46,23 +48,23 @@ class ReplayedTrace(msgspec.Struct, frozen=True):
         return self.source.start
 
     def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
-        found, draws = self.source.jobs(seed, cluster), stream(seed, self.name, "trace")
+        recorded, draws = self.source.jobs(seed, cluster), stream(seed, self.name, "trace")
         if self.spec.limit is not None:
-            found = [self._limited(job) for job in found]
-        jobs = list(found)
+            recorded = [self._limited(job) for job in recorded]
+        jobs = list(recorded)
         if self.spec.shuffle:
             draws.shuffle(jobs)
         if self.spec.inflate:
-            wanted = self.spec.inflate * sum(dict(node.allocatable).get(GPU_MILLI, 0) for node in cluster.nodes)
-            asked = sum(map(_milli, jobs))
-            if not asked:
+            target = self.spec.inflate * sum(dict(node.allocatable).get(GPU_MILLI, 0) for node in cluster.nodes)
+            requested = sum(map(_milli, jobs))
+            if not requested:
                 raise InputError(
-                    f"{self.place}: spec.inflate: no job of {self.spec.file} asks for GPUs; leave it out"
+                    f"{self.place}: spec.inflate: no job of {self.spec.file} requests GPUs; remove the field"
                 )
             for number in range(len(jobs) * 1000):
-                job = draws.choice(found)
-                asked += _milli(job)
-                if asked > wanted:
+                job = draws.choice(recorded)
+                requested += _milli(job)
+                if requested > target:
                     break
                 jobs.append(msgspec.structs.replace(job, name=f"{job.name}-{number}"))
         if self.spec.shuffle:
@@ -81,13 +83,13 @@ class ReplayedTrace(msgspec.Struct, frozen=True):
         )
 
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
-        """A trace tells of jobs only."""
+        """Add no event: a trace has only jobs."""
 
 
 def replayed(
     entry: FileObject, open_file: Callable[[str], str], read: Callable[[str, str], Workload]
 ) -> ReplayedTrace:
-    """Raises InputError."""
+    """Return the changed trace that a document describes. Raises InputError."""
     if entry.api_version != OWN_VERSION:
         raise InputError(f"{entry.place}: apiVersion is {entry.api_version}; write {OWN_VERSION}")
     try:

@@ -14,7 +14,7 @@ _SOURCE = "field 9 of the log (requested time)"
 
 
 class SwfLog(msgspec.Struct, frozen=True):
-    """A log as it stands: `rows` are (line number, its 18 numbers), `header` what its comments say."""
+    """A log as written: `rows` are (line number, its 18 numbers), `header` has the fields of its comments."""
 
     name: str
     header: dict[str, str]
@@ -22,7 +22,7 @@ class SwfLog(msgspec.Struct, frozen=True):
 
     @property
     def processors(self) -> int:
-        """How many processors the machine has. Raises InputError where the header does not say."""
+        """Number of processors of the machine. Raises InputError if the header has none."""
         for key in ("MaxProcs", "MaxNodes"):
             if (text := self.header.get(key)) is not None:
                 try:
@@ -31,20 +31,20 @@ class SwfLog(msgspec.Struct, frozen=True):
                     count = 0
                 if count < 1:
                     raise InputError(
-                        f"{self.name}: header {key} is {text!r}; write how many processors, or give --processors"
+                        f"{self.name}: header {key} is {text!r}; write a number of processors, or give --processors"
                     )
                 return count
         raise InputError(f"{self.name}: no header MaxProcs; add the line '; MaxProcs: N', or give --processors N")
 
     @property
     def start(self) -> int | None:
-        """When the log begins, in seconds since the epoch, where it says so."""
+        """Beginning of the log in seconds since the epoch, None if unknown."""
         text = self.header.get("UnixStartTime", "")
         return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
 def read_swf(text: str, name: str) -> SwfLog:
-    """Raises InputError that names the file and the line."""
+    """Parse a log. Raises InputError that names the file and the line."""
     header: dict[str, str] = {}
     rows: list[tuple[int, list[int]]] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -64,9 +64,9 @@ def read_swf(text: str, name: str) -> SwfLog:
         try:
             rows.append((number, [int(float(word)) for word in words[:_FIELDS]]))
         except (ValueError, OverflowError):
-            wrong = next(place for place, word in enumerate(words[:_FIELDS], 1) if not _is_number(word))
+            field = next(index for index, word in enumerate(words[:_FIELDS], 1) if not _is_number(word))
             raise InputError(
-                f"{name}: line {number}: field {wrong} is {words[wrong - 1]!r}; write a number, -1 where unknown"
+                f"{name}: line {number}: field {field} is {words[field - 1]!r}; write a number, -1 where unknown"
             ) from None
     if not rows:
         raise InputError(f"{name}: no job; a log has one line of {_FIELDS} numbers a job")
@@ -74,16 +74,16 @@ def read_swf(text: str, name: str) -> SwfLog:
 
 
 def swf_jobs(log: SwfLog, *, pooled: bool, processors: int = 0) -> list[SimulatedJob]:
-    """The jobs of a log in its order. Jobs that never ran (no run time, or none that has a size) are left out.
+    """Return the jobs of a log in its order, without those that never ran (no run time or no size).
 
-    `pooled`: the machine is one pool of `processors` processors, so that a job is one pod that asks for some of
-    them and where they are does not matter; a job that asks for more than there are gets all of them. Otherwise a
+    `pooled`: the machine is one pool of `processors` processors. A job is then one pod that requests a number of
+    them, at most all, and their place does not matter. Otherwise a
     job is a gang of pods with one processor each.
     """
     jobs = []
     for number, row in log.rows:
-        submit, run, allocated, asked, requested = row[1], row[3], row[4], row[7], row[8]
-        width = asked if asked > 0 else allocated
+        submit, run, allocated, requested_width, requested = row[1], row[3], row[4], row[7], row[8]
+        width = requested_width if requested_width > 0 else allocated
         if run <= 0 or width <= 0:
             continue
         if submit < 0:

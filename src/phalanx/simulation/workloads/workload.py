@@ -1,4 +1,4 @@
-"""What every workload can do, wherever it comes from."""
+"""Interface of a workload."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 class Workload(Protocol):
-    """Jobs, and what else happens. The same seed gives the same, whatever the policy does with it."""
+    """Jobs and other events. For one seed they are identical under every policy."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def start(self) -> int:
-        """When it begins, in seconds since the epoch; 0 where it does not say."""
+        """Beginning in seconds since the epoch; 0 if unknown."""
 
     def jobs(self, seed: int, cluster: SimulatedCluster) -> list[SimulatedJob]:
-        """In order of their submission where that matters. Raises InputError."""
+        """Return the jobs, ordered by submission if the order matters. Raises InputError."""
 
     def schedule(self, world: World, intake: Intake, seed: int) -> None:
-        """Has everything else happen in time: failing nodes, changed quotas. Raises InputError."""
+        """Schedule all other events: failing nodes, changed quotas. Raises InputError."""

@@ -1,4 +1,4 @@
-"""Payers, runs, their members, and what was used on a day."""
+"""Create the tables of payers, runs, members, and usage per day."""
 
 from __future__ import annotations
 
