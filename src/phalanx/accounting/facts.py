@@ -66,7 +66,7 @@ class PodFact(msgspec.Struct, frozen=True):
 class GangFact(msgspec.Struct, frozen=True):
     """What declares a gang beside its pods. `uid` and `created` are those of its object or owner. With `admission`
     it was submitted when that was created, not when its pods came, which wait until it is `admitted`. Unless it is
-    `declared` by an object, it is there only as long as it has members."""
+    `declared` by an object, it is there only as long as it has members. `shown` is its name in views."""
 
     namespace: str
     name: str
@@ -77,6 +77,7 @@ class GangFact(msgspec.Struct, frozen=True):
     admission: bool
     admitted: bool
     declared: bool
+    shown: str = ""
 
     @property
     def run_uid(self) -> str:
@@ -182,6 +183,7 @@ def gang_fact(gang: Gang) -> GangFact:
         admission=gang.admission,
         admitted=gang.admitted,
         declared=source is not None and bool(gang.uid),
+        shown=plain(gang.title.removeprefix(f"{gang.key.namespace}/")),
     )
 
 

@@ -33,6 +33,7 @@ from phalanx.dialects.gangs.expected import ExpectedMemberIndex
 from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.gangs.held_room import HELD_ROOM
+from phalanx.dialects.gangs.job_owner import job_of_pod
 from phalanx.dialects.gangs.naming import InvalidMinimum, Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.dialects.gangs.stated_values import is_legal_minimum
@@ -63,7 +64,7 @@ from phalanx.dialects.workloads.options import workload_rules
 from phalanx.dialects.workloads.owners import WorkloadOwners
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
-from phalanx.model.gang import Gang, GangKey
+from phalanx.model.gang import Gang, GangKey, GangOwner
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
 
@@ -170,7 +171,8 @@ class Intake:
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
-        events += self._store(spec, declared, owner_names(metadata))
+        job = job_of_pod(metadata) if declared is not None and last is None else None
+        events += self._store(spec, declared, owner_names(metadata), job)
         if shown:
             events += self.apply(([], shown - {uid} if last is None else shown))  # just now it was
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
@@ -232,7 +234,9 @@ class Intake:
         last = self._pods.uid(namespace, name)
         return self.pod_removed(namespace, name, last) if last and last != uid else []
 
-    def _store(self, spec: Pod, declared: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
+    def _store(
+        self, spec: Pod, declared: MemberDeclaration | None, owners: str, job: GangOwner | None = None
+    ) -> list[ClusterEvent]:
         uid = spec.uid
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
@@ -240,7 +244,7 @@ class Intake:
             record = KnownPod(spec, declared, owners)
             self._pods.enter(record)
             if declared is not None:
-                events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
+                events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared, job)
             events += self._shown(record)
             if self._gangs.expecting:
                 self._note_member(spec)

@@ -71,6 +71,12 @@ def owner_of_name(name: str) -> tuple[str, str]:
     return (found[1], found[2]) if found is not None else ("", "")
 
 
+def part_of_name(name: str) -> str:
+    """Return which of its owner's gangs has this name, "" where the owner has one, or does not name it."""
+    found = _OWNED.fullmatch(name) if ":" in name else None
+    return legible((found[3] or "").removeprefix("/")) if found is not None else ""
+
+
 class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """Which gang. `str` is for people: it leaves out what a name has of its owner's kind and uid, so it is not
     unique; `path` (namespace/name) is."""
@@ -130,6 +136,15 @@ class ExpectedMembers(msgspec.Struct, frozen=True):
     seconds: int = 300
 
 
+class GangOwner(msgspec.Struct, frozen=True, gc=False):
+    """Job whose pods are a gang. `kind` is a word as of `phalanx.model.gang_names.kind_word`; `uid` is "" where
+    only labels name the job."""
+
+    kind: str
+    name: str
+    uid: str = ""
+
+
 class Gang(msgspec.Struct, frozen=True, gc=False):
     """One gang after every declaration of it has been resolved.
 
@@ -182,6 +197,13 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     scale_up_delay: int = 0  # seconds for which it stays as it is before further members join
     later: str = ""  # which pods its owner creates only later, in words: the minimum does not count them
     run_time: StatedRunTime = NOTHING_STATED  # what its object says of all its members
+    owner: GangOwner | None = None  # the job that the user wrote, where its name does not follow from the key
+    shown: str = ""  # its name in views and messages, "" where that is `shown_name` of the key
+
+    @property
+    def title(self) -> str:
+        """NAMESPACE/NAME for messages."""
+        return f"{self.key.namespace}/{self.shown}" if self.shown else str(self.key)
 
 
 class GangCounts(msgspec.Struct, frozen=True):

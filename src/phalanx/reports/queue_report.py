@@ -70,7 +70,7 @@ class _Verdicts:
             members = (self._pods.get(uid) for uid in gang.pending)
             verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
             if verdict is not None:
-                return _waiting(f"gang {gang.key}", verdict)
+                return _waiting(f"gang {gang.title}", verdict)
         return None
 
 

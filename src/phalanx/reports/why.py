@@ -20,7 +20,6 @@ from phalanx.reports.evicted_members import (
     eviction_message,
 )
 from phalanx.reports.eviction_preview import DUE, EvictionPreview, preview_evictions
-from phalanx.reports.gang_names import gangs_called
 from phalanx.reports.group_states import can_start, count_groups, has_started, state_of_groups
 from phalanx.reports.other_scheduler import of_other_scheduler
 from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
@@ -39,6 +38,7 @@ from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
+from phalanx.views.gang_names import gangs_named, shown
 from phalanx.views.gang_state import GangState, PlacementForecast, gang_state
 from phalanx.views.record_facts import member_facts, observed_states
 
@@ -51,7 +51,8 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     `state` is what is observed (docs/gang-states.md), of a pod that of a gang of one; `forecast` is what the dry
     run would do with it now. `reason` is the code of the dominant reason while it waits, `message` the sentence,
     `nodes` how many nodes are out for what, `missing` how many members have no room or do not exist, `change` the
-    smallest change that would help. `nodes` and `change` are empty where nothing is in the way. `evictions` is
+    smallest change that would help. `gang` tells the gang of a pod from all others, `gang_name` is its shown name;
+    both have the namespace in front. `nodes` and `change` are empty where nothing is in the way. `evictions` is
     there where it waits for room, `loss` where a gang lost members to evictions and lacks them. `domain` is where a
     gang with a topology is, or would be placed now. `composite` is the group of groups that a gang is a part of,
     `groups` are those of one. `size` is that of a gang that has more members than its minimum, or expects some,
@@ -81,6 +82,7 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     start: PromisedStart | None = None
     run_time: RunTimeEntry | None = None
     forecast: PlacementForecast = PlacementForecast.NONE
+    gang_name: str = ""
 
     @property
     def waits(self) -> bool:
@@ -187,7 +189,7 @@ class WhyReport:
             return other_scheduler
         source = record.spec.source if record.spec is not None else None
         answer = WhyAnswer(
-            "Gang", str(key), self._states[key], "", gang=key.path, uid=source.uid if source is not None else ""
+            "Gang", record.title, self._states[key], "", gang=key.path, uid=source.uid if source is not None else ""
         )
         self._describe(answer, record)
         answer.warnings += self._quota_labels(record.members.values())
@@ -207,7 +209,7 @@ class WhyReport:
         ]
         if not left or len(left) < len(record.members):
             return None
-        answer = WhyAnswer("Gang", str(record.key), self._states[record.key], "", gang=record.key.path)
+        answer = WhyAnswer("Gang", record.title, self._states[record.key], "", gang=record.key.path)
         self._describe(answer, record)
         told = of_other_scheduler(left, self._state.schedulers, "the gang")
         answer.reason, answer.message, answer.change = told.code, told.message, told.change
@@ -233,9 +235,13 @@ class WhyReport:
         return self._pods.get(uid)
 
     def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
-        """As of the module `gang_names`; of several that an owner starts together those that wait come first.
+        """As of `gangs_named`; of several that an owner starts together those that wait come first.
         Raises AmbiguousGangError."""
-        return self._waiting_first(gangs_called(self._state.gangs, namespace, name, kind))
+        return self._waiting_first(gangs_named(self._state.gangs, namespace, name, kind))
+
+    def name_of(self, key: GangKey) -> str:
+        """Return the shown name of a gang within its namespace."""
+        return shown(self._state.gangs[key])
 
     def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
         """Those of pods and of the objects that declare gangs, by uid, in the same order."""
@@ -283,7 +289,7 @@ class WhyReport:
         name = f"{spec.ref.namespace}/{spec.ref.name}"
         below = {gang.key: found for gang in composites.gangs(key) if (found := self.gang(gang.key)) is not None}
         answer = WhyAnswer(spec.ref.kind, name, GangState.PENDING, "", minimum=spec.min_groups, uid=spec.ref.uid)
-        answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in below.items()]
+        answer.groups = [GroupLine(found.name, found.state, found.message) for found in below.values()]
         fault = composites.fault(composites.root_of(key))
         if fault is not None:
             wrong, _, answer.change = fault.message.partition("; ")
@@ -377,7 +383,7 @@ class WhyReport:
         return answer
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
-        answer.members = self._counts[record.key]
+        answer.members, answer.gang_name = self._counts[record.key], record.title
         above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.spec is not None:

@@ -13,7 +13,7 @@ from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe,
 from phalanx.dialects.run_times.stated import stated_run_time
 from phalanx.dialects.workloads.rule import PAYING_AHEAD, STAGED_OWNERS, controller_of
 from phalanx.model.disruption import Portion
-from phalanx.model.gang import GroupClaim, GroupRef, Problem
+from phalanx.model.gang import GangOwner, GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 from phalanx.model.tasks import TaskTopology
@@ -30,7 +30,8 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
     for what pods declare and declare nothing themselves. Of a `template` only pods of its own API are members.
     `owner` is the uid of an owner that may create some of the members only after others. One that `pays_ahead` has
-    in its minResources what a pod asks for that is created when its members run, and that it does not count.
+    in its minResources what a pod asks for that is created when its members run, and that it does not count. The
+    object was made for `job`, None for one that a user wrote.
     """
 
     ref: GroupRef
@@ -66,6 +67,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     template: bool = False
     owner: str = ""
     pays_ahead: bool = False
+    job: GangOwner | None = None
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

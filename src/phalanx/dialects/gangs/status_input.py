@@ -71,11 +71,11 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
 def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -> str:
     """What a gang lacks whose members that exist are fewer than its minimum, or those of one of its roles."""
     have, needed = counts.present + counts.succeeded, gang.min_member
-    text = f"gang {gang.key} has {have} of the {needed} members that it needs"
+    text = f"gang {gang.title} has {have} of the {needed} members that it needs"
     if have >= needed:
         of = {role: roles.get(role, GangCounts()) for role, _ in gang.roles}
         short = [role for role, minimum in gang.roles if of[role].present + of[role].succeeded < minimum]
-        text = f"gang {gang.key} has too few members of {', '.join(short)}"
+        text = f"gang {gang.title} has too few members of {', '.join(short)}"
     words = (("failed", counts.failed), ("terminating", counts.terminating), ("gated", counts.gated))
     aside = ", ".join(f"{count} {word}" for word, count in words if count)
     return f"{text} ({aside})" if aside else text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
 
-from phalanx.model.gang import shown_name
+import msgspec
 
 NOW = "Now"
 AFTER_EVICTIONS = "AfterEvictions"
@@ -116,14 +116,13 @@ class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
     missing: list[str] = []
 
 
-def with_shown_names(answer: WhatIfAnswer) -> WhatIfAnswer:
-    """Gangs as people know them; until then their names tell them apart."""
+def with_shown_names(answer: WhatIfAnswer, titles: Mapping[str, str]) -> WhatIfAnswer:
+    """Replace the names of gangs, which tell them apart, by those in `titles`, by which users know them."""
     blockers = [each for asked in answer.asked for each in asked.blockers]
     named: list[AskedStart | EvictedGang | MovedStart | InterruptedGang | Blocker]
     named = [*answer.asked, *answer.evicted, *answer.moved, *answer.interrupted, *blockers]
     for each in named:
-        namespace, _, name = each.name.partition("/")
-        each.name = f"{namespace}/{shown_name(name)}"
+        each.name = titles.get(each.name, each.name)
     return answer
 
 

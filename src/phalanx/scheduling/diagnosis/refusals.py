@@ -34,11 +34,11 @@ def gang_verdict(refusal: GangFault | UnitWait, gang: GangRecord) -> Verdict:
             assert gang.spec is not None
             return gap(refusal, gang, gang.spec)
         case Blocked():
-            return held_account(f"gang {gang.key}", refusal)
+            return held_account(f"gang {gang.title}", refusal)
         case VictimsTerminating():
-            return victims_terminating(f"gang {gang.key}", refusal)
+            return victims_terminating(f"gang {gang.title}", refusal)
         case BlockedByFifo():
-            return behind(f"gang {gang.key}", refusal)
+            return behind(f"gang {gang.title}", refusal)
 
 
 def pod_verdict(refusal: GangFault | UnitWait, pod: PodRecord) -> Verdict:

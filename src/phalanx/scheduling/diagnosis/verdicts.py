@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.gang import Gang, GangKey, MatchPolicy
+from phalanx.model.gang import Gang, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import format_moment
@@ -54,7 +54,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
             held = minimum - least + there
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
-                f"gang {gang.key} has {held} of the {minimum} {role} members that it needs{aside}",
+                f"gang {gang.title} has {held} of the {minimum} {role} members that it needs{aside}",
                 needed=minimum,
                 members=gang.counts().present,
                 change=f"create {least - there} more pod(s) of role {role}"
@@ -66,7 +66,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         return _subgroups_missing(gang, spec, need) if spec.subgroups else None
     goal = need.total + need.done - expected
     held = goal - short
-    message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
+    message = f"gang {gang.title} has {held} of the {goal} members that it needs{aside}"
     if spec.later:
         message += f"; {spec.later}, so they are not counted"
     if spec.rules.native:
@@ -106,7 +106,7 @@ def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) ->
             what = f"subgroup {small.title}" if small is not None else f"another subgroup {rule.name}"
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
-                f"gang {gang.key} has {have} of the {rule.least} subgroups {rule.name} that it needs",
+                f"gang {gang.title} has {have} of the {rule.least} subgroups {rule.name} that it needs",
                 needed=need.total,
                 members=gang.counts().present,
                 change=f"create {missing} more pod(s) of {what}, or lower minSubGroups to {have}",
@@ -119,7 +119,7 @@ def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
     have, size = part.there + part.waiting, part.rule.size
     return Verdict(
         NOT_ENOUGH_MEMBERS,
-        f"subgroup {part.title} of gang {gang.key} has {have} of the {size} members that it needs to start",
+        f"subgroup {part.title} of gang {gang.title} has {have} of the {size} members that it needs to start",
         needed=size,
         members=have,
         change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
@@ -147,7 +147,7 @@ def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
     declared = spec.problem.code != POD_GROUP_NOT_FOUND
     return Verdict(
         spec.problem.code,
-        wrong if wrong.startswith("waiting for ") else f"gang {gang.key} is held: {wrong}",
+        wrong if wrong.startswith("waiting for ") else f"gang {gang.title} is held: {wrong}",
         needed=spec.min_member if declared else 0,
         members=gang.counts().present,
         change=remedy or "correct what is named",
@@ -169,8 +169,8 @@ def victims_terminating(who: str, facts: VictimsTerminating) -> Verdict:
     )
 
 
-def waiting_for_gang_group(gang: GangKey, mate: GangKey, why: str, remedy: str = "") -> Verdict:
-    """`why` and `remedy` are those of the mate."""
+def waiting_for_gang_group(gang: str, mate: str, why: str, remedy: str = "") -> Verdict:
+    """Return the verdict on the gang titled `gang`; `why` and `remedy` are those of the mate."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate} of its gang group: {why}",
@@ -178,7 +178,7 @@ def waiting_for_gang_group(gang: GangKey, mate: GangKey, why: str, remedy: str =
     )
 
 
-def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
+def unrequited(gang: str, mate: str, by: str) -> Verdict:
     """`by` names the mate, which does not name it."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
@@ -187,7 +187,7 @@ def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
     )
 
 
-def too_many_tied(gang: GangKey, most: int) -> Verdict:
+def too_many_tied(gang: str, most: int) -> Verdict:
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
@@ -201,7 +201,7 @@ def awaiting_admission(gang: GangRecord, spec: Gang, facts: NotAdmitted) -> Verd
     message = facts.message or (announced if wanted else "the policy lets nothing in now")
     return Verdict(
         AWAITING_ADMISSION,
-        f"gang {gang.key} waits to be admitted: {message}",
+        f"gang {gang.title} waits to be admitted: {message}",
         unschedulable=False,
         needed=spec.min_member,
         members=gang.counts().present,
@@ -229,7 +229,7 @@ def gap(facts: Gap, gang: GangRecord, spec: Gang) -> Verdict:
     text = _amounts(facts.amounts)
     return Verdict(
         NOT_ENOUGH_RESOURCES,
-        f"gang {gang.key} asks for minResources that the cluster lacks: {text} too little is free",
+        f"gang {gang.title} asks for minResources that the cluster lacks: {text} too little is free",
         needed=spec.min_member,
         members=gang.counts().present,
         change=f"free or add {text}, or lower minResources",
@@ -254,9 +254,8 @@ def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
     example = min(members, key=lambda member: member.order).pod.name
     inside = f" in {facts.where}" if facts.where else ""
     part = f"subgroup {facts.part} of " if facts.part else ""
-    head = (
-        f"{facts.placed} of the {facts.need} members that {part}gang {gang.key} needs{_to_come(gang)} fit{inside}; "
-    )
+    who = f"{part}gang {gang.title}"
+    head = f"{facts.placed} of the {facts.need} members that {who} needs{_to_come(gang)} fit{inside}; "
     if facts.refusal:
         code, message = UNSUPPORTED, f"pod {example} asks for {facts.refusal}"
     elif facts.unready:
@@ -294,7 +293,7 @@ def over_limit_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
         return _beyond_all_nodes(facts, facts.beyond, gang, message)
     return Verdict(
         QUOTA_EXCEEDED,
-        f"{facts.placed} of the {facts.need} members that gang {gang.key} needs{_to_come(gang)} are allowed; "
+        f"{facts.placed} of the {facts.need} members that gang {gang.title} needs{_to_come(gang)} are allowed; "
         f"{message}",
         unschedulable=False,
         needed=facts.need,
@@ -312,7 +311,7 @@ def _beyond_all_nodes(facts: OverQuota, beyond: tuple[str, int, int], gang: Gang
         change = f"ask for at most {format_quantity(facts.limit, name)} {name}"
     return Verdict(
         NOT_ENOUGH_RESOURCES,
-        f"gang {gang.key} needs {format_quantity(needed, name)} {name}{_to_come(gang)}, and all nodes together "
+        f"gang {gang.title} needs {format_quantity(needed, name)} {name}{_to_come(gang)}, and all nodes together "
         f"offer {format_quantity(offered, name)}; besides, {besides}",
         # Of a limit that somebody has stated more nodes are no way out.
         unschedulable=facts.computed,
@@ -328,7 +327,7 @@ def held_account(what: str, facts: Blocked) -> Verdict:
     return Verdict(facts.code, f"{what} cannot start: {facts.message}", unschedulable=False, change=facts.change)
 
 
-def scale_up_delayed(gang: GangKey, running: int, until: int) -> Verdict:
+def scale_up_delayed(gang: str, running: int, until: int) -> Verdict:
     return Verdict(
         SCALE_UP_DELAYED,
         f"gang {gang} runs with {running} members, has what it needs, and grows again at {format_moment(until)}",

@@ -37,29 +37,30 @@ class CompositeFitError(msgspec.Struct, frozen=True):
 def explain_composite(session: Session, unit: QueuedUnit, lacks: CompositeFitError) -> None:
     facts = {unit.gangs[place]: lack for place, lack in lacks.of}
     verdicts = {gang: _verdict(lack, gang) for gang, lack in facts.items() if not isinstance(lack, Waits)}
-    by_key = {gang.key: verdict for gang, verdict in verdicts.items()}
+    by_key = {gang.key: (gang.title, verdict) for gang, verdict in verdicts.items()}
     for gang, lack in facts.items():
         if isinstance(lack, Waits):
-            verdicts[gang] = _waiting(gang.key, lack, by_key.get(lack.culprit) if lack.culprit else None)
+            verdicts[gang] = _waiting(gang.title, lack, by_key.get(lack.culprit) if lack.culprit else None)
         session.decisions.set_gang_verdict(gang, verdicts[gang])
 
 
-def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:
+def _waiting(gang: str, facts: Waits, culprit: tuple[str, Verdict] | None) -> Verdict:
     message = (
         f"gang {gang} waits for CompositePodGroup {facts.composite}, which has {facts.able} of the {facts.least} "
         "groups that it needs"
     )
-    if why is None:
+    if culprit is None:
         change = f"create {facts.least - facts.able} more group(s)"
         return Verdict(WAITING_FOR_COMPOSITE, message, needed=facts.least, members=facts.able, change=change)
+    name, why = culprit
     return Verdict(
         WAITING_FOR_COMPOSITE,
-        f"{message}; gang {facts.culprit}: {why.message}",
+        f"{message}; gang {name}: {why.message}",
         why.unschedulable,
         needed=facts.least,
         placeable=facts.able,
         members=facts.able,
-        change=f"help gang {facts.culprit} first: {why.change}" if why.change else "",
+        change=f"help gang {name} first: {why.change}" if why.change else "",
         fault=why.fault,
     )
 

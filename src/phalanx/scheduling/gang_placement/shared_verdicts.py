@@ -67,5 +67,5 @@ def judge_unit(session: Session, unit: QueuedUnit, culprit: GangRecord, verdict:
             session.decisions.set_gang_verdict(gang, verdict)
         elif gang.pending:
             session.decisions.set_gang_verdict(
-                gang, waiting_for_gang_group(gang.key, culprit.key, verdict.message, verdict.change)
+                gang, waiting_for_gang_group(gang.title, culprit.title, verdict.message, verdict.change)
             )

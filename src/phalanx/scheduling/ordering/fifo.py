@@ -65,4 +65,4 @@ def _name(unit: QueuedUnit) -> str:
     """The unit as people call it."""
     if unit.pod is not None:
         return f"pod {unit.pod.pod.key}"
-    return f"gang {unit.gangs[0].key}"
+    return f"gang {unit.gangs[0].title}"

@@ -51,7 +51,7 @@ class QuorumPreemptor:
         self.demand: PodDemand | QuorumDemand = demand_of(self.placements)
         self.gangs = unit.gangs
         asking = [placement for placement in self.placements if not placement.need.satisfied]
-        names = [str(placement.gang.key) for placement in asking]
+        names = [placement.gang.title for placement in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the gang group as a whole is worth no more.
         composites = session.state.gangs.composites
