@@ -108,8 +108,7 @@ class Intake:
         self._profiles = QuotaProfileIndex(self._nodes)
         self._namespaces = NamespaceIndex(self._object_warnings)
         self._disruption = DisruptionBudgetIndex(self._object_warnings, self._pods)
-        enforced = self._options.enforces_run_times
-        self.run_times = RunTimes(self._object_warnings, self._scheduler_names, enforced)
+        self.run_times = RunTimes(self._object_warnings, self._scheduler_names, self._options.enforces_run_times)
         self.composites = CompositeObjects(self._object_warnings, self._options)
         brought = chain.from_iterable(dialect.enrichers(self._object_warnings) for dialect in dialects)
         self.maintenance_windows = MaintenanceWindows(self._object_warnings)
@@ -119,8 +118,7 @@ class Intake:
             lambda pod: self._decoder.template(pod).pod_class,
             self._scheduler_names,
         )
-        windows = (self.maintenance_windows, self.reservations)
-        own = (NodeGroupEnricher(), self.run_times, self.composites, *windows)
+        own = (NodeGroupEnricher(), self.run_times, self.composites, self.maintenance_windows, self.reservations)
         self.enrichers = PodEnrichers((*core_enrichers(self._options, self._pods), *brought, *own))
 
     def drain_warnings(self) -> list[ObjectWarning]:
@@ -171,8 +169,7 @@ class Intake:
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
-        job = job_of_pod(metadata) if declared is not None and last is None else None
-        events += self._store(spec, declared, owner_names(metadata), job)
+        events += self._store(spec, declared, owner_names(metadata), job_of_pod(metadata) if declared else None)
         if shown:
             events += self.apply(([], shown - {uid} if last is None else shown))  # just now it was
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
@@ -418,8 +415,7 @@ class Intake:
         return self._gangs.set_native(served)
 
     def _occupied_by(self, key: GangKey) -> str:
-        oldest = self._gangs.oldest_member(key)
-        record = self._pods.get(oldest) if oldest else None
+        record = self._pods.get(self._gangs.oldest_member(key) or "")
         return record.owners if record else ""
 
     # Objects that declare accounts: queues and quotas
