@@ -152,7 +152,7 @@ def test_ages_have_two_units(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (entry(phase="Pending", minimum=2, group="train-u"), "phalanx why podgroup/train-u -n default"),
+        (entry(phase="Pending", minimum=2, group="train-u"), "phalanx why vcjob/train -n default"),
         (entry(state=GangState.SUSPENDED), "phalanx job resume train -n default"),
         (entry(phase="Failed", kind="job"), "phalanx job logs job/train -n default"),
         (entry(phase="Running", running=2, minimum=2, group="train-u"), ""),

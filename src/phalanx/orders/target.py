@@ -17,7 +17,7 @@ from phalanx.reports.jobs.entries import PodEntry
 from phalanx.reports.jobs.job_report import JobReader
 from phalanx.reports.jobs.kinds import GANG, VOLCANO_JOBS, WORDS
 from phalanx.reports.jobs.read_documents import controller_of, mapping, read_pod, text
-from phalanx.reports.owner_kinds import suspendable_kind
+from phalanx.reports.owner_kinds import job_words, suspendable_kind
 from phalanx.reports.owners import OwnerReader
 
 Json = dict[str, Any]
@@ -104,8 +104,9 @@ class TargetFinder:
             word, rest = "", name
         word = word.lower()
         if "/" in rest and word not in WORDS:
-            # A part of what an owner starts, as lists show it.
-            word, rest = "", name
+            # A part of a job, as lists show it: orders are for the whole job.
+            owner = job_words().get(word)
+            word, rest = (owner, rest.partition("/")[0]) if owner else ("", name)
         if not rest:
             raise BadNameError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
         groups: tuple[tuple[Resource, Json], ...] = ()

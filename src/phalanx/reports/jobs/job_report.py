@@ -17,7 +17,7 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.model.gang import shown_name
+from phalanx.model.gang_names import AmbiguousGangError
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
     ConditionEntry,
@@ -26,6 +26,7 @@ from phalanx.reports.jobs.entries import (
     JobEntry,
     PodEntry,
 )
+from phalanx.reports.jobs.job_names import find_named, name_facts, with_shown_names
 from phalanx.reports.jobs.job_run_time import documented_run_time
 from phalanx.reports.jobs.kinds import GANG, JOB, JOB_SET, RESOURCES, VCJOB, VOLCANO_JOBS, group_kinds
 from phalanx.reports.jobs.read_documents import (
@@ -56,7 +57,8 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its objects: `document` is its own, `groups` are its PodGroups', `members` its pods'."""
+    """A job with its objects: `document` is its own, `groups` are its PodGroups', `members` its pods'.
+    `target` is KIND/NAME, as commands take it, "" where it was read alone."""
 
     entry: JobEntry
     document: Json
@@ -64,6 +66,7 @@ class FoundJob(msgspec.Struct, frozen=True):
     pods: tuple[PodEntry, ...]
     resource: Resource | None
     members: tuple[Json, ...] = ()
+    target: str = ""
 
 
 class _Row:
@@ -134,7 +137,8 @@ class JobReader:
         _join(rows, inner, pods, all_groups, self._gang_of)
         if loose:
             _add_loose(rows, pods, loose)
-        found = [_found(row, now) for row in rows.values() if not kinds or row.kind in kinds]
+        named = with_shown_names([_found(row, now) for row in rows.values()])
+        found = [each for each in named if not kinds or each.entry.kind in kinds]
         return sorted(found, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
 
     async def job(self, kind: str, namespace: str, name: str, now: float) -> FoundJob | None:
@@ -148,7 +152,7 @@ class JobReader:
             if document is not None:
                 found.append((each, resource, document))
         if len(found) > 1:
-            raise AmbiguousName(name, [each for each, _, _ in found])
+            raise AmbiguousName(name, [f"{each}/{name}" for each, _, _ in found])
         if not found:
             gangs = await self.jobs(namespace, now, (GANG,)) if kind in ("", GANG) else []
             return next((each for each in gangs if each.entry.name == name), None)
@@ -166,23 +170,29 @@ class JobReader:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
 
-    async def job_of_group(self, namespace: str, name: str, now: float) -> FoundJob | None:
-        """The job to which the PodGroup of that name belongs, or the pods that name such a gang."""
-        for found in await self.jobs(namespace, now):
-            named = {_name(group) for group in found.groups}
-            of_pods = {self._gang_of(pod)[0] for pod in found.members} if not named else set()
-            if name in named or name in of_pods or name in map(shown_name, of_pods):
-                return found
-        return None
+    async def named(self, namespace: str, name: str, now: float, kind: str = "") -> FoundJob | None:
+        """Return the job that a user means by a name of its own, of its PodGroup, or of a gang of its pods. Raises
+        AmbiguousName."""
+        jobs = [(found, self._gangs_of(found)) for found in await self.jobs(namespace, now)]
+        try:
+            return find_named(jobs, namespace, name, kind)
+        except AmbiguousGangError as error:
+            raise AmbiguousName(name, error.candidates) from error
+
+    def _gangs_of(self, found: FoundJob) -> frozenset[str]:
+        named = frozenset(_name(group) for group in found.groups)
+        return named or frozenset(self._gang_of(pod)[0] for pod in found.members) - {""}
 
     async def describe(self, job: FoundJob) -> JobDescription:
         uids = {job.entry.uid, *map(_uid, job.groups)} - {""}
         events = [each for each in await self._list(EVENTS, job.entry.namespace) if _about_uid(each) in uids]
         events.sort(key=_seen)
         conditions = conditions_of(job.document, job.entry.target)
+        # A generated PodGroup has a name that its user did not write.
+        shown = {_name(group): f"podgroup/{name_facts(job).short}" for group in job.groups}
         for group in job.groups:
             if job.entry.kind != GANG:
-                conditions += conditions_of(group, f"podgroup/{_name(group)}")
+                conditions += conditions_of(group, shown[_name(group)])
         volcano = job.entry.kind == VCJOB
         plugins = mapping(mapping(job.document.get("spec")).get("plugins")) if volcano else {}
         return JobDescription(
@@ -193,7 +203,7 @@ class JobReader:
             pods=list(job.pods),
             run_time=documented_run_time(job.document, job.groups, job.members),
             conditions=_newest_first(conditions),
-            events=[_event(each) for each in events[-_MOST_EVENTS:]],
+            events=[_event(each, shown) for each in events[-_MOST_EVENTS:]],
         )
 
     # reading
@@ -271,10 +281,8 @@ class JobReader:
 
 
 class AmbiguousName(Exception):  # noqa: N818 - nothing failed yet
-    def __init__(self, name: str, kinds: Iterable[str]) -> None:
-        super().__init__(
-            f"several jobs are called {name!r}; say which: {', '.join(f'{kind}/{name}' for kind in kinds)}"
-        )
+    def __init__(self, name: str, candidates: Iterable[str]) -> None:
+        super().__init__(f"several jobs have the name {name!r}: write {', '.join(candidates)}")
 
 
 def _join(
@@ -409,12 +417,14 @@ def _seen(event: Json) -> str:
     return series or text(event.get("lastTimestamp")) or text(event.get("eventTime"))
 
 
-def _event(event: Json) -> EventEntry:
+def _event(event: Json, shown: Mapping[str, str]) -> EventEntry:
+    """Return an event; `shown` has the names of PodGroups in views."""
     about = mapping(event.get("involvedObject"))
+    kind, name = text(about.get("kind")).lower(), text(about.get("name"))
     return EventEntry(
         type=text(event.get("type")),
         reason=text(event.get("reason")),
-        about=f"{text(about.get('kind')).lower()}/{about.get('name')}",
+        about=shown.get(name, f"{kind}/{name}") if kind == "podgroup" else f"{kind}/{name}",
         message=text(event.get("message")) or text(event.get("note")),
         count=number(mapping(event.get("series")).get("count")) or number(event.get("count")) or 1,
         seen=_seen(event),
