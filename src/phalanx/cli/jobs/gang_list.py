@@ -279,6 +279,7 @@ def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
 
     from phalanx.cli.display import Display
     from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.cli.listing.outages import survived_outage
 
     output = options.output.word
     if output not in ("table", "wide", "json", "yaml", "name"):
@@ -287,13 +288,15 @@ def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
 
     queue = options.queues[0] if options.queues else ""
 
+    async def look(client: KubeClient) -> None:
+        where = None if options.scope is None else options.scope or client.namespace
+        display.show(*await StartQuestion(invocation, where, queue).answer(client, output))
+
     async def work(client: KubeClient) -> None:
-        while True:
-            where = None if options.scope is None else options.scope or client.namespace
-            question = StartQuestion(invocation, where, queue)
-            display.show(*await question.answer(client, output))
-            if not options.watch:
-                return
+        await look(client)
+        while options.watch:
             await asyncio.sleep(options.interval)
+            with survived_outage(display.complain):
+                await look(client)
 
     invocation.show(work, watch=options.watch)

@@ -120,6 +120,7 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     from phalanx.cli.jobs.job_tables import job_table
     from phalanx.cli.jobs.selector import matches, parse_selector
     from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.cli.listing.outages import survived_outage
     from phalanx.reports.jobs.job_report import JobReader
 
     output, queue = invocation.output, arguments.queue
@@ -153,7 +154,8 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
         await look(client, reader)
         while arguments.watch:
             await asyncio.sleep(arguments.interval)
-            await look(client, reader)
+            with survived_outage(display.complain):
+                await look(client, reader)
 
     invocation.show(work, watch=arguments.watch)
 

@@ -21,9 +21,7 @@ def parse_job(text: str) -> tuple[str, str]:
         word, slash, name = "", "", text
     kind = WORDS.get(word.lower(), "") or (job_words().get(word.lower(), "") if slash else "")
     if not name or (slash and not kind):
-        raise click.UsageError(
-            f"{text!r}: expected NAME or KIND/NAME of a vcjob, job, jobset, podgroup, pytorchjob, ..., such as vcjob/train"
-        )
+        raise click.UsageError(f"{text!r}: expected NAME or KIND/NAME of a job or podgroup, such as vcjob/train")
     return kind, name
 
 

@@ -33,23 +33,25 @@ def waiting_gang(
     gangs = {
         event.gang.key: facts_of(event.gang.key, event.gang) for event in events if isinstance(event, GangUpdated)
     }
-    there.update((key, facts) for key, facts in gangs.items() if key in there)
+    facts = {**there, **gangs}
     waiting = {GangKey(pod.namespace, pod.gang) for pod in pods if _waits(pod)}
     # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
     space, slash, name = text.partition("/")
     meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
     try:
         for where, what in meant:
-            if found := find_gangs(there, where, what) or _gangs_of_job(where, what, events, entries, there):
-                return next((key for key in found if key in waiting), found[0])
+            found = find_gangs(facts, where, what)
+            with_pods = [key for key in found if key in there]
+            with_pods = with_pods or _gangs_of_job(where, what, events, entries, there)
+            if with_pods:
+                return next((key for key in with_pods if key in waiting), with_pods[0])
+            if found:
+                raise InputError(
+                    f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so their "
+                    f"requests are unknown; ask about the file of the job with -f"
+                )
     except AmbiguousGangError as error:
         raise InputError(f"--gang {text}: {error}") from error
-    for where, what in meant:
-        if find_gangs(gangs, where, what):
-            raise InputError(
-                f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so nobody "
-                f"knows what they ask for; ask about the file of the job with -f"
-            )
     raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
 
 
