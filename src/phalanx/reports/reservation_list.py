@@ -12,6 +12,7 @@ from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.advance_reservation import NO_END
+from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, number, text
 from phalanx.reports.promised_starts import read_plan
@@ -72,7 +73,7 @@ async def read_reservations(
 
 
 def _promise(kept: StoredReservation) -> ReservationRow:
-    names = [f"{namespace}/{name}" for namespace, name, _ in kept.gangs]
+    names = kept.titles or [str(GangKey(namespace, name)) for namespace, name, _ in kept.gangs]
     nodes = {node for share in kept.shares for node in share.nodes}
     return ReservationRow(
         kind="promise",

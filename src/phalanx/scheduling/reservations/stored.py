@@ -30,7 +30,7 @@ class StoredShare(msgspec.Struct, frozen=True):
 
 class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One promise. `gangs` (namespace, name, uid of the object that declares it) or `pod` (its uid) say whose it
-    is: another object of the same name has none."""
+    is: another object of the same name has none. `titles` are NAMESPACE/NAME of the gangs as views show them."""
 
     start: int
     end: int
@@ -43,6 +43,7 @@ class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     slips: list[Slip] = []
     words: ToldStart | None = None
     predicted: tuple[int, ...] = ()
+    titles: list[str] = []
 
     @property
     def key(self) -> UnitKey:
@@ -90,8 +91,11 @@ def kind_of(pod_class: PodClass) -> str:
     return hashlib.blake2b(_ENCODER.encode(pod_class), digest_size=8).hexdigest()
 
 
-def stored(reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, str]) -> StoredReservation:
-    """The promise as it is written down; `uids` are those of the objects that declare the gangs."""
+def stored(
+    reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, str], titles: Mapping[GangKey, str] = {}
+) -> StoredReservation:
+    """Return the promise as it is written down. `uids` are those of the objects that declare the gangs, `titles`
+    the names of the gangs where they do not follow from the keys."""
     window, key = reservation.window, reservation.key
     return StoredReservation(
         start=window.start,
@@ -114,6 +118,7 @@ def stored(reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, st
         slips=list(reservation.slips),
         words=reservation.words,
         predicted=reservation.predicted,
+        titles=[titles.get(each, str(each)) for each in key] if titles and not isinstance(key, str) else [],
     )
 
 
