@@ -96,7 +96,7 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     five minutes, with --state all for as long as they are there.
 
     With --scheduler the process is asked that knows all of it already, by your token (or PHALANX_SCHEDULER_TOKEN);
-    you need the right to list the pods. It has gangs by the names of their PodGroups, and pods on their own.
+    you need the right to list the pods. It lists gangs, and pods on their own.
 
     With --start it lists the gangs, and pods on their own, that wait, whoever made them: NO-LATER-THAN is a promise
     that rests on enforced limits, EXPECTED when half of those that were told the like have started, and 80%-UNTIL
