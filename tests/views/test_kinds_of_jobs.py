@@ -92,6 +92,16 @@ def ray_cluster(play: Played) -> None:
     ray.worker(play, "w1")
 
 
+def ray_job(play: Played) -> None:
+    ray.head(ray.cluster(play, ray.workers(replicas=1, maxReplicas=1), of="ray.io/v1/RayJob/sub"))
+    ray.worker(play, "w1")
+
+
+def train_job(play: Played) -> None:
+    jobsets.jobset(play, jobsets.part("node", 1), of="trainer.kubeflow.org/v1alpha1/TrainJob/js")
+    jobsets.created(play, "node", 1)
+
+
 def mpi(play: Played) -> None:
     play.owner(training.MPI, "t", mpiReplicaSpecs={"Launcher": {"replicas": 1}, "Worker": {"replicas": 1}})
     for role in ("launcher", "worker"):
@@ -150,6 +160,8 @@ KINDS: dict[str, tuple[Build, set[str]]] = {
         lambda play: grouped(play, "ray-demo-pg", "ray.io/v1/RayCluster/demo"),
         {"raycluster/demo"},
     ),
+    "RayJob": (ray_job, {"rayjob/sub"}),
+    "TrainJob": (train_job, {"trainjob/js/node/0"}),
     "RayJob with the group of its operator": (
         lambda play: grouped(play, "ray-demo-pg", "ray.io/v1/RayJob/demo", pods="ray.io/v1/RayCluster/demo-x7"),
         {"rayjob/demo"},

@@ -80,7 +80,8 @@ def facts_of(key: GangKey, gang: Gang | None) -> GangNameFacts:
     part = part_of_name(key.name)
     if owner is not None:
         if kind:
-            return GangNameFacts(owner.kind, owner.name, part=part, uid=owner.uid)
+            suffix = suffix_of_group(name, owner.name, "")
+            return GangNameFacts(owner.kind, owner.name, part=part, suffix=suffix, uid=owner.uid)
         return GangNameFacts(
             owner.kind, owner.name, suffix=suffix_of_group(key.name, owner.name, owner.uid), uid=owner.uid
         )
@@ -149,14 +150,18 @@ def _named(there: Mapping[GangKey, GangNameFacts], namespace: str, name: str, wo
         found = exact or {key for key in found if there[key].kind == PODGROUP} or found
     elif word:
         # Plurals are typed too: pytorchjobs/train.
-        found = {key for key in found if there[key].kind in (word, word.removesuffix("s"))}
+        words = (word, word.removesuffix("s"))
+        found = {key for key in found if there[key].kind in words} or {
+            key for key in there if _is_of_owner(key, name) and owner_of_name(key.name)[0] in words
+        }
     else:
-        found |= exact
+        found = found | exact or {key for key in there if _is_of_owner(key, name)}
     if len(kinds := {there[key].kind for key in found}) > 1:
         raise AmbiguousGangError(namespace, name, {f"{each}/{name}" for each in kinds})
     return sorted(found)
 
 
-def title_of(key: GangKey, gang: Gang | None) -> str:
-    """Return NAMESPACE/NAME with the shown name of a gang."""
-    return f"{key.namespace}/{(gang.shown if gang is not None else '') or shown_name(key.name)}"
+def _is_of_owner(key: GangKey, name: str) -> bool:
+    """Return whether `name` is that of the owner by which the key calls the gang, such as a RayJob's RayCluster."""
+    kind, owner = owner_of_name(key.name)
+    return bool(kind) and name in (owner, shown_name(key.name))

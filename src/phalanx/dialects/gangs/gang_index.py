@@ -248,7 +248,7 @@ class GangIndex:
         entry = self._entry(key)
         context = self._context(self._queues.get(key.namespace, ""), self._sizes.get(name))
         resolved = resolve(key, entry.members.oldest_first(), groups, context, self._options)
-        gang, job = resolved.gang, _job_of(key, groups, entry.members.job)
+        gang, job = resolved.gang, self._job_of(key, name, groups, entry.members.job)
         if job is not None:
             gang = msgspec.structs.replace(gang, owner=job)
         others = self._names.set(key, gang)
@@ -265,6 +265,21 @@ class GangIndex:
         if gang.expected is not None or (last is not None and last.expected is not None):
             self._note_expecting(key, gang.expected is not None)
         return [GangUpdated(gang), *renamed]
+
+    def _job_of(
+        self, key: GangKey, name: GangKey, groups: Iterable[GroupSpec], of_members: GangOwner | None
+    ) -> GangOwner | None:
+        """Return the job by whose name the gang is shown; None where the key says it, or there is no job."""
+        spec = next((each for each in groups if not each.made and each.job is not None), None)
+        about = GangKey(key.namespace, group_of(spec.owner)) if spec is not None and spec.owner else name
+        size = self._sizes.get(about)
+        if size is not None and size.submitted is not None:
+            return size.submitted
+        if spec is not None:
+            return spec.job
+        kind, _ = owner_of_name(key.name)
+        # An owner that names the gang is known better from the key, but for Spark: its own name is no object's.
+        return of_members if not kind or kind == _SPARK else None
 
     def _rename(self, names: Mapping[GangKey, str]) -> list[ClusterEvent]:
         """Give gangs their shown names anew, after a gang of the same name has come or gone."""
@@ -335,16 +350,6 @@ class GangIndex:
 
 def _of_members(gang: Gang) -> _OfMembers:
     return gang.revocable, gang.queue, gang.run_time, gang.claims
-
-
-def _job_of(key: GangKey, groups: Iterable[GroupSpec], of_members: GangOwner | None) -> GangOwner | None:
-    """Return the job by whose name the gang is shown; None where the key says it, or there is no job."""
-    of_group = next((spec.job for spec in groups if not spec.made and spec.job is not None), None)
-    if of_group is not None:
-        return of_group
-    kind, _ = owner_of_name(key.name)
-    # An owner that names the gang is known better from the key, but for Spark: its own name is no object's.
-    return of_members if not kind or kind == _SPARK else None
 
 
 def _discard(index: dict[K, set[GangKey]], name: K, key: GangKey) -> None:

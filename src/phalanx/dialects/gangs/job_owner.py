@@ -8,6 +8,7 @@ from typing import Any
 from phalanx.dialects.core import Metadata
 from phalanx.dialects.gangs.declaration import controlling_owner
 from phalanx.dialects.reader import Document
+from phalanx.dialects.workloads.rule import controller_of
 from phalanx.model.gang import GangOwner
 from phalanx.model.gang_names import kind_word
 
@@ -31,6 +32,16 @@ _NO_JOBS = frozenset(
         "CompositePodGroup",
     }
 )
+# (API group, kind) of jobs whose operators make a job of another kind, which then makes the pods.
+_SUBMITTED = frozenset({("ray.io", "RayJob"), ("ray.io", "RayService"), ("trainer.kubeflow.org", "TrainJob")})
+
+
+def submitted_job(metadata: Document) -> GangOwner | None:
+    """Return the job that a user wrote and whose operator made the owner of pods with this metadata."""
+    group, kind, uid = controller_of(metadata)
+    owners = metadata["ownerReferences"] if (group, kind) in _SUBMITTED else ()
+    name = next((str(each.get("name") or "") for each in owners if each.get("uid") == uid), "")
+    return GangOwner(kind_word(group, kind), name, uid) if name else None
 
 
 def job_of_pod(metadata: Metadata) -> GangOwner | None:

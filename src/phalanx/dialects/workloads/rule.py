@@ -13,7 +13,7 @@ from phalanx.dialects.gangs.naming import GangNaming, Precedence
 from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.pods.requests import demand_of
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole, show
-from phalanx.model.gang import MOST_GANGS, GangKey, GangRules, MatchPolicy, owned_name
+from phalanx.model.gang import MOST_GANGS, GangKey, GangOwner, GangRules, MatchPolicy, owned_name
 from phalanx.model.resources import Requests
 from phalanx.model.topology import SubgroupRule
 
@@ -71,7 +71,8 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     `gang` is the gang's name, of which `NAME/PART/REPLICA` shares what is said of `NAME/PART`. `gang_group` names
     the gangs that start with it (of the same replica). `later` tells which pods the owner creates only later.
 
-    Of a gang named by `group_of` a PodGroup states the size; `parts` are what it may count.
+    Of a gang named by `group_of` a PodGroup states the size; `parts` are what it may count. `submitted` is the job
+    that a user wrote and whose operator made the owner.
     """
 
     gang: str
@@ -86,6 +87,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     requests: Requests = ()
     later_gangs: tuple[str, ...] = ()
     expected_by: str = ""
+    submitted: GangOwner | None = None
 
     def gang_group_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """The gangs of the same replica that start together with the one of this key."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from phalanx.dialects.gangs.job_owner import job_of_group
+from phalanx.dialects.gangs.job_owner import job_of_group, submitted_job
 from phalanx.kube.core_resources import PODS
 from phalanx.model.gang import Gang, GangKey, shown_name
 from phalanx.model.gang_names import (
@@ -18,6 +18,7 @@ from phalanx.model.gang_names import (
     kind_word,
     normal_word,
     shown_names,
+    suffix_of_group,
 )
 from phalanx.reports.jobs.kinds import GANG
 from phalanx.reports.jobs.read_documents import controller_of, mapping, text
@@ -30,7 +31,12 @@ _POD = "pod"
 
 def name_facts(found: FoundJob) -> GangNameFacts:
     """Return the facts that decide the shown name of a job, a PodGroup, or pods without either."""
-    job = found.entry
+    job, submitted = found.entry, found.job
+    if job.kind != GANG:
+        submitted = submitted_job(mapping(found.document.get("metadata")))
+    if submitted is not None:
+        suffix = suffix_of_group(job.name, submitted.name, "")
+        return GangNameFacts(submitted.kind, submitted.name, suffix=suffix, uid=submitted.uid)
     if job.kind != GANG:
         return GangNameFacts(job.kind, job.name, uid=job.uid)
     if found.resource == PODS:

@@ -11,12 +11,14 @@ import msgspec
 
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.gangs.declaration import Declaration, GangDeclarations
+from phalanx.dialects.gangs.job_owner import submitted_job
 from phalanx.dialects.registry import installed_dialects
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.gang import GangOwner
 from phalanx.model.gang_names import AmbiguousGangError
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
@@ -44,6 +46,7 @@ from phalanx.views.gang_state import gang_state
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
+_RAY_CLUSTER = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 # Whose pods come and go one by one.
 _SERVICES = frozenset({"ReplicaSet", "ReplicationController", "DaemonSet", "Node"})
 _SELECTORS = {
@@ -58,7 +61,8 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 class FoundJob(msgspec.Struct, frozen=True):
     """A job with its objects: `document` is its own, `groups` are its PodGroups', `members` its pods'.
-    `target` is KIND/NAME, as commands take it, "" where it was read alone."""
+    `target` is KIND/NAME, as commands take it, "" where it was read alone. `job` is the
+    job that a user wrote, where it is neither this one nor a controller of it."""
 
     entry: JobEntry
     document: Json
@@ -67,6 +71,7 @@ class FoundJob(msgspec.Struct, frozen=True):
     resource: Resource | None
     members: tuple[Json, ...] = ()
     target: str = ""
+    job: GangOwner | None = None
 
 
 class _Row:
@@ -78,6 +83,7 @@ class _Row:
         self.groups: list[Json] = []
         # What its pods state, where they alone declare the gang that they are.
         self.minimum = ""
+        self.job: GangOwner | None = None
 
 
 class JobReader:
@@ -137,9 +143,20 @@ class JobReader:
         _join(rows, inner, pods, all_groups, self._gang_of)
         if loose:
             _add_loose(rows, pods, loose)
+        await self._note_submitted(rows.values(), namespace)
         named = with_shown_names([_found(row, now) for row in rows.values()])
         found = [each for each in named if not kinds or each.entry.kind in kinds]
         return sorted(found, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
+
+    async def _note_submitted(self, rows: Iterable[_Row], namespace: str | None) -> None:
+        """Note the RayJobs and RayServices above the RayClusters that control pods or PodGroups."""
+        of_cluster = [row for row in rows if controller_of(row.document).get("kind") == _RAY_CLUSTER.kind]
+        if not of_cluster or not (await self._discovery()).find(_RAY_CLUSTER.group, _RAY_CLUSTER.plural):
+            return
+        clusters = {_uid(each): each for each in await self._list(_RAY_CLUSTER, namespace)}
+        for row in of_cluster:
+            cluster = clusters.get(text(controller_of(row.document).get("uid")))
+            row.job = submitted_job(cluster["metadata"]) if cluster is not None else None
 
     async def job(self, kind: str, namespace: str, name: str, now: float) -> FoundJob | None:
         """One job; without a kind the first of that name, Volcano Jobs first. Raises AmbiguousName."""
@@ -380,7 +397,8 @@ def _found(row: _Row, now: float) -> FoundJob:
         # What stands beside its spec charges it to nothing: then its pods say the queue.
         entry = msgspec.structs.replace(entry, queue=text(mapping(row.document.get("spec")).get("queue")))
     entry = msgspec.structs.replace(entry, state=gang_state(document_facts(entry, row.document, pods)))
-    return FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
+    found = FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
+    return msgspec.structs.replace(found, job=row.job) if row.job is not None else found
 
 
 def _serves(served: Discovery, resource: Resource) -> bool:
