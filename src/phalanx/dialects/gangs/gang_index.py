@@ -130,15 +130,18 @@ class GangIndex:
     ) -> list[ClusterEvent]:
         """Add a member that `job` has made, None for a pod without a job."""
         members = self._entry(key).members
+        before = members.job
         news = members.add(pod.created, pod.name, pod.uid, declared)
-        news |= members.set_job(pod.uid, job)
+        members.set_job(pod.uid, job)
+        news = news or members.job != before
         return self._resolve_all((key,)) if news or self._entries[key].gang is None else []
 
     def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
         members = self._entries[key].members
+        before = members.job
         news = members.remove(uid)
-        news |= members.set_job(uid, None)
-        return self._resolve_all((key,)) if news else []
+        members.set_job(uid, None)
+        return self._resolve_all((key,)) if news or members.job != before else []
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         """A member says something else than before."""

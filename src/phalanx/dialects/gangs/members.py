@@ -54,9 +54,8 @@ class Members:
             return None
         return next(iter(self._jobs))
 
-    def set_job(self, uid: str, job: GangOwner | None) -> bool:
-        """Note the job of a member, None also for a pod that has left. Return whether `job` changed."""
-        before = self.job
+    def set_job(self, uid: str, job: GangOwner | None) -> None:
+        """Note the job of a member; None also for a pod that has left."""
         if (last := self._job_of.pop(uid, None)) is not None:
             self._jobs[last] -= 1
             if not self._jobs[last]:
@@ -64,7 +63,6 @@ class Members:
         if job is not None:
             self._job_of[uid] = job
             self._jobs[job] = self._jobs.get(job, 0) + 1
-        return self.job != before
 
     def oldest_first(self) -> list[Member]:
         oldest = [Member(*entries[0], declared) for declared, entries in self._by_declaration.items()]
