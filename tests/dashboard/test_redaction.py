@@ -9,7 +9,8 @@ import pytest
 from phalanx.dashboard.access import Viewer
 from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.scope import Redaction, Scope
-from phalanx.model.events import NodeUpdated, PodUpdated
+from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.gang import Gang, GangKey, GangOwner
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 
@@ -33,6 +34,10 @@ def read() -> Redaction:
             user=f"u-{namespace}",
         )
         names.take_in(PodUpdated(pod))
+    for namespace, name in (("ours", "mine"), ("theirs", "hidden-job")):
+        owner = GangOwner("vcjob", name, "7d1c")
+        declared = Gang(GangKey(namespace, f"{name}-7d1c"), owner=owner, shown=f"vcjob/{name}")
+        names.take_in(GangUpdated(declared))
     for node in ("node-1", "node-2"):
         names.take_in(NodeUpdated(Node(node)))
     scope = Scope(Viewer("somebody"), "ours", False, False, True, frozenset())
@@ -45,6 +50,9 @@ def read() -> Redaction:
         ("Preempted by gang theirs/spy on node node-2.", "Preempted by another gang on another node."),
         ("gang ours/train on node-1 waits", "gang ours/train on node-1 waits"),
         ("behind spy, spy-0 and Spy.Group_2", "behind another gang, another pod and another gang"),
+        ("gang theirs/vcjob/hidden-job waits for vcjob/hidden-job", "another gang waits for another gang"),
+        ("hidden-job, hidden-job-7d1c", "another gang, another gang"),
+        ("gang ours/vcjob/mine waits", "gang ours/vcjob/mine waits"),
         ("user u-theirs uses theirs-queue", "another user uses another queue"),
         ("u-ours uses ours-queue", "u-ours uses ours-queue"),
         ("0/40 nodes, 2 nvidia.com/gpu (8 x 8)", "0/40 nodes, 2 nvidia.com/gpu (8 x 8)"),

@@ -287,6 +287,8 @@ def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
 def test_a_group_without_pods_is_one_that_nobody_knows_the_pods_of(called: str) -> None:
     """Volcano makes those of a job when its group is admitted; until then there is only the group."""
     (group,) = gang("train-1c7f2b60", 0, 1)
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1c7f2b60"}
+    group["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     with pytest.raises(InputError, match=r"it has no pods yet .* ask about the file of the job with -f"):
         ask(node("n1"), group, gang=called, namespace="a")
 

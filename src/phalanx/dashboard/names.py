@@ -67,7 +67,9 @@ def _names_in(event: ClusterEvent) -> Iterator[tuple[str, str, str]]:
             yield pod.quota, "queue", ""
         case GangUpdated(gang):
             yield gang.key.name, "gang", gang.key.namespace
-            yield shown_name(gang.key.name), "gang", gang.key.namespace
+            yield gang.title.removeprefix(f"{gang.key.namespace}/"), "gang", gang.key.namespace
+            if gang.owner is not None:
+                yield gang.owner.name, "gang", gang.key.namespace
             yield gang.key.namespace, "namespace", gang.key.namespace
             yield gang.queue, "queue", ""
             yield gang.queue, "used", gang.key.namespace

@@ -79,7 +79,7 @@ class _Verdicts:
             members = (self._pods.get(uid) for uid in gang.pending)
             verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
             if verdict is not None:
-                return self._first(unit, f"gang {gang.key}", verdict)
+                return self._first(unit, f"gang {gang.title}", verdict)
         return None
 
     def _first(self, unit: QueuedUnit, name: str, verdict: Verdict | None) -> FirstWaiting | None:

@@ -271,7 +271,7 @@ class Scheduler:
                 unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions)
             )
         for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, not_considered(f"gang {gang.key}", self.policy.actions))
+            session.decisions.set_gang_verdict(gang, not_considered(f"gang {gang.title}", self.policy.actions))
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:

@@ -90,7 +90,7 @@ class SurplusTurns:
         session, until = self._session, grows_at(gang, int(self._session.now))
         if until <= session.now or any(member.nomination is not None for member in gang.pending.values()):
             return False
-        verdict = scale_up_delayed(gang.key, gang.active, until)
+        verdict = scale_up_delayed(gang.title, gang.active, until)
         for member in gang.pending.values():
             session.decisions.set_pod_verdict(member, verdict)
         session.mark_attempted(unit)

@@ -86,7 +86,7 @@ def verdicts_around(
             gang,
             verdict
             if gang is culprit
-            else waiting_for_gang_group(gang.key, culprit.key, verdict.message, verdict.change),
+            else waiting_for_gang_group(gang.title, culprit.title, verdict.message, verdict.change),
         )
         for gang in gangs
         if gang is culprit or gang.pending
@@ -112,7 +112,7 @@ class Blocked(GangFault, frozen=True):
     of_account: ClassVar[bool] = True
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.key}")
+        return self._verdict(f"gang {gang.title}")
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         return self._verdict(f"pod {pod.pod.key}")
@@ -129,7 +129,7 @@ class VictimsTerminating(Refusal, frozen=True):
     nodes: tuple[str, ...]
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.key}")
+        return self._verdict(f"gang {gang.title}")
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         return self._verdict(f"pod {pod.pod.key}")
@@ -155,7 +155,7 @@ class BlockedByFifo(Refusal, frozen=True):
     head: str
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.key}")
+        return self._verdict(f"gang {gang.title}")
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         return self._verdict(f"pod {pod.pod.key}")
@@ -182,7 +182,7 @@ class NotAdmitted(Refusal, frozen=True):
         message = self.message or (announced if wanted else "the policy lets nothing in now")
         return Verdict(
             AWAITING_ADMISSION,
-            f"gang {gang.key} waits to be admitted: {message}",
+            f"gang {gang.title} waits to be admitted: {message}",
             unschedulable=False,
             needed=spec.min_member,
             members=gang.counts().present,
@@ -197,7 +197,7 @@ class NotAdmitted(Refusal, frozen=True):
                 yield gang, self.gang_verdict(gang)
 
 
-def waiting_for_gang_group(gang: GangKey, mate: GangKey, why: str, remedy: str = "") -> Verdict:
+def waiting_for_gang_group(gang: str, mate: str, why: str, remedy: str = "") -> Verdict:
     """Return the verdict on a gang whose mate cannot start; `why` and `remedy` are those of the mate."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
