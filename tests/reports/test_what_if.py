@@ -200,6 +200,7 @@ def test_a_higher_capability_of_its_queue_lets_it_start() -> None:
     assert only(ask(*there, policy=policy, gang="a/waits", queue=change)).state == "Now"
 
 
+@pytest.mark.feature("start-reservations")
 def test_another_policy_promises_a_start() -> None:
     there = (*FULL, *gang("waits", 2, 4, limit=100))
     assert only(ask(*there, gang="a/waits")).promised == ""
@@ -312,6 +313,7 @@ def test_what_is_free_is_the_largest_gang_that_starts_now() -> None:
     assert room_of(*FULL, amounts={"cpu": "3"}) == [(0, 0, 0)]
 
 
+@pytest.mark.feature("start-reservations")
 def test_who_ends_before_a_start_that_is_kept_has_more_room() -> None:
     """The gang that waits is promised n1 from 910 seconds on: until then two CPUs of it are free."""
     there = (*FULL, *gang("waits", 2, 4, limit=100))
