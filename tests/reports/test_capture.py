@@ -28,7 +28,8 @@ NO_ANNOTATIONS = re.compile(
     r"|cloud\.google\.com/scheduled-maintenance-time|failure-domain\..*|topology\.kubernetes\.io/.*|resource\.kubernetes\.io/admin-access"
     r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|Eviction|LastVerdict|held-room|origin|when-lost)"
     r"|yunikorn\.apache\.org/app-id|quota\.scheduling\.koordinator\.sh/name|scheduling\.x-k8s\.io/pod-group"
-    r"|kubectl\.kubernetes\.io/last-applied-configuration"
+    r"|kubectl\.kubernetes\.io/last-applied-configuration|leaderworkerset\.sigs\.k8s\.io/name"
+    r"|jobset\.sigs\.k8s\.io/jobset-(name|uid)|sparkoperator\.k8s\.io/app-name"
 )
 
 

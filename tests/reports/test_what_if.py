@@ -200,6 +200,7 @@ def test_a_higher_capability_of_its_queue_lets_it_start() -> None:
     assert only(ask(*there, policy=policy, gang="a/waits", queue=change)).state == "Now"
 
 
+@pytest.mark.feature("start-reservations")
 def test_another_policy_promises_a_start() -> None:
     there = (*FULL, *gang("waits", 2, 4, limit=100))
     assert only(ask(*there, gang="a/waits")).promised == ""
@@ -287,6 +288,8 @@ def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
 def test_a_group_without_pods_is_one_that_nobody_knows_the_pods_of(called: str) -> None:
     """Volcano makes those of a job when its group is admitted; until then there is only the group."""
     (group,) = gang("train-1c7f2b60", 0, 1)
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1c7f2b60"}
+    group["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     with pytest.raises(InputError, match=r"it has no pods yet .* ask about the file of the job with -f"):
         ask(node("n1"), group, gang=called, namespace="a")
 
@@ -310,6 +313,7 @@ def test_what_is_free_is_the_largest_gang_that_starts_now() -> None:
     assert room_of(*FULL, amounts={"cpu": "3"}) == [(0, 0, 0)]
 
 
+@pytest.mark.feature("start-reservations")
 def test_who_ends_before_a_start_that_is_kept_has_more_room() -> None:
     """The gang that waits is promised n1 from 910 seconds on: until then two CPUs of it are free."""
     there = (*FULL, *gang("waits", 2, 4, limit=100))

@@ -67,6 +67,7 @@ def start_of(report: WhyReport) -> PromisedStart:
     return start
 
 
+@pytest.mark.feature("start-reservations")
 @pytest.mark.parametrize("queues", ["capacity", "proportion"])
 @pytest.mark.parametrize("running", [0, 2])
 def test_who_can_never_start_is_not_told_that_others_are_in_the_way(queues: str, running: int) -> None:
@@ -78,6 +79,7 @@ def test_who_can_never_start_is_not_told_that_others_are_in_the_way(queues: str,
     assert "no start is known" not in answer.message
 
 
+@pytest.mark.feature("start-reservations")
 def test_who_would_start_once_others_have_left_is_told_that_nobody_knows_when() -> None:
     report = QueuedCluster(4, 4, running=2).report(extra="reserve, ")
     answer, start = answer_of(report), start_of(report)

@@ -21,6 +21,8 @@ from tests.scheduling.features import defragmentation
 from ..extent import examples
 from .scenario import NAMESPACE, Scenario
 
+pytestmark = pytest.mark.feature("defragmentation")
+
 # Scenarios play on this day: 2024-01-01, 02:00 UTC.
 TWO = 1_704_074_400
 HOUR = 3600

@@ -27,6 +27,8 @@ from ..extent import examples
 from .reference_easy import RigidJob, easy_starts
 from .scenario import Scenario, amounts
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 
 def policy(**arguments: object) -> str:
     stated = ", ".join(f"{key}: {value}" for key, value in ({"startDelaySeconds": 0} | arguments).items())

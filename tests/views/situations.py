@@ -37,9 +37,9 @@ from phalanx.reports.turn_order import TurnEntry, turn_order
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.reservations.stored import stored
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 from phalanx.views.gang_state import CODES, GangState
 from phalanx.views.promises import PromisedStart, Promises
-from tests.scheduling.features import starts
 from tests.scheduling.scenario import NAMESPACE, Scenario, key
 
 Json = dict[str, Any]
@@ -56,7 +56,7 @@ class Situation:
     def __init__(self, world: Scenario, kind: str, job: Json, evicted: Iterable[str] = ()) -> None:
         self.world = world
         self.evicted = dict.fromkeys(evicted, EVICTION)
-        plan = starts(world.scheduler).plan
+        plan = reservation_plan(world.scheduler.features)
         found = plan.all() if plan is not None else ()
         promises = [each for each in found if not isinstance(each.key, str) and G in each.key]
         self.plan = Promises(tuple(stored(each, world.state.nodes, {G: ""}) for each in promises))

@@ -16,7 +16,7 @@ from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.event_forms import CoreForm
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.leadership import LeaseOptions
+from phalanx.kube.leadership import Leadership, LeaseOptions
 from phalanx.kube.process import LeadingService
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ControllerService(LeadingService):
             options.renew_seconds,
             options.retry_seconds,
         )
-        super().__init__(client, lease if options.leader_elect else None)
+        super().__init__(Leadership(client, lease if options.leader_elect else None))
         self.options = options
         self._client = client
         self._pool = WritePool(options.concurrency, self.leadership.holds, self._failures)

@@ -15,12 +15,14 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.gang_entries import GangAnswer, GangEntry, whole_or_part
 from phalanx.model.devices.gpu_counts import gpu_percent
-from phalanx.model.gang import GangKey, owner_of_name, shown_name
+from phalanx.model.gang import GangKey
+from phalanx.model.gang_names import GANG, PODGROUP
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.moments import shown_moment
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import StartReservations
+from phalanx.views.gang_names import gang_kind, shown, target
 from phalanx.views.gang_state import gang_state
 from phalanx.views.promises import PromisedStart, live_promises
 from phalanx.views.record_facts import gang_facts, pod_facts
@@ -125,11 +127,11 @@ class GangList:
         verdict = self._told(record.key) if state.waits else None
         group = spec.source if spec is not None else None
         return GangEntry(
-            kind=group.kind.lower() if group is not None else "gang",
+            kind=_kind(record),
             namespace=record.key.namespace,
-            name=shown_name(record.key.name),
+            name=shown(record),
             uid=group.uid if group is not None else "",
-            target=_target(record),
+            target=target(record),
             state=state,
             queue=_queue(charge_path) or (spec.queue if spec is not None else ""),
             user=first.user if first is not None else "",
@@ -181,10 +183,10 @@ class GangList:
         return known
 
 
-def _target(record: GangRecord) -> str:
-    """What other commands call it."""
-    kind, _ = owner_of_name(record.key.name)
-    return f"{kind or 'podgroup'}/{shown_name(record.key.name)}"
+def _kind(record: GangRecord) -> str:
+    """Return the kind of its job; "gang" where only its pods declare it."""
+    kind, spec = gang_kind(record), record.spec
+    return GANG if kind == PODGROUP and (spec is None or spec.source is None) else kind
 
 
 def _waits(verdict: Verdict | None, promised: Callable[[], PromisedStart] | None) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.text.decoding import MAX_NAME
+from phalanx.views.gang_names import AmbiguousGangError
 
 audit = logging.getLogger("phalanx.dashboard.audit")
 
@@ -164,7 +165,10 @@ class Api:
         self._require_ready()
         if len(name) > MAX_NAME:
             raise AccessError(400, "this cannot be the name of a gang")
-        found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
+        try:
+            found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
+        except AmbiguousGangError as error:
+            raise AccessError(400, str(error)) from error
         if found is None:
             raise AccessError(404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}")
         return _json(Redaction(scope).gang(found))

@@ -214,6 +214,7 @@ class Redaction:
             start=_start(why.start),
             run_time=why.run_time,
             forecast=why.forecast,
+            gang_name=why.gang_name,
         )
 
     def _preview(self, preview: EvictionPreview) -> EvictionPreview:

@@ -70,6 +70,12 @@ def owner_of_name(name: str) -> tuple[str, str]:
     return (match[1], match[2]) if match is not None else ("", "")
 
 
+def part_of_name(name: str) -> str:
+    """Return which of its owner's gangs has this name, "" where the owner has one, or does not name it."""
+    found = _OWNED.fullmatch(name) if ":" in name else None
+    return legible((found[3] or "").removeprefix("/")) if found is not None else ""
+
+
 class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
     """Key of a gang. `str` is for display: it omits the owner's kind and uid, so it is not unique; `path`
     (namespace/name) is unique.
@@ -145,6 +151,15 @@ class ExpectedMembers(msgspec.Struct, frozen=True):
     seconds: int = 300
 
 
+class GangOwner(msgspec.Struct, frozen=True, gc=False):
+    """Job whose pods are a gang. `kind` is a word as of `phalanx.model.gang_names.kind_word`; `uid` is "" where
+    only labels name the job."""
+
+    kind: str
+    name: str
+    uid: str = ""
+
+
 class Gang(msgspec.Struct, frozen=True, gc=False):
     """One gang after all of its declarations are resolved.
 
@@ -197,6 +212,13 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     scale_up_delay: int = 0  # delay in seconds before additional members are placed
     later: str = ""  # description of pods that the owner creates later: the minimum does not count them
     run_time: StatedRunTime = NOTHING_STATED  # run time that its object states for all members
+    owner: GangOwner | None = None  # the user's job, if its name does not follow from the key
+    shown: str = ""  # name in views and messages, "" if it is `shown_name` of the key
+
+    @property
+    def title(self) -> str:
+        """NAMESPACE/NAME for messages."""
+        return f"{self.key.namespace}/{self.shown}" if self.shown else str(self.key)
 
 
 class GangCounts(msgspec.Struct, frozen=True):

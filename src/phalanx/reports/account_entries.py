@@ -12,7 +12,8 @@ Amounts = dict[str, str]
 
 
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`running` have something on a node, `pending` wait for something; a gang may be both."""
+    """Numbers of pods or gangs. A gang is counted once, by its state: `running` gangs have their minimum on nodes,
+    or leave them; `pending` gangs wait for it."""
 
     running: int = 0
     pending: int = 0

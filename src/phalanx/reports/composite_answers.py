@@ -23,7 +23,7 @@ def composite_answer(
     name = f"{spec.ref.namespace}/{spec.ref.name}"
     answers = {gang.key: found for gang in composites.gangs(key) if (found := gang_answer(gang.key)) is not None}
     answer = WhyAnswer(spec.ref.kind, name, GangState.PENDING, "", minimum=spec.min_groups, uid=spec.ref.uid)
-    answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in answers.items()]
+    answer.groups = [GroupLine(found.name, found.state, found.message) for found in answers.values()]
     fault = composites.fault(composites.root_of(key))
     if fault is not None:
         answer.reason, answer.message, answer.change = fault.code, fault.state, fault.remedy

@@ -191,7 +191,7 @@ def _departure(record: PodRecord) -> PreviewedPod:
     leaves = pod.leaves if pod.terminating else 0
     return PreviewedPod(
         pod.key,
-        str(record.gang.key) if record.gang is not None else "",
+        record.gang.title if record.gang is not None else "",
         pod.node,
         pod.priority,
         format_moment(leaves - pod.grace) if leaves else "",

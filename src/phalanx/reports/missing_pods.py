@@ -79,7 +79,7 @@ async def why_owner(
         gang = report.gang(GangKey(namespace, waits))
         queue = _labels(found)[QUEUE_LABEL]
         if gang is not None:
-            gang.message = f"{told.message} and waits in queue {queue} as PodGroup {waits}; {gang.message}"
+            gang.message = f"{told.message} and waits in queue {queue}; {gang.message}"
             return gang
         short = quota_shortage(await _quotas(client, namespace), _sets(OWNERS[kind], found))
         if short is not None:

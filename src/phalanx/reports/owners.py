@@ -19,8 +19,8 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.gang_names import AmbiguousGangError
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
-from phalanx.reports.gang_names import AmbiguousGangError
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import mapping, text
 from phalanx.reports.owner_kinds import job_kinds, suspendable_kind
@@ -44,7 +44,8 @@ class Owner(msgspec.Struct, frozen=True):
 class OwnerTree:
     """Objects of one namespace, by uid, with the references to their owners."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
         self._owners: dict[str, tuple[Owner, ...]] = {}
 
     def add(self, document: Mapping[str, Any]) -> None:
@@ -76,8 +77,7 @@ class OwnerTree:
         tops = self.owners(name, kind)
         kinds = sorted({owner.kind.lower() for owner in tops})
         if len(kinds) > 1:
-            told = ", ".join(f"{each}/{name}" for each in kinds)
-            raise AmbiguousGangError(f"{len(kinds)} jobs are called {name!r}: say {told}")
+            raise AmbiguousGangError(self.namespace, name, [f"{each}/{name}" for each in kinds])
         return set[str]().union(*tops.values())
 
     def owners(self, name: str, kind: str = "") -> dict[Owner, set[str]]:
@@ -131,7 +131,7 @@ class OwnerReader:
 
     async def tree(self) -> OwnerTree:
         """Pods and PodGroups, and all above them that may be read."""
-        tree, read = OwnerTree(), set[tuple[str, str]]()
+        tree, read = OwnerTree(self.namespace), set[tuple[str, str]]()
         groups = {(each.group, each.kind): each for each in reversed(group_kinds())}
         wanted = {(PODS.api_version, PODS.kind), *((each.api_version, each.kind) for each in groups.values())}
         while wanted:

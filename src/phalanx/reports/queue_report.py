@@ -81,7 +81,7 @@ class _Verdicts:
             members = (self._pods.get(uid) for uid in gang.pending)
             verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
             if verdict is not None:
-                return self._first(unit, f"gang {gang.key}", gang_object(gang.key), verdict)
+                return self._first(unit, f"gang {gang.title}", gang_object(gang.key), verdict)
         return None
 
     def _first(

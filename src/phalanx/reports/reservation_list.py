@@ -71,7 +71,7 @@ async def read_reservations(
 
 
 def _promise(kept: StoredReservation, promises: Promises) -> ReservationRow:
-    names = [str(GangKey(namespace, name)) for namespace, name, _ in kept.gangs]
+    names = kept.titles or [str(GangKey(namespace, name)) for namespace, name, _ in kept.gangs]
     where = kept.gangs[0][0] if kept.gangs else kept.name.partition("/")[0]
     nodes = {node for share in kept.shares for node in share.nodes}
     return ReservationRow(

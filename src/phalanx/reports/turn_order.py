@@ -10,7 +10,7 @@ from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.model.decisions import Bind, Plan
-from phalanx.model.gang import GangKey, shown_name
+from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
@@ -20,6 +20,7 @@ from phalanx.scheduling.quota.dominant_share import dominant_share
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import rehearse_promises
 from phalanx.scheduling.whatif.dry_run import DryRun
+from phalanx.views.gang_names import shown, target
 from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.promises import Promises
 from phalanx.views.record_facts import observed_states
@@ -35,7 +36,8 @@ class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     would be placed now; the others wait for `reason` (a code) and `message`. `queue_share` is the largest part of
     any resource that the queue uses, in percent. `created` is in seconds since the epoch. `keys` are what the
     policy's plugins say, in the order in which they are compared: the smaller goes first; those of queues have
-    `queue:` before them. `behind` names the key by which it comes after the one before it.
+    `queue:` before them. `behind` names the key by which it comes after the one before it. `target` is
+    KIND/NAME, as other commands take it.
     """
 
     position: int
@@ -54,6 +56,7 @@ class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     reserved: bool = False
     reason: str = ""
     message: str = ""
+    target: str = ""
 
 
 class OrderReport(msgspec.Struct, frozen=True):
@@ -148,7 +151,7 @@ class _Line:
             state = GangState.PENDING
         else:
             spec = member.spec
-            kind, namespace, name = "gang", member.key.namespace, shown_name(member.key.name)
+            kind, namespace, name = "gang", member.key.namespace, shown(member)
             created = spec.created if spec is not None else 0
             state = self._observed[member.key]
             members = (
@@ -172,6 +175,7 @@ class _Line:
             keys=self._keys(member, queue),
             behind=behind,
             members=members,
+            target=f"pod/{name}" if isinstance(member, PodRecord) else target(member),
         )
 
     def _share(self, queue: AccountRecord | None) -> float:

@@ -12,7 +12,6 @@ from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
-from phalanx.reports.gang_names import gangs_called
 from phalanx.reports.gang_sentences import (
     describe_without_pending,
     gang_size,
@@ -37,6 +36,7 @@ from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
+from phalanx.views.gang_names import gangs_named, shown
 from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.record_facts import observed_states
@@ -118,7 +118,7 @@ class WhyReport:
         if record is None:
             return None
         pods = [member.pod for member in record.members.values()]
-        answer = WhyAnswer("Gang", str(key), self._states[key], "", gang=key.path)
+        answer = WhyAnswer("Gang", record.title, self._states[key], "", gang=key.path)
         self._describe(answer, record)
         if self._observed.describe_other_scheduler(answer, pods):
             return answer
@@ -162,9 +162,13 @@ class WhyReport:
         return self._pods.get(uid)
 
     def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
-        """As of the module `gang_names`; of several that an owner starts together those that wait come first.
+        """As of `gangs_named`; of several that an owner starts together those that wait come first.
         Raises AmbiguousGangError."""
-        return self._waiting_first(gangs_called(self._state.gangs, namespace, name, kind))
+        return self._waiting_first(gangs_named(self._state.gangs, namespace, name, kind))
+
+    def name_of(self, key: GangKey) -> str:
+        """Return the shown name of a gang within its namespace."""
+        return shown(self._state.gangs[key])
 
     def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
         """Those of pods and of the objects that declare gangs, by uid, in the same order."""
@@ -221,7 +225,7 @@ class WhyReport:
         return f"; it would be told to leave {when}: {eviction.sentence}"
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
-        answer.members = self._counts[record.key]
+        answer.members, answer.gang_name = self._counts[record.key], record.title
         above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.spec is not None:

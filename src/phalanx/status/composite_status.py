@@ -126,7 +126,7 @@ class CompositeStatuses:
             return CompositeStatusInput(generation)
         gang, verdict = told[0]
         message = f"{holding} of the {max(1, spec.min_groups)} groups that it needs have been placed"
-        message = f"{message}; gang {gang.key}: {verdict.message}"
+        message = f"{message}; gang {gang.title}: {verdict.message}"
         if verdict.unschedulable:
             reason = "SchedulerError" if verdict.fault else "Unschedulable"
             return CompositeStatusInput(generation, False, reason, message, verdict=verdict)

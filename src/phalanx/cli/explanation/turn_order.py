@@ -75,7 +75,7 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
     listing: Listing[TurnEntry] = Listing(
         columns=_columns(),
         key=lambda entry: (entry.kind, entry.namespace, entry.name),
-        name=lambda entry: f"{'podgroup' if entry.kind == 'gang' else 'pod'}/{entry.name}",
+        name=lambda entry: entry.target,
         namespace=lambda entry: entry.namespace,
     )
     show(invocation, listing, read, arguments)

@@ -97,7 +97,7 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     five minutes, with --state all for as long as they are there.
 
     With --scheduler the process is asked that knows all of it already, by your token (or PHALANX_SCHEDULER_TOKEN);
-    you need the right to list the pods. It has gangs by the names of their PodGroups, and pods on their own.
+    you need the right to list the pods. It lists gangs, and pods on their own.
 
     With --start it lists the gangs, and pods on their own, that wait, whoever made them: NO-LATER-THAN is a promise
     that rests on enforced limits, EXPECTED when half of those that were told the like have started, and 80%-UNTIL
@@ -281,6 +281,7 @@ def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
 
     from phalanx.cli.display import Display
     from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.cli.listing.outages import survived_outage
 
     output = options.output.word
     if output not in ("table", "wide", "json", "yaml", "name"):
@@ -289,13 +290,15 @@ def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
 
     queue = options.queues[0] if options.queues else ""
 
+    async def look(client: KubeClient) -> None:
+        where = None if options.scope is None else options.scope or client.namespace
+        display.show(*await StartQuestion(invocation, where, queue).answer(client, output))
+
     async def work(client: KubeClient) -> None:
-        while True:
-            where = None if options.scope is None else options.scope or client.namespace
-            question = StartQuestion(invocation, where, queue)
-            display.show(*await question.answer(client, output))
-            if not options.watch:
-                return
+        await look(client)
+        while options.watch:
             await asyncio.sleep(options.interval)
+            with survived_outage(display.complain):
+                await look(client)
 
     invocation.show(work, watch=options.watch)

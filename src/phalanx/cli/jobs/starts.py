@@ -44,7 +44,7 @@ class StartQuestion:
         ]
         warnings = [f"not read: {text}" for text in snapshot.missing] + promises.warnings(now)
         if output == "name":
-            return [f"{'podgroup' if each.kind == 'gang' else each.kind}/{each.name}" for each in entries], warnings
+            return [each.target for each in entries], warnings
         if output in ("json", "yaml"):
             return {"starts": entries}, warnings
         where = "any namespace" if self._namespace is None else f"namespace {self._namespace}"

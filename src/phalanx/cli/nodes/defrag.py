@@ -181,7 +181,7 @@ async def _read(
     from phalanx.reports.snapshot import read_cluster
     from phalanx.reports.stored_usage import read_usage
 
-    snapshot = await read_cluster(client, names, dialect_options(policy))
+    snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, names)
     for text in snapshot.missing:
         progress.warn(f"not read: {text}")
@@ -256,24 +256,26 @@ def _left_closed(snapshot: Snapshot) -> list[str]:
 
 def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
     from phalanx.model.gang import GangKey
-    from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
     from phalanx.scheduling.defragmentation.relocation import RoomFor
+    from phalanx.views.gang_names import AmbiguousGangError, gangs_named
 
-    if kind == "gang":
+    gangs = snapshot.state.gangs
+    if kind != "pod":
         try:
-            found = gangs_called(snapshot.state.gangs, namespace, name)
+            found = gangs_named(gangs, namespace, name, kind)
         except AmbiguousGangError as error:
             raise click.ClickException(str(error)) from error
-        if not found:
-            raise click.ClickException(
-                f"no group object or pod that declares a gang {name!r} in namespace {namespace!r}"
-            )
-        return RoomFor(found[0], f"gang {found[0]}")
+        if not found and kind:
+            raise click.ClickException(f"no gang {name!r} of the kind {kind} in namespace {namespace!r}")
+        if found:
+            waiting = next((key for key in found if gangs[key].pending), found[0])
+            return RoomFor(waiting, f"gang {gangs[waiting].title}")
     pods = (record.pod for record in snapshot.state.pods.values())
     pod = next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
     if pod is None:
-        raise click.ClickException(f"no pod {name!r} in namespace {namespace!r}")
+        what = "pod" if kind else "gang, job or pod"
+        raise click.ClickException(f"no {what} {name!r} in namespace {namespace!r}")
     if pod.gang:
         key = GangKey(namespace, pod.gang)
-        return RoomFor(key, f"gang {key}")
+        return RoomFor(key, f"gang {gangs[key].title if key in gangs else key}")
     return RoomFor(pod.uid, f"pod {pod.key}")

@@ -69,7 +69,7 @@ COLUMNS: tuple[Column[GangRow], ...] = (
 FIELDS: dict[str, Callable[[GangRow], str]] = {
     "id": lambda row: row.id,
     "ns": lambda row: row.namespace,
-    "name": lambda row: row.name,
+    "name": lambda row: row.title or row.name,
     "queue": lambda row: row.queue,
     "state": lambda row: row.state,
     "kind": lambda row: row.kind,

@@ -199,7 +199,7 @@ class SuspendedJobController:
         self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
         self._quotas.leave(namespace, record.uid)
         queue = job["metadata"]["labels"][QUEUE_LABEL]
-        self._publish(kind, key, record, "Normal", "Resumed", f"admitted to queue {queue} as PodGroup {name}")
+        self._publish(kind, key, record, "Normal", "Resumed", f"admitted to queue {queue}")
         return None
 
     def _is_evicted(self, namespace: str, group: QueuedGroup) -> bool:

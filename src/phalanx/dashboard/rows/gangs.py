@@ -7,10 +7,11 @@ from collections.abc import Collection
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
 from phalanx.dashboard.rows.entries import GangRow
-from phalanx.model.gang import GangCounts, shown_name
+from phalanx.model.gang import GangCounts
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
+from phalanx.views.gang_names import shown
 from phalanx.views.gang_state import GangState, gang_state
 from phalanx.views.record_facts import gang_facts, pod_facts
 
@@ -42,7 +43,7 @@ def gang_row(
         kind=spec.source.kind if spec is not None and spec.source is not None else "gang",
         namespace=record.key.namespace,
         name=record.key.name,
-        title=shown if (shown := shown_name(record.key.name)) != record.key.name else "",
+        title=title if (title := shown(record)) != record.key.name else "",
         queue=spec.queue if spec is not None else "",
         priority=priority if priority is not None else max((m.pod.priority for m in members), default=0),
         state=gang_state(gang_facts(record, evicted)),

@@ -10,6 +10,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.dashboard.rehearsal.messages import PlannedStart
 from phalanx.dashboard.rows.entries import ReservationRow
 from phalanx.model.advance_reservation import NO_END
+from phalanx.model.gang import GangKey
 from phalanx.model.text.moments import shown_moment
 
 #: So far ahead occurrences are shown, in seconds.
@@ -71,7 +72,7 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
     timed.sort(key=lambda each: each.start.no_later_than or each.start.planned)
     for each in timed[:_STARTS]:
         namespace = each.gang.namespace if each.gang is not None else each.pod.partition("/")[0]
-        title = str(each.gang) if each.gang is not None else each.pod
+        title = _title(state, each.gang) if each.gang is not None else each.pod
         promised = each.start.no_later_than
         pods = f"{each.pods} pod" if each.pods == 1 else f"{each.pods} pods"
         row = ReservationRow(
@@ -84,6 +85,11 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
             note=f"{pods}, {'no later than this' if promised else 'as planned now'}",
         )
         yield row.id, row, namespace
+
+
+def _title(state: ClusterState, key: GangKey) -> str:
+    record = state.gangs.get(key)
+    return record.title if record is not None else str(key)
 
 
 def _moment(seconds: int) -> str:

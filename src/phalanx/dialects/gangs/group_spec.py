@@ -13,7 +13,7 @@ from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe,
 from phalanx.dialects.run_times.stated import stated_run_time
 from phalanx.dialects.workloads.rule import PAYING_AHEAD, STAGED_OWNERS, controller_of
 from phalanx.model.disruption import Portion
-from phalanx.model.gang import GroupClaim, GroupRef, Problem
+from phalanx.model.gang import GangOwner, GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 from phalanx.model.tasks import TaskTopology
@@ -30,7 +30,8 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     `uniform` group must have its priority and preemption policy, if stated. `made` objects are generated from pods
     and declare nothing themselves. Only pods of its own API are members of a `template`. `owner` is the uid of an
     owner that can create members in stages. With `pays_ahead`, minResources include the requests of a
-    pod that is created once the members run and that the minimum does not count.
+    pod that is created once the members run and that the minimum does not count. `job` is the job
+    of the object; None if a user wrote the object.
     """
 
     ref: GroupRef
@@ -66,6 +67,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     template: bool = False
     owner: str = ""
     pays_ahead: bool = False
+    job: GangOwner | None = None
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

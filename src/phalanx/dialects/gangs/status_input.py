@@ -71,7 +71,7 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
 def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -> str:
     """Return the message for a gang with fewer existing members than its minimum, or than a role's minimum."""
     have, needed = counts.present + counts.succeeded, gang.min_member
-    text = f"gang {gang.key} has {have} of the {needed} members that it needs"
+    text = f"gang {gang.title} has {have} of the {needed} members that it needs"
     if have >= needed:
         role_counts = {role: roles.get(role, GangCounts()) for role, _ in gang.roles}
         short = [
@@ -79,7 +79,7 @@ def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -
             for role, minimum in gang.roles
             if role_counts[role].present + role_counts[role].succeeded < minimum
         ]
-        text = f"gang {gang.key} has too few members of {', '.join(short)}"
+        text = f"gang {gang.title} has too few members of {', '.join(short)}"
     words = (("failed", counts.failed), ("terminating", counts.terminating), ("gated", counts.gated))
     aside = ", ".join(f"{count} {word}" for word, count in words if count)
     return f"{text} ({aside})" if aside else text

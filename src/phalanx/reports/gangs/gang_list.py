@@ -12,9 +12,11 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.kube.core_resources import PODS
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
+from phalanx.model.gang_names import PODGROUP
 from phalanx.model.resources import parse_amount
 from phalanx.model.text.quantity import QuantityError
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
+from phalanx.reports.jobs.job_names import name_facts
 from phalanx.reports.jobs.job_report import FoundJob
 from phalanx.reports.jobs.kinds import GANG
 from phalanx.reports.jobs.read_documents import mapping, number, text
@@ -46,9 +48,9 @@ def _entry(found: FoundJob, options: DialectOptions, promises: Promises) -> Gang
     return GangEntry(
         kind=_kind(job, found),
         namespace=job.namespace,
-        name=job.name,
+        name=job.shown or job.name,
         uid=job.uid,
-        target=_target(job, found),
+        target=found.target or _target(job),
         state=state,
         queue=job.queue or _of_groups(found, "queue") or _of_pods(found),
         user=_user(found, options),
@@ -104,20 +106,15 @@ def _kind(job: JobEntry, found: FoundJob) -> str:
         return job.kind
     if found.resource == PODS:
         return "pod"
-    if job.owner:
-        return job.owner.partition("/")[0].lower()
+    word = name_facts(found).kind
+    if word != PODGROUP:
+        return word
     return "podgroup" if found.resource is not None else GANG
 
 
-def _target(job: JobEntry, found: FoundJob) -> str:
-    """What other commands call it: of a gang that an owner's pods are, without a group, the owner."""
-    if job.kind != GANG:
-        return f"{job.kind}/{job.name}"
-    if found.resource == PODS:
-        return f"pod/{job.name}"
-    kind, _, name = job.owner.partition("/")
-    alone = found.resource is None and name == job.name
-    return f"{kind.lower()}/{name}" if alone else f"podgroup/{job.name}"
+def _target(job: JobEntry) -> str:
+    """Return KIND/NAME of a job that was read alone."""
+    return f"{job.kind if job.kind != GANG else PODGROUP}/{job.name}"
 
 
 def _key(group: Json) -> tuple[str, str, str]:

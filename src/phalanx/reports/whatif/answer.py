@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from phalanx.model.gang import shown_name
 from phalanx.views.promises import PromiseOrigin
 
 NOW = "Now"
@@ -131,14 +132,13 @@ class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
     origin: PromiseOrigin | None = None
 
 
-def with_shown_names(answer: WhatIfAnswer) -> WhatIfAnswer:
-    """Gangs as people know them; until then their names tell them apart."""
+def with_shown_names(answer: WhatIfAnswer, titles: Mapping[str, str]) -> WhatIfAnswer:
+    """Replace the names of gangs, which tell them apart, by those in `titles`, by which users know them."""
     blockers = [each for asked in answer.asked for each in asked.blockers]
     named: list[AskedStart | EvictedGang | MovedStart | MovedPromise | InterruptedGang | Blocker]
     named = [*answer.asked, *answer.evicted, *answer.moved, *answer.moved_promises, *answer.interrupted, *blockers]
     for each in named:
-        namespace, _, name = each.name.partition("/")
-        each.name = f"{namespace}/{shown_name(name)}"
+        each.name = titles.get(each.name, each.name)
     return answer
 
 

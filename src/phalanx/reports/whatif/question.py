@@ -108,7 +108,8 @@ def answer_question(question: Question) -> WhatIfAnswer:
         _moved_promises(after),
         capture.promise_origin if capture.promises else None,
     )
-    return with_shown_names(answer)
+    gangs = (event.gang for event in (*without.events, *changed.events) if isinstance(event, GangUpdated))
+    return with_shown_names(answer, {gang.key.path: gang.title for gang in gangs})
 
 
 def answer_starts(question: Question, others: Collection[str] = (), most_reasons: int = 8) -> list[AskedStart]:

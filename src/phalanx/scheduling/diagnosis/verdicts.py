@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.gang import Gang, GangKey, MatchPolicy
+from phalanx.model.gang import Gang, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import format_moment
@@ -40,7 +40,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
             held, aside = minimum - least + there, _aside(gang, spec, need)
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
-                f"gang {gang.key} has {held} of the {minimum} {role} members that it needs{aside}",
+                f"gang {gang.title} has {held} of the {minimum} {role} members that it needs{aside}",
                 needed=minimum,
                 members=gang.counts().present,
                 change=f"create {least - there} more pod(s) of role {role}"
@@ -53,7 +53,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         return _subgroups_missing(gang, spec, need) if spec.subgroups else None
     goal = need.total + need.done - expected
     held, aside = goal - short, _aside(gang, spec, need)
-    message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
+    message = f"gang {gang.title} has {held} of the {goal} members that it needs{aside}"
     if spec.later:
         message += f"; {spec.later}, so they are not counted"
     if spec.rules.native:
@@ -94,7 +94,7 @@ def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) ->
             what = f"subgroup {small.title}" if small is not None else f"another subgroup {rule.name}"
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
-                f"gang {gang.key} has {have} of the {rule.least} subgroups {rule.name} that it needs",
+                f"gang {gang.title} has {have} of the {rule.least} subgroups {rule.name} that it needs",
                 needed=need.total,
                 members=gang.counts().present,
                 change=f"create {missing} more pod(s) of {what}, or lower minSubGroups to {have}",
@@ -108,7 +108,7 @@ def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
     have, size = part.there + part.waiting, part.rule.size
     return Verdict(
         NOT_ENOUGH_MEMBERS,
-        f"subgroup {part.title} of gang {gang.key} has {have} of the {size} members that it needs to start",
+        f"subgroup {part.title} of gang {gang.title} has {have} of the {size} members that it needs to start",
         needed=size,
         members=have,
         change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
@@ -136,7 +136,7 @@ def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
     declared = spec.problem.code != POD_GROUP_NOT_FOUND
     return Verdict(
         spec.problem.code,
-        wrong if spec.problem.waits else f"gang {gang.key} is held: {wrong}",
+        wrong if spec.problem.waits else f"gang {gang.title} is held: {wrong}",
         needed=spec.min_member if declared else 0,
         members=gang.counts().present,
         change=remedy or "correct what is named",
@@ -146,22 +146,22 @@ def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
     )
 
 
-def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
+def unrequited(gang: str, mate: str, by: str, objects: Objects = None) -> Verdict:
     """`by` names the mate, which does not name it."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
         change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
-        objects=(gang_object(gang), gang_object(mate), gang_object(by)),
+        objects=objects,
     )
 
 
-def too_many_tied(gang: GangKey, most: int) -> Verdict:
+def too_many_tied(gang: str, most: int, objects: Objects = None) -> Verdict:
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
         change=f"name at most {most} gangs that start together",
-        objects=(gang_object(gang),),
+        objects=objects,
     )
 
 
@@ -185,13 +185,13 @@ def unreadable(record: PodRecord) -> Verdict:
     )
 
 
-def scale_up_delayed(gang: GangKey, running: int, until: int) -> Verdict:
+def scale_up_delayed(gang: str, running: int, until: int, objects: Objects = None) -> Verdict:
     return Verdict(
         SCALE_UP_DELAYED,
         f"gang {gang} runs with {running} members, has what it needs, and grows again at {format_moment(until)}",
         unschedulable=False,
         change=f"wait, or lower its {SCALE_UP_DELAY_KEY}",
-        objects=(gang_object(gang),),
+        objects=objects,
     )
 
 

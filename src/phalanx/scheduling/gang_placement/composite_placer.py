@@ -142,8 +142,9 @@ def note_waiting(
     """Notes that the open gangs of a tree that does not hold wait for it, unless they lack something. Of the
     children that `failed` the first gang that lacks something is in their way."""
     below = (gang for child in failed for gang in (child.gangs() if isinstance(child, CompositeTree) else (child,)))
-    culprit = next((gang.key for gang in below if not _lacks_nothing(lacks.get(gang))), None)
-    waits = Waits(tree.key, max(1, tree.least), len(tree.children) - len(failed), culprit)
+    culprit = next((gang for gang in below if not _lacks_nothing(lacks.get(gang))), None)
+    key, title = (culprit.key, culprit.title) if culprit is not None else (None, "")
+    waits = Waits(tree.key, max(1, tree.least), len(tree.children) - len(failed), key, title)
     for gang in tree.gangs():
         if gang in placements and not placements[gang].satisfied:
             lacks.setdefault(gang, waits)

@@ -15,19 +15,20 @@ WAITING_FOR_COMPOSITE = "WaitingForComposite"
 
 class Waits(Refusal, frozen=True):
     """A gang that could start waits for its composite, of whose `least` children `able` hold or could be placed.
-    `culprit` is a gang that could not; None where there are too few groups."""
+    `culprit` is a gang that could not, with its `title`; None if there are too few groups."""
 
     composite: GangKey
     least: int
     able: int
     culprit: GangKey | None
+    title: str = ""
 
     of_mates: ClassVar[bool] = True
 
     def gang_verdict_beside(self, gang: GangRecord, mates: Mapping[GangKey, Verdict]) -> Verdict:
         why = mates.get(self.culprit) if self.culprit is not None else None
         message = (
-            f"gang {gang.key} waits for CompositePodGroup {self.composite}, which has {self.able} of the "
+            f"gang {gang.title} waits for CompositePodGroup {self.composite}, which has {self.able} of the "
             f"{self.least} groups that it needs"
         )
         composite = NamedObject("CompositePodGroup", self.composite.name, self.composite.namespace)
@@ -44,12 +45,12 @@ class Waits(Refusal, frozen=True):
             )
         return Verdict(
             WAITING_FOR_COMPOSITE,
-            f"{message}; gang {self.culprit}: {why.message}",
+            f"{message}; gang {self.title}: {why.message}",
             why.unschedulable,
             needed=self.least,
             placeable=self.able,
             members=self.able,
-            change=f"help gang {self.culprit} first: {why.change}" if why.change else "",
+            change=f"help gang {self.title} first: {why.change}" if why.change else "",
             fault=why.fault,
             # (The culprit is a gang of this tree, all of which is in one namespace.)
             objects=joined_objects(objects, why.objects),

@@ -98,7 +98,7 @@ class QuorumPreemptor:
         self.demand: Demand = self._quorums
         self.gangs = unit.gangs
         asking = [placement for placement in self.placements if not placement.satisfied]
-        names = [str(placement.gang.key) for placement in asking]
+        names = [placement.gang.title for placement in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the gang group as a whole is worth no more.
         self._composites = composites = session.state.gangs.composites

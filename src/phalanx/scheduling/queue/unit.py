@@ -62,7 +62,7 @@ class QueuedUnit:
     @property
     def name(self) -> str:
         """For people."""
-        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].key}"
+        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].title}"
 
     def __repr__(self) -> str:
         return f"Unit({self.pod or self.gangs})"

@@ -59,7 +59,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
         _, example = min([(member.order, member.pod.name) for member in refused])
         inside = f" in {self.where}" if self.where else ""
         part = f"subgroup {self.part} of " if self.part else ""
-        needed = f"{self.need} members that {part}gang {gang.key} needs{to_come(gang)}"
+        needed = f"{self.need} members that {part}gang {gang.title} needs{to_come(gang)}"
         head = f"{self.placed} of the {needed} fit{inside}; "
         if self.refusal:
             code, message = UNSUPPORTED, f"pod {example} asks for {self.refusal}"
@@ -114,7 +114,7 @@ class Gap(GangFault, frozen=True):
         text = amounts_text(self.amounts)
         return Verdict(
             NOT_ENOUGH_RESOURCES,
-            f"gang {gang.key} asks for minResources that the cluster lacks: {text} too little is free",
+            f"gang {gang.title} asks for minResources that the cluster lacks: {text} too little is free",
             needed=spec.min_member,
             members=gang.counts().present,
             change=f"free or add {text}, or lower minResources",

@@ -50,7 +50,7 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
             return self._beyond_all_nodes(self.beyond, gang, message)
         return Verdict(
             QUOTA_EXCEEDED,
-            f"{self.placed} of the {self.need} members that gang {gang.key} needs{to_come(gang)} are allowed; "
+            f"{self.placed} of the {self.need} members that gang {gang.title} needs{to_come(gang)} are allowed; "
             f"{message}",
             unschedulable=False,
             needed=self.need,
@@ -73,8 +73,8 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
             change = f"ask for at most {format_quantity(self.limit, name)} {name}"
         return Verdict(
             NOT_ENOUGH_RESOURCES,
-            f"gang {gang.key} needs {format_quantity(needed, name)} {name}{to_come(gang)}, and all nodes together "
-            f"offer {format_quantity(offered, name)}; besides, {besides}",
+            f"gang {gang.title} needs {format_quantity(needed, name)} {name}{to_come(gang)}, and all nodes "
+            f"together offer {format_quantity(offered, name)}; besides, {besides}",
             # More nodes do not raise a limit that somebody has stated.
             unschedulable=self.computed,
             needed=self.need,

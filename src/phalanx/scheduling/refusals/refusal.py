@@ -94,7 +94,11 @@ def verdicts_around(
             verdict
             if gang is culprit
             else waiting_for_gang_group(
-                gang.key, culprit.key, verdict.message, verdict.change, objects=verdict.objects
+                gang.title,
+                culprit.title,
+                verdict.message,
+                verdict.change,
+                joined_objects((gang_object(gang.key), gang_object(culprit.key)), verdict.objects),
             ),
         )
         for gang in gangs
@@ -122,7 +126,7 @@ class Blocked(GangFault, frozen=True):
     of_account: ClassVar[bool] = True
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.key}", gang_object(gang.key))
+        return self._verdict(f"gang {gang.title}", gang_object(gang.key))
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         return self._verdict(f"pod {pod.pod.key}", pod_object(pod))
@@ -145,7 +149,7 @@ class VictimsTerminating(Refusal, frozen=True):
     nodes: tuple[str, ...]
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.key}", gang_object(gang.key))
+        return self._verdict(f"gang {gang.title}", gang_object(gang.key))
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         return self._verdict(f"pod {pod.pod.key}", pod_object(pod))
@@ -173,7 +177,7 @@ class BlockedByFifo(Refusal, frozen=True):
     objects: Objects = None
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.key}", gang_object(gang.key))
+        return self._verdict(f"gang {gang.title}", gang_object(gang.key))
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         return self._verdict(f"pod {pod.pod.key}", pod_object(pod))
@@ -203,7 +207,7 @@ class NotAdmitted(Refusal, frozen=True):
         message = self.message or (announced if wanted else "the policy lets nothing in now")
         return Verdict(
             AWAITING_ADMISSION,
-            f"gang {gang.key} waits to be admitted: {message}",
+            f"gang {gang.title} waits to be admitted: {message}",
             unschedulable=False,
             needed=spec.min_member,
             members=gang.counts().present,
@@ -221,15 +225,13 @@ class NotAdmitted(Refusal, frozen=True):
                 yield gang, self.gang_verdict(gang)
 
 
-def waiting_for_gang_group(
-    gang: GangKey, mate: GangKey, why: str, remedy: str = "", objects: Objects = None
-) -> Verdict:
-    """Return the verdict on a gang whose mate cannot start; `why`, `remedy` and `objects` are those of the mate."""
+def waiting_for_gang_group(gang: str, mate: str, why: str, remedy: str = "", objects: Objects = None) -> Verdict:
+    """Return the verdict on a gang whose mate cannot start; `why` and `remedy` are those of the mate."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate} of its gang group: {why}",
         change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
-        objects=joined_objects((gang_object(gang), gang_object(mate)), objects),
+        objects=objects,
     )
 
 

@@ -118,7 +118,8 @@ def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]
         keys = [] if isinstance(each.key, str) else each.key
         records = {key: gangs.get(key) for key in keys}
         uids = {key: record.spec.uid for key, record in records.items() if record is not None and record.spec}
-        found.append(stored(each, session.state.nodes, uids))
+        titles = {key: record.title for key, record in records.items() if record is not None}
+        found.append(stored(each, session.state.nodes, uids, titles))
     return found
 
 

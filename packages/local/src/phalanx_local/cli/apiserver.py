@@ -12,6 +12,8 @@ import click
 from phalanx.cli.arguments import pass_arguments
 
 if TYPE_CHECKING:
+    import asyncio
+
     from phalanx_local.server import ApiServer
 
 
@@ -133,22 +135,21 @@ def apiserver(arguments: ApiserverArguments) -> None:
 
 
 async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tuple[str, Path | None]]) -> None:
-    import asyncio
-    import signal
+    """Run the server until SIGTERM or Ctrl-C."""
+    from phalanx.kube.process import StoppableWork, run_until_signal
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await server.start()
-    try:
-        server.write_kubeconfig(kubeconfig_out)
-        for namespace, file in tenants:
-            server.write_tenant_kubeconfig(namespace, file or tenant_file(kubeconfig_out, namespace))
-        click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig_out}")
-        await stop.wait()
-    finally:
-        await server.stop()
+    async def work(stopping: asyncio.Event) -> None:
+        await server.start()
+        try:
+            server.write_kubeconfig(kubeconfig_out)
+            for namespace, file in tenants:
+                server.write_tenant_kubeconfig(namespace, file or tenant_file(kubeconfig_out, namespace))
+            click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig_out}")
+            await stopping.wait()
+        finally:
+            await server.stop()
+
+    await run_until_signal(StoppableWork(work))
 
 
 def tenant_file(kubeconfig: Path, namespace: str) -> Path:

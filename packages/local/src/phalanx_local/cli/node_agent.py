@@ -12,6 +12,8 @@ from phalanx.cli.connection import kubeconfig_option
 from phalanx.cli.services.logs import LogArguments, log_options
 
 if TYPE_CHECKING:
+    import asyncio
+
     from phalanx.kube.auth.config import ClusterConfig
     from phalanx_local.nodeagent.service import NodeAgentOptions
 
@@ -153,9 +155,8 @@ def node_agent(arguments: NodeAgentArguments) -> None:
 
 async def _serve(config: ClusterConfig, options: NodeAgentOptions) -> None:
     """Run the agent until SIGTERM or Ctrl-C."""
-    import asyncio
-    import signal
-
+    from phalanx.kube.leadership import unless_stopped
+    from phalanx.kube.process import StoppableWork, run_until_signal
     from phalanx_local.nodeagent.service import run_node_agent
 
     if options.execute:
@@ -164,11 +165,11 @@ async def _serve(config: ClusterConfig, options: NodeAgentOptions) -> None:
             "as local processes of this user",
             err=True,
         )
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    try:
-        await run_node_agent(config, options, lambda nodes: click.echo(f"phalanx node-agent ready: {nodes} nodes"))
-    except asyncio.CancelledError:
-        return
+
+    def announce(nodes: int) -> None:
+        click.echo(f"phalanx node-agent ready: {nodes} nodes")
+
+    async def work(stopping: asyncio.Event) -> None:
+        await unless_stopped(stopping, run_node_agent(config, options, announce))
+
+    await run_until_signal(StoppableWork(work))
