@@ -30,7 +30,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 
 
-class ClusterWatch:
+class AccountingWatch:
     """`changed` is called after each change. Pods count that are for one of `scheduler_names`, and those that are
     `adopted`: recorded, and not known to have ended. `clock` gives seconds since the epoch.
 

@@ -19,7 +19,7 @@ from phalanx.simulation.job import SimulatedJob
 _ENDED = (MemberState.SUCCEEDED, MemberState.FAILED)
 
 
-class RunTimes(enum.StrEnum):
+class AssumedRunTimes(enum.StrEnum):
     """For how long pods are taken to run of which nobody knows it."""
 
     LIMITS = "limits"  # until they are killed: what others wait for comes no later
@@ -37,7 +37,7 @@ class PresentJob(msgspec.Struct):
     ended: list[str]
 
 
-def present_jobs(state: ClusterState, now: int, run_times: RunTimes) -> list[PresentJob]:
+def present_jobs(state: ClusterState, now: int, run_times: AssumedRunTimes) -> list[PresentJob]:
     """By name. Placeholders are none; pods that nobody will schedule here, such as another scheduler's that wait,
     are jobs that never start."""
     found: dict[tuple[str, str], tuple[GangKey | None, list[PodRecord]]] = {}
@@ -56,7 +56,12 @@ def present_jobs(state: ClusterState, now: int, run_times: RunTimes) -> list[Pre
 
 
 def _job(
-    state: ClusterState, name: str, key: GangKey | None, records: list[PodRecord], now: int, run_times: RunTimes
+    state: ClusterState,
+    name: str,
+    key: GangKey | None,
+    records: list[PodRecord],
+    now: int,
+    run_times: AssumedRunTimes,
 ) -> PresentJob:
     alive = [record.pod for record in records if record.state not in _ENDED]
     first, minimum, preemptable = alive[0], 1, all(pod.preemptable for pod in alive)
@@ -94,12 +99,12 @@ def _job(
     return PresentJob(job, history, key, pods, [record.pod.uid for record in records if record.state in _ENDED])
 
 
-def _length(pod: Pod, now: int, run_times: RunTimes) -> int | None:
+def _length(pod: Pod, now: int, run_times: AssumedRunTimes) -> int | None:
     """From the pod's start, or what will be its start. Who is past its end has some time more."""
     start, stated = pod.started or now, pod.run_time
     limit = stated.latest_end(start, pod.grace)
     end = limit
-    if run_times is RunTimes.ESTIMATES and stated.expected():
+    if run_times is AssumedRunTimes.ESTIMATES and stated.expected():
         end = start + stated.expected()
         if end <= now and limit is not None:
             end = limit

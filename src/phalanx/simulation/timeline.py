@@ -24,7 +24,7 @@ class TimelineSample(msgspec.Struct, frozen=True):
     reserved_idle: float = 0.0
 
 
-class Timeline:
+class SampledTimeline:
     """Keeps a sample for each stretch of time; stretches grow as time goes on."""
 
     def __init__(self) -> None:

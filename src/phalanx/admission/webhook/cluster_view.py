@@ -25,7 +25,7 @@ GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class ClusterView:
+class AdmissionView:
     """`run` keeps it up to date. What a watch has not brought yet is read when it is asked for."""
 
     def __init__(self, client: KubeClient, context: AdmissionContext) -> None:

@@ -21,20 +21,20 @@ from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.claim_writes import creation, reservation
 from phalanx.cluster.devices.entries import Entry, Taken
-from phalanx.cluster.devices.extended import Standing, requests_of
+from phalanx.cluster.devices.extended import ClassStanding, requests_of
 from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.dra.outcome import allocations
-from phalanx.cluster.dra.question import Question
+from phalanx.cluster.dra.question import ClaimQuestion
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.supply import PoolId, Supply
 from phalanx.cluster.nodes.labels import Rows, row_numbers, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.devices.claims import (
     MOST_CONSUMERS,
-    Allocation,
     Claim,
     ClaimGone,
+    ClaimResult,
     ClaimSpec,
     DeviceClass,
     DeviceClassGone,
@@ -106,7 +106,7 @@ class DeviceClaims(NodeAllocator):
         pod_class, names = pod.pod_class, pod.claims
         standing = self._standing(pod_class)
         keys = [f"{pod.namespace}/{name}" for name in names]
-        given: list[Allocation] = []
+        given: list[ClaimResult] = []
         fault = self._complaint(standing)
         asked, plain = self._at_row(standing, row)
         if asked and not fault:
@@ -280,7 +280,7 @@ class DeviceClaims(NodeAllocator):
     def _is_fresh(self, claim: str) -> bool:
         return not claim or self._decided(claim, also_known=True) is None
 
-    def _decided(self, key: str, also_known: bool = False) -> Allocation | None:
+    def _decided(self, key: str, also_known: bool = False) -> ClaimResult | None:
         """What we have decided for a claim that is not allocated in the API yet (or what it has there)."""
         entry = self._entries.get(key)
         if entry is None or (not also_known and entry.fact is not None and entry.fact.allocation is not None):
@@ -291,7 +291,7 @@ class DeviceClaims(NodeAllocator):
         entry = self._entries.get(key)
         return entry.fact.uid if entry is not None and entry.fact is not None else key
 
-    def _standing(self, pod_class: PodClass) -> Standing:
+    def _standing(self, pod_class: PodClass) -> ClassStanding:
         fresh: list[ClaimSpec] = []
         nodes: list[tuple[NodeSelectorTerm, ...]] = []
         waits = [need.waits for need in pod_class.claims if need.waits]
@@ -312,9 +312,9 @@ class DeviceClaims(NodeAllocator):
                 room = min(room, MOST_CONSUMERS - len(entry.users.keys() | set(known)))
         why, requests = "; ".join(dict.fromkeys(waits)), requests_of(extended)
         everything = (*fresh, ClaimSpec(requests)) if requests else tuple(fresh)
-        return Standing(tuple(fresh), extended, tuple(nodes), max(0, room), joint, limited, why, everything)
+        return ClassStanding(tuple(fresh), extended, tuple(nodes), max(0, room), joint, limited, why, everything)
 
-    def _complaint(self, standing: Standing) -> str:
+    def _complaint(self, standing: ClassStanding) -> str:
         if standing.waits:
             return standing.waits
         if not standing.room:
@@ -326,7 +326,9 @@ class DeviceClaims(NodeAllocator):
             self._counts(standing.everything)
         return inquiry.question.fault or inquiry.error
 
-    def _at_row(self, standing: Standing, row: int) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
+    def _at_row(
+        self, standing: ClassStanding, row: int
+    ) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
         """The claims to be allocated on a row, and the amounts that its kubelet offers in place of devices."""
         plain = tuple(
             (need.resource, need.amount) for need in standing.extended if self._offered(need.resource, row) > 0
@@ -346,7 +348,7 @@ class DeviceClaims(NodeAllocator):
         column = self._nodes.space.find(resource)
         return int(self._nodes.idle[column, row]) - self._plain[row, resource] if column is not None else 0
 
-    def _extended_copies(self, standing: Standing, rows: Rows) -> IntArray:
+    def _extended_copies(self, standing: ClassStanding, rows: Rows) -> IntArray:
         found = []
         for row in row_numbers(rows, self._nodes.capacity).tolist():
             asked, plain = self._at_row(standing, row)
@@ -356,7 +358,7 @@ class DeviceClaims(NodeAllocator):
             found.append(count)
         return np.array(found, dtype=np.int64).reshape(self._nodes.alive[rows].shape)
 
-    def _fault(self, standing: Standing, row: int) -> str:
+    def _fault(self, standing: ClassStanding, row: int) -> str:
         """Why a row takes no copy; "" if it takes one."""
         asked, plain = self._at_row(standing, row)
         for resource, amount in plain:
@@ -373,7 +375,7 @@ class DeviceClaims(NodeAllocator):
         if found is None:
             if len(self._inquiries) >= _MOST_INQUIRIES:
                 del self._inquiries[next(iter(self._inquiries))]
-            question = Question(fresh, self._classes, self._selectors)
+            question = ClaimQuestion(fresh, self._classes, self._selectors)
             found = Inquiry(question, self._use, self.changes, self._near_row)
         self._inquiries[fresh] = found  # last in the dict: used last
         return found

@@ -11,7 +11,7 @@ from phalanx.model.devices.claims import ClaimSpec, DeviceRequest, ExtendedNeed
 from phalanx.model.selectors import NodeSelectorTerm
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ClassStanding(msgspec.Struct, frozen=True):
     """How a class stands: what of its claims is yet to be allocated, where the others let it go, and for how many
     pods there is room among their consumers. `joint`: one of those to be allocated has several pods. `extended` are
     resources that are met by amounts or by devices, node by node; `everything` is to be allocated where all are met

@@ -136,7 +136,7 @@ class AllocatedDevice(msgspec.Struct, frozen=True):
     consumed: tuple[tuple[str, str], ...] = ()
 
 
-class Allocation(msgspec.Struct, frozen=True):
+class ClaimResult(msgspec.Struct, frozen=True):
     """What a claim was given, and the nodes on which it can be used (None: all), as the API tells.
 
     `document` is the JSON of `status.allocation` of what is yet to be written, "" once it has been; `conditions`
@@ -158,7 +158,7 @@ class Claim(msgspec.Struct, frozen=True):
     name: str
     uid: str
     spec: ClaimSpec = ClaimSpec()
-    allocation: Allocation | None = None
+    allocation: ClaimResult | None = None
     consumers: tuple[str, ...] = ()
     owner: str = ""
     group: str = ""

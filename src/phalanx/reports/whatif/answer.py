@@ -5,17 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.model.gang import shown_name
+from phalanx.reports.eviction_preview import NodeRoom as NodeRoom
 
 NOW = "Now"
 AFTER_EVICTIONS = "AfterEvictions"
 LATER = "Later"
 UNKNOWN = "Unknown"
 NEVER = "NotWithinHorizon"
-
-
-class NodeRoom(msgspec.Struct):
-    node: str
-    pods: int
 
 
 class Blocker(msgspec.Struct):
@@ -26,7 +22,7 @@ class Blocker(msgspec.Struct):
     end: str
 
 
-class Verdict(msgspec.Struct, omit_defaults=True):
+class WaitSummary(msgspec.Struct, omit_defaults=True):
     """Why it does not start at once: the dominant reason, how many nodes are out for what, what would help."""
 
     reason: str
@@ -55,7 +51,7 @@ class AskedStart(msgspec.Struct, omit_defaults=True):
     nodes: list[NodeRoom] = []
     domains: dict[str, dict[str, int]] = {}
     blockers: list[Blocker] = []
-    verdict: Verdict | None = None
+    verdict: WaitSummary | None = None
 
 
 class EvictedGang(msgspec.Struct, omit_defaults=True):

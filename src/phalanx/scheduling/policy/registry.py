@@ -19,7 +19,7 @@ from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.admission_lapse import AdmissionLapse
 from phalanx.scheduling.features.maintenance_evictions import Maintenance
 from phalanx.scheduling.features.past_use import PastUse
-from phalanx.scheduling.features.placeholders import Placeholders
+from phalanx.scheduling.features.placeholders import PlaceholderExpiry
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.features.run_time_limits import RunTimeLimitEvictions
 from phalanx.scheduling.framework.action import Action
@@ -135,7 +135,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
     """
     ours: tuple[CyclePlugin, ...] = (
         PastUse(state, history.history),
-        Placeholders(state),
+        PlaceholderExpiry(state),
         AdmissionLapse(state),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),

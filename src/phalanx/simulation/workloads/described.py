@@ -28,7 +28,7 @@ class _Wire(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=T
     """Spans and distributions stay as they came: `Distribution` and `seconds` read them."""
 
 
-class JobKind(_Wire, frozen=True):
+class DescribedJobs(_Wire, frozen=True):
     """`count` jobs, or as many as arrive until `until`. `interval` lies between two arrivals (without it all come
     at `at`); `pods` is the size of the gang, `minimum` its quorum (all of it by default). `limit` is when a pod is
     killed, or how many times its own run time (`{factor: 2}`); `estimate` what its user says, likewise."""
@@ -73,7 +73,7 @@ class NodeFailures(_Wire, frozen=True):
 
 
 class Spec(_Wire, frozen=True):
-    jobs: list[JobKind] = []
+    jobs: list[DescribedJobs] = []
     events: list[TimedEvent] = []
     node_failures: NodeFailures | None = None
 
@@ -142,7 +142,7 @@ class DescribedWorkload:
                 raise InputError(f"{self._entry.place}: more than {_MOST_JOBS} jobs; write a smaller count")
         return sorted(jobs, key=lambda job: job.submit)
 
-    def _jobs_of(self, kind: JobKind, seed: int) -> list[SimulatedJob]:
+    def _jobs_of(self, kind: DescribedJobs, seed: int) -> list[SimulatedJob]:
         what = f"{self._entry.place}: spec.jobs: {kind.name}"
         arrivals, lengths, sizes = (
             stream(seed, self.name, kind.name, purpose) for purpose in ("arrivals", "run times", "sizes")
@@ -190,7 +190,7 @@ class DescribedWorkload:
             )
         return found
 
-    def _pod_class(self, kind: JobKind) -> PodClass:
+    def _pod_class(self, kind: DescribedJobs) -> PodClass:
         """Read as a pod of the API is: whatever it may ask for counts here too."""
         what = f"{self._entry.place}: spec.jobs: {kind.name}"
         if bool(kind.requests) == (kind.pod is not None):
