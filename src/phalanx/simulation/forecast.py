@@ -15,8 +15,9 @@ from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.history import JobHistory, JobOutcome
+from phalanx.simulation.job_runs import JobRun, PodRun
 from phalanx.simulation.present import AssumedRunTimes, present_jobs
-from phalanx.simulation.world import JobRun, PodRun, World
+from phalanx.simulation.world import World
 
 
 class PodMove(msgspec.Struct, frozen=True):

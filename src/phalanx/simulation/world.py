@@ -23,14 +23,16 @@ from phalanx.model.events import (
 from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodPhase
-from phalanx.model.resources import CPU, PODS
+from phalanx.model.resources import CPU
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
+from phalanx.simulation.amounts import WorldAmounts
 from phalanx.simulation.event_queue import EventOrder, EventQueue
-from phalanx.simulation.history import Integral, JobHistory, JobOutcome, Stint
+from phalanx.simulation.history import JobHistory, JobOutcome, Stint
 from phalanx.simulation.job import SimulatedJob
+from phalanx.simulation.job_runs import JobRun, PodRun
 from phalanx.simulation.present import PresentJob, replacement
 from phalanx.simulation.promises import PromiseLog
 
@@ -44,42 +46,6 @@ class Delays(msgspec.Struct, frozen=True):
     """How long the world takes, in seconds: `start` from a binding until the pod runs."""
 
     start: int = 0
-
-
-class PodRun:
-    """One pod while it lives. `length` is for how long it holds its node, `saved` the work that an earlier life of
-    it has saved, in seconds."""
-
-    __slots__ = ("bound", "deleted", "length", "pod", "saved", "started", "stint")
-
-    def __init__(self, pod: Pod, length: int | None, saved: int = 0) -> None:
-        self.pod = pod
-        self.length = length
-        self.deleted = pod.terminating  # before anything was simulated
-        self.bound: int | None = None
-        self.started: int | None = None
-        self.stint: Stint | None = None
-        self.saved = saved
-
-
-class JobRun:
-    """One job while it lives: its pods by uid, how many of them have nodes, and how many are still to end. `kept`
-    are those that have ended and are still shown. `key` is that of a gang. Of a job that was `present` at the
-    beginning pods may differ, `lost` are those that nobody makes again."""
-
-    __slots__ = ("history", "job", "kept", "key", "lost", "made", "pods", "present", "remaining", "with_nodes")
-
-    def __init__(self, job: SimulatedJob, history: JobHistory, key: GangKey | None, present: bool = False) -> None:
-        self.job = job
-        self.history = history
-        self.key = key
-        self.present = present
-        self.lost = 0
-        self.pods: dict[str, PodRun] = {}
-        self.kept: list[str] = []
-        self.made = 0
-        self.with_nodes = 0
-        self.remaining = job.pods
 
 
 class World:
@@ -105,7 +71,9 @@ class World:
         self.promises = PromiseLog(state, reservation_plan(self.scheduler.features), main_resource)
         self.queue = EventQueue()
         self.start = self.now = start
-        self.used, self.capacity = Integral(), Integral()
+        self._amounts = amounts = WorldAmounts(main_resource)
+        self.used, self.capacity = amounts.used, amounts.capacity
+        self.held, self.wanted = amounts.held, amounts.wanted
         self.histories: list[JobHistory] = []
         self._fruitless = 0
         self._adopted = 0
@@ -113,10 +81,7 @@ class World:
         self.waiting = 0  # jobs that have not started
         self.failures: list[str] = []
         self._delays = delays or Delays()
-        self._main = main_resource
         self.looked: Callable[[int], None] = lambda now: None
-        self.held: dict[str, int] = {}
-        self.wanted: dict[str, int] = {}
         self.ended = 0
         self._runs: dict[str, JobRun] = {}  # by the uid of a pod that lives
         self._jobs: dict[GangKey, JobRun] = {}  # those that are gangs
@@ -131,10 +96,10 @@ class World:
         for event in events:
             match event:
                 case NodeUpdated(node):
-                    self._resize(self.nodes.pop(node.name, None), node)
+                    self._amounts.resize(self.now, self.nodes.pop(node.name, None), node)
                     self.nodes[node.name] = node
                 case NodeRemoved(name):
-                    self._resize(self.nodes.pop(name, None), None)
+                    self._amounts.resize(self.now, self.nodes.pop(name, None), None)
             self.state.apply(event)
             if isinstance(event, NodeRemoved):
                 self._lose_pods_of(event.name)
@@ -217,7 +182,7 @@ class World:
         key = GangKey(job.namespace, job.name) if job.pods > 1 else None
         run = JobRun(job, history, key)
         self.histories.append(history)
-        self._want(job, 1)
+        self._amounts.want(job, 1)
         self.waiting += 1
         if key is not None:
             self._jobs[key] = run
@@ -275,7 +240,7 @@ class World:
             run = JobRun(present.job, present.history, present.gang, present=True)
             self.histories.append(run.history)
             self._adopted += 1
-            self._want(run.job, 1)
+            self._amounts.want(run.job, 1)
             run.kept, run.remaining = list(present.ended), len(present.pods)
             self._runs.update(dict.fromkeys(present.ended, run))
             if run.key is not None:
@@ -303,7 +268,7 @@ class World:
             return
         live.bound = pod.bound or pod.started or self.now
         run.with_nodes += 1
-        self._hold(run, [live], 1)
+        self._amounts.hold(self.now, run, [live], 1)
         if pod.terminating:
             when = max(pod.leaves, self.now + 1)
             self.queue.add(when, EventOrder.END, partial(self._leave, run, live))
@@ -332,7 +297,7 @@ class World:
         for bind in plan.binds:
             self._bind(bind, starting)
         for run, pods in starting.values():
-            self._hold(run, pods, 1)
+            self._amounts.hold(self.now, run, pods, 1)
             stint = Stint(self.now, Counter(live.pod.node for live in pods))
             run.history.stints.append(stint)
             for live in pods:
@@ -407,7 +372,7 @@ class World:
                 run.history.useful += self.now - live.started + live.saved
             self._release(run, live)
             run.kept.append(live.pod.uid)
-        self._hold(run, ended, -1)
+        self._amounts.hold(self.now, run, ended, -1)
         run.remaining -= len(ended)
         if ended and not run.remaining:
             self._finish(run, JobOutcome.KILLED if killed else JobOutcome.DONE)
@@ -419,7 +384,7 @@ class World:
     def _finish(self, run: JobRun, outcome: JobOutcome) -> None:
         run.history.end, run.history.outcome = self.now, outcome
         self.ended += 1
-        self._want(run.job, -1)
+        self._amounts.want(run.job, -1)
         for uid in run.kept:
             self._remove(uid)
         if run.key is not None:
@@ -465,7 +430,7 @@ class World:
 
     def _lose(self, run: JobRun, pods: list[PodRun]) -> None:
         """The pods have gone and their controller makes others; a gang that falls below its quorum begins anew."""
-        self._hold(run, [live for live in pods if live.bound is not None], -1)
+        self._amounts.hold(self.now, run, [live for live in pods if live.bound is not None], -1)
         for live in pods:
             saved = live.saved
             if run.job.checkpoint and live.started is not None:
@@ -519,24 +484,3 @@ class World:
             run.history.ran += self.now - live.started
         live.bound = live.started = None
         del run.pods[live.pod.uid]
-
-    def _hold(self, run: JobRun, pods: Sequence[PodRun], factor: int) -> None:
-        """These of its pods have nodes now, or (-1) have none any more."""
-        job, count = run.job, len(pods) * factor
-        if run.present:
-            for live in pods:
-                self.used.add(self.now, (*live.pod.pod_class.requests, (PODS, 1)), factor)
-        else:
-            self.used.add(self.now, (*job.pod_class.requests, (PODS, 1)), count)
-        self.held[job.queue] = self.held.get(job.queue, 0) + self._main_amount(job) * count
-
-    def _want(self, job: SimulatedJob, factor: int) -> None:
-        self.wanted[job.queue] = self.wanted.get(job.queue, 0) + self._main_amount(job) * job.pods * factor
-
-    def _main_amount(self, job: SimulatedJob) -> int:
-        return next((amount for name, amount in job.pod_class.requests if name == self._main), 0)
-
-    def _resize(self, before: Node | None, after: Node | None) -> None:
-        for node, factor in ((before, -1), (after, 1)):
-            if node is not None:
-                self.capacity.add(self.now, node.allocatable, factor)
