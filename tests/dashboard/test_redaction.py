@@ -29,7 +29,7 @@ from phalanx.model.verdict import NamedObject, NodeCount, Objects
 from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
 from phalanx.reports.evicted_members import EvictedMembers
 from phalanx.reports.eviction_preview import EvictionPreview, EvictionReasons, NodeRoom, PreviewedPod
-from phalanx.reports.whatif.answer import AskedStart, Starts, Verdict, WhatIfAnswer
+from phalanx.reports.whatif.answer import AskedStart, Starts, WaitSummary, WhatIfAnswer
 from phalanx.reports.whatif.answer import NodeRoom as StartRoom
 from phalanx.reports.why_answer import GroupLine, WhyAnswer
 from phalanx.views.gang_state import GangState
@@ -234,7 +234,7 @@ def test_what_if_answer_hides_nodes_and_texts_from_viewers_without_nodes() -> No
         "Later",
         nodes=[StartRoom(SECRET, 1)],
         domains={SECRET: {SECRET: 1}},
-        verdict=Verdict("NoEligibleNode", SECRET, {SECRET: 1}, SECRET),
+        verdict=WaitSummary("NoEligibleNode", SECRET, {SECRET: 1}, SECRET),
     )
     nobody = Starts(0, 0, 0)
     reply = WhatIfReply(

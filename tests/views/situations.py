@@ -12,7 +12,7 @@ from phalanx.cli.jobs.gang_columns import COLUMNS as JOBS_COLUMNS
 from phalanx.cli.jobs.job_tables import description, job_table
 from phalanx.cli.top.gangs import COLUMNS as TOP_COLUMNS
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.gang_entries import GangAnswer, GangEntry
+from phalanx.daemon.gang_entries import GangEntry, ListedGangs
 from phalanx.daemon.gang_list import GangList
 from phalanx.daemon.metrics.cluster_counts import ClusterCounts, CountedCluster
 from phalanx.dashboard.rehearsal.messages import PlannedStart, rehearsed_verdict
@@ -72,7 +72,7 @@ class Situation:
     async def listed(self) -> GangEntry:
         """Return the entry of the scheduler's own list."""
         made = GangList(self.world.state, lambda: self.world.scheduler, self.verdict, lambda: self.world.now)
-        answer = msgspec.json.decode(await made.answer(), type=GangAnswer)
+        answer = msgspec.json.decode(await made.answer(), type=ListedGangs)
         return next(each for each in answer.items if each.name == "g")
 
     def counts(self) -> ClusterCounts:

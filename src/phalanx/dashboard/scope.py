@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from phalanx.dashboard.access import AccessError, Login, Right, Viewer
+from phalanx.dashboard.access import Login, Right, Viewer, ViewerAccessError
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
 from phalanx.kube.paths import Resource
@@ -102,17 +102,17 @@ async def scope_of(
     may not see it need not learn to see at once.
     """
     if namespace and (len(namespace) > 63 or not _NAME.match(namespace)):
-        raise AccessError(400, "this cannot be the name of a namespace")
+        raise ViewerAccessError(400, "this cannot be the name of a namespace")
     if viewer.trusted:
         return Scope(viewer, namespace)
     everything = await login.may(viewer, _EVERY_GANG, again=again)
     if not everything:
         namespace = namespace or viewer.home
         if not namespace:
-            raise AccessError(403, "you may not list pods in all namespaces: choose one of your own")
+            raise ViewerAccessError(403, "you may not list pods in all namespaces: choose one of your own")
         here = Right("list", "pods", namespace=namespace)
         if not await login.may(viewer, here, again=again):
-            raise AccessError(403, f"you may not {here.words}")
+            raise ViewerAccessError(403, f"you may not {here.words}")
     where = "" if everything else namespace
     events = Right("list", _EVENTS, namespace=where)
     dispatches = Right("list", DISPATCHES.plural, DISPATCHES.group, namespace=where)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dashboard.rows.entries import EvictionRow
-from phalanx.dashboard.tables import Table
+from phalanx.dashboard.tables import RowTable
 from phalanx.kube.changes import Change, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.failures import Failures
@@ -59,7 +59,9 @@ class EvictionEvent(msgspec.Struct, rename="camel"):
 class Evictions:
     """Follows the events of all reasons for which we evict; `gang_of` knows the gang of a pod by its uid."""
 
-    def __init__(self, client: KubeClient, table: Table, gang_of: Callable[[str], str], failures: Failures) -> None:
+    def __init__(
+        self, client: KubeClient, table: RowTable, gang_of: Callable[[str], str], failures: Failures
+    ) -> None:
         self._table = table
         self._gang_of = gang_of
         self.reflectors: list[Reflector[Any]] = [

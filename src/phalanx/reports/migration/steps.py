@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.admission.fields import mapping, text
 from phalanx.kube.own_objects import LABELS
-from phalanx.reports.migration.findings import ObjectFinding, Verdict
+from phalanx.reports.migration.findings import MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.foreign import (
     KAI,
     KOORDINATOR,
@@ -60,7 +60,7 @@ def summary(found: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = (), wr
             verdict.value: sum(
                 1 + each.alike for each in findings if (each.system, each.verdict) == (system, verdict)
             )
-            for verdict in Verdict
+            for verdict in MigrationVerdict
         }
         for system in SYSTEMS
         if any(each.system == system for each in findings)
