@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.verdict import NodeCount, Objects, Verdict, gang_object, joined_objects
+from phalanx.model.verdict import NamedObject, NodeCount, Objects, Verdict, gang_object
 from phalanx.scheduling.refusals.refusal import GangFault, amounts_text
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -70,6 +70,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
             there = " there" if self.where else ""
             message = f"0/{self.total} nodes{there} are available for {example}: {self._reasons()}."
             code = self._code
+        named = self._objects
         return Verdict(
             code,
             head + message,
@@ -78,7 +79,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
             members=gang.counts().present,
             nodes=self.nodes,
             change=self.change,
-            objects=joined_objects((gang_object(gang.key),), self._objects),
+            objects=(NamedObject("Gang", gang.key.name, gang.key.namespace), *named) if named is not None else None,
         )
 
     def may_be_about(self, gang: GangRecord) -> bool:
