@@ -161,6 +161,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     once_satisfied: bool = False
     admission: bool = False  # has an Inqueue phase: its controller waits for it before it makes pods
     admitted: bool = True  # may take part in allocation (False while such a group's phase is still Pending)
+    completed: bool = False  # its phase says that no further member is to come
+    owned: bool = False  # another object owns the group and can create further members
     unit: bool = False  # its members may only be disrupted together
     preemptable: bool = True  # False: its owner forbids that its members are evicted for others
     revocable: bool = False
