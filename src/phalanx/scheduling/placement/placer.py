@@ -56,6 +56,8 @@ class Placer:
         self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, limits)
         self._scope: BoolArray | None = None
         self._extra_score: FloatArray | None = None
+        # Number of times that all eligibility was discarded.
+        self.invalidations = 0
 
     @property
     def reserved(self) -> ReservedRoom | None:
@@ -69,6 +71,7 @@ class Placer:
     def invalidate(self) -> None:
         """What filters and preferences say is different now although no node has changed."""
         self._views.invalidate()
+        self.invalidations += 1
 
     def class_view(self, pod_class: ClassRecord) -> ClassView:
         """The class's view, current with the table."""

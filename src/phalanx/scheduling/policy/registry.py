@@ -22,6 +22,7 @@ from phalanx.scheduling.features.past_use import PastUse
 from phalanx.scheduling.features.placeholders import Placeholders
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.features.run_time_limits import RunTimeLimitEvictions
+from phalanx.scheduling.features.unplaceable_units import UnplaceableUnits
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.plugin import Plugin
@@ -137,6 +138,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         PastUse(state, history.history),
         Placeholders(state),
         AdmissionLapse(state),
+        UnplaceableUnits(state),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),
         RejectingNodes(history.node_backoff),

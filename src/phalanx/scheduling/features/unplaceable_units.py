@@ -1,0 +1,130 @@
+"""Units that are proved not to fit on the present nodes: no admission and no share counts what they request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.queue.demands import SurplusDemand, WaitReason
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.reservations.unplaceable import is_unplaceable
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.session import Session
+
+#: Demands for which the result of the proof is stored.
+_MOST_PROOFS = 10_000
+
+
+class UnplaceableUnits(CyclePlugin):
+    """Marks the pods of refused units that could not run even on empty nodes, and their groups.
+
+    The proof is made once per demand, at its first refusal. When nodes or accounts change, the marked demands are
+    examined again before any decision of that cycle.
+    """
+
+    name = "unplaceable-units"
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._proofs: dict[WaitReason, bool] = {}
+        self._version: object = None
+        # The marked units of each demand.
+        self._units: dict[WaitReason, dict[UnitKey, None]] = {}
+        self._demands: dict[UnitKey, WaitReason] = {}
+        self._purge_at = _MOST_PROOFS
+
+    def configure(self, policy: Policy) -> None:
+        self._version = None
+
+    def begin(self, session: Session) -> None:
+        version = (self._state.topology.version, self._state.ledger.shape_version, session.placer.invalidations)
+        if version == self._version:
+            return
+        self._version = version
+        self._proofs.clear()
+        for demand in list(self._units):
+            if not self._is_unplaceable(session, demand):
+                for key in list(self._units[demand]):
+                    self._unmark(key)
+
+    def revise(self, session: Session) -> None:
+        proofs, marked = self._proofs, False
+        for key, (demand, _) in session.unschedulable.items():
+            if not (demand.for_room or demand.for_surplus):
+                continue
+            if demand in proofs:
+                unplaceable = proofs[demand]
+            else:
+                unplaceable = self._is_unplaceable(session, demand)
+            if unplaceable:
+                marked |= self._mark(key, demand)
+            elif key in self._demands:
+                self._unmark(key)
+        for unit in session.units if self._demands else ():
+            if unit.key in self._demands and unit.key not in session.unschedulable:
+                self._unmark(unit.key)  # it is placed, or waits for a change of its own
+        if marked:
+            self._state.room_opened()
+
+    def _is_unplaceable(self, session: Session, demand: WaitReason) -> bool:
+        if len(self._proofs) >= _MOST_PROOFS:
+            self._proofs.clear()
+        if isinstance(demand, SurplusDemand):
+            kinds = [self._is_unplaceable(session, kind) for kind in demand.kinds]
+            proved = any(kinds)
+        else:
+            proved = is_unplaceable(session, demand)
+        self._proofs[demand] = proved
+        return proved
+
+    def _mark(self, key: UnitKey, demand: WaitReason) -> bool:
+        """Mark the pods of a unit that the demand contains. Return whether any was not marked before."""
+        if self._demands.get(key, demand) != demand:
+            self._unmark(key)
+        self._demands[key] = demand
+        self._units.setdefault(demand, {})[key] = None
+        if len(self._demands) > self._purge_at:
+            self._purge()
+        pods = [pod for pod in self._pods(key) if pod.state is MemberState.PENDING]
+        if isinstance(demand, SurplusDemand):
+            kinds = {(kind.pod_class, kind.charge_path) for kind in demand.kinds if self._proofs.get(kind)}
+            pods = [pod for pod in pods if (pod.pod_class, pod.charge_path) in kinds]
+        elif not isinstance(key, str):
+            for gang in key:
+                self._state.gangs.inqueue.set_unplaceable(gang, True)
+        changed = [pod for pod in pods if not pod.unplaceable]
+        self._set(changed, True)
+        return bool(changed)
+
+    def _unmark(self, key: UnitKey) -> None:
+        demand = self._demands.pop(key)
+        units = self._units[demand]
+        del units[key]
+        if not units:
+            del self._units[demand]
+        for gang in () if isinstance(key, str) else key:
+            self._state.gangs.inqueue.set_unplaceable(gang, False)
+        self._set([pod for pod in self._pods(key) if pod.unplaceable], False)
+
+    def _purge(self) -> None:
+        """Forget units that do not exist any more."""
+        for key in [key for key in self._demands if not self._pods(key)]:
+            self._unmark(key)
+        self._purge_at = max(_MOST_PROOFS, 2 * len(self._demands))
+
+    def _set(self, pods: Iterable[PodRecord], unplaceable: bool) -> None:
+        for pod in pods:
+            pod.unplaceable = unplaceable
+            self._state.ledger.book(pod)
+            if pod.gang is not None:
+                self._state.gangs.inqueue.stale.add(pod.gang.key)
+
+    def _pods(self, key: UnitKey) -> list[PodRecord]:
+        if isinstance(key, str):
+            record = self._state.pods.get(key)
+            return [record] if record is not None else []
+        records = [self._state.gangs[gang] for gang in key if gang in self._state.gangs]
+        return [member for record in records for member in record.members.values()]
