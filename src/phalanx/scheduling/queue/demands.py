@@ -47,6 +47,9 @@ class QueueEstimates(RoomEstimates, Protocol):
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
 
+    def is_ready(self, pod_class: ClassRecord) -> bool:
+        """Return whether all that pods of a class refer to exists: volumes, claims, reservations."""
+
 
 class WaitReason(msgspec.Struct, frozen=True):
     """What an unschedulable unit waits for. Units with equal reasons wake together.
@@ -55,7 +58,6 @@ class WaitReason(msgspec.Struct, frozen=True):
     may_preempt: pods of others may be evicted for it.
     for_its_turn: room alone would not help: the unit is not admitted yet, or behind another one of its queue.
     behind_another: it is behind another one of its queue.
-    holds_the_line: in a queue that keeps its order, the units behind this one wait as well.
     changes_in_time: plugins say when the reason may end by itself.
     """
 
@@ -64,12 +66,16 @@ class WaitReason(msgspec.Struct, frozen=True):
     may_preempt: ClassVar[bool] = False
     for_its_turn: ClassVar[bool] = False
     behind_another: ClassVar[bool] = False
-    holds_the_line: ClassVar[bool] = True
     changes_in_time: ClassVar[bool] = False
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         """Return at most how many units with the reason of this one could get something now."""
         raise NotImplementedError
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        """Return whether units behind this one wait as well in a queue that keeps its order: nodes or quota would
+        help this unit."""
+        return True
 
     @property
     def helped_by_placements(self) -> bool:
@@ -122,6 +128,9 @@ class PodDemand(Demand, frozen=True):
     def members(self) -> tuple[PodDemand, ...]:
         return (self,)
 
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return estimates.is_ready(self.pod_class)
+
     def upper_bound(self, rooms: RoomEstimates) -> int:
         allowed = rooms.quota_check.room(self.charge_path, self.pod_class.footprint) // self.count
         if not allowed or self.area is None:
@@ -151,6 +160,9 @@ class SurplusDemand(Demand, frozen=True, cache_hash=True):
     def helped_by_placements(self) -> bool:
         return any(kind.helped_by_placements for kind in self.kinds)
 
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return any(kind.holds_the_line(estimates) for kind in self.kinds)
+
     def upper_bound(self, rooms: RoomEstimates) -> int:
         return sum(kind.upper_bound(rooms) for kind in self.kinds)
 
@@ -159,6 +171,9 @@ class ScaleUpDelayed(WaitReason, frozen=True):
     """Gangs that are to stay as they are for a while before they grow: the time wakes them, not room."""
 
     unit: Hashable
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return False
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         return 0
@@ -169,8 +184,10 @@ class QuotaBlocked(WaitReason, frozen=True):
 
     charge_path: ChargePath
 
-    holds_the_line: ClassVar[bool] = False
     changes_in_time: ClassVar[bool] = True
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return False
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         return 0 if estimates.is_blocked(unit) else UNBOUNDED
@@ -260,6 +277,13 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
             rooms.quota_check.room_for(charge_path, self.least_amounts()) if charge_path is not None else UNBOUNDED
         )
 
+    def can_be_ready(self, estimates: QueueEstimates) -> bool:
+        """Return whether enough members are ready in every respect but nodes and quota."""
+        ready = [portion for portion in self.members if estimates.is_ready(portion.pod_class)]
+        return sum(portion.count for portion in ready) >= self.total and all(
+            sum(portion.count for portion in ready if portion.role == role) >= least for role, least in self.roles
+        )
+
     def forced_members(self, pod_class: ClassRecord) -> int:
         """How many members of the class every choice of members contains."""
         others = sum(portion.count for portion in self.members if portion.pod_class is not pod_class)
@@ -280,6 +304,9 @@ class QuorumDemand(Demand, frozen=True, cache_hash=True):
     @property
     def helped_by_placements(self) -> bool:
         return any(pod_class.affinity.may_be_unblocked for pod_class in self.classes)
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return all(gang.can_be_ready(estimates) for gang in self.gangs)
 
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
@@ -318,6 +345,9 @@ class CompositeDemand(WaitReason, frozen=True):
     def __hash__(self) -> int:
         return hash(self.unit)
 
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return all(part.holds_the_line(estimates) for part in self.parts)
+
     @property
     def has_blocked_gang(self) -> bool:
         """Whether one of its gangs may be charged nothing new."""
@@ -345,6 +375,9 @@ class Nominated(WaitReason, frozen=True):
 
     def __hash__(self) -> int:
         return hash(self.unit)
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return self.wanted.holds_the_line(estimates)
 
     @property
     def helped_by_placements(self) -> bool:
