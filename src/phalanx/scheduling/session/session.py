@@ -89,7 +89,7 @@ class Session:
         # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
         self.best_effort_only = plugin_runtime.policy.places_best_effort_only
         self.attempted: set[UnitKey] = set()
-        # Units of queues that keep their order: their admission is decided after the turns of the units before them.
+        # Units of queues that keep their order: admitted or refused after the turns of the units before them.
         self.postponed_admissions: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
