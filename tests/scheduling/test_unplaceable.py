@@ -7,8 +7,10 @@ import pytest
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.pod import PodClass
 from phalanx.model.topology import TopologyRule
+from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 
 from .scenario import Scenario, amounts
+from .test_composites import World
 
 SSD = PodClass(node_selector=(("disk", "ssd"),))
 
@@ -111,6 +113,23 @@ class TestAdmission:
         world.gone("large-0").pod("large-0b", gang="large", cpu=2).run()
         assert inqueue_cpu(world) == 12_000
 
+    def test_gang_that_waits_for_a_node_in_back_off_keeps_its_admission(self) -> None:
+        world = admitted(cluster(), "large", 4, 4)
+        backoff = world.scheduler.features.get(RejectingNodes)
+        assert backoff is not None
+        backoff.rejected("n1", world.now)
+        world.cycle()
+        assert world.waiting("large") == ["large-0", "large-1", "large-2", "large-3"]
+        assert inqueue_cpu(world) == 16_000
+
+    def test_gang_on_cordoned_nodes_counts_again_when_they_are_opened(self) -> None:
+        world = admitted(full(cluster()), "large", 4, 4).run()
+        assert inqueue_cpu(world) == 16_000
+        world.node("n1", cpu=8, unschedulable=True).run()
+        assert inqueue_cpu(world) == 0
+        world.node("n1", cpu=8).run()
+        assert inqueue_cpu(world) == 16_000
+
     def test_restart_keeps_the_admission_of_the_others(self) -> None:
         world = fine(admitted(cluster(), "typo", 4, 4, pod_class=SSD)).run()
         world.restart().run()
@@ -142,6 +161,18 @@ class TestShares:
         world.node("n1", cpu=8, labels={"disk": "ssd"}).node("n2", cpu=8, labels={"disk": "ssd"})
         world.pods("mine", 4, queue="b", cpu=4).run()
         assert len(world.placed("mine")) == 2
+
+    def test_unplaceable_gang_of_a_composite_lowers_no_share(self) -> None:
+        world = World().queue("a").queue("b").node("n1", cpu=8).composite("c", 1)
+        world.group("large", 2, "c", cpu=99).gang("large", 2, queue="a").run()
+        world.pods("mine", 4, queue="b", cpu=2).run()
+        assert len(world.placed("mine")) == 4
+
+    def test_gang_without_a_node_since_a_node_left_lowers_no_share(self) -> None:
+        world = cluster().node("n3", cpu=64).pod("busy", node="n3", cpu=64, scheduler="another")
+        world.job("large", 1, queue="a", cpu=20).run()
+        world.gone("busy").no_node("n3").pods("mine", 4, queue="b", cpu=4).run()
+        assert len(world.placed("mine")) == 4
 
     def test_surplus_that_no_node_can_hold_lowers_no_share(self) -> None:
         world = cluster().gang("job", 1, queue="a").pod("small", gang="job", cpu=1).pod("huge", gang="job", cpu=99)

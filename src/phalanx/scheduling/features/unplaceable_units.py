@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.policy import Policy
-from phalanx.scheduling.queue.demands import SurplusDemand, WaitReason
+from phalanx.scheduling.queue.demands import CompositeDemand, PodDemand, QuorumDemand, SurplusDemand, WaitReason
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.unplaceable import is_unplaceable
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
@@ -16,21 +19,26 @@ from phalanx.scheduling.session.session import Session
 
 #: Demands for which the result of the proof is stored.
 _MOST_PROOFS = 10_000
+#: Demands that a cycle examines after a change of nodes or accounts, beside the marked ones.
+_MOST_EXAMINED = 32
 
 
 class UnplaceableUnits(CyclePlugin):
-    """Marks the pods of refused units that could not run even on empty nodes, and their groups.
+    """Marks the pods of waiting units that could not run even on empty nodes, and their groups.
 
     The proof is made once per demand, at its first refusal. When nodes or accounts change, the marked demands are
-    examined again before any decision of that cycle.
+    examined again before any decision of that cycle, and the others in this and the next cycles.
     """
 
     name = "unplaceable-units"
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, queue: SchedulingQueue) -> None:
         self._state = state
+        self._queue = queue
         self._proofs: dict[WaitReason, bool] = {}
         self._version: object = None
+        # Demands that wait since before the last change of nodes or accounts.
+        self._unexamined: list[WaitReason] = []
         # The marked units of each demand.
         self._units: dict[WaitReason, dict[UnitKey, None]] = {}
         self._demands: dict[UnitKey, WaitReason] = {}
@@ -39,26 +47,38 @@ class UnplaceableUnits(CyclePlugin):
     def configure(self, policy: Policy) -> None:
         self._version = None
 
+    def outdated(self) -> bool:
+        return bool(self._unexamined)
+
     def begin(self, session: Session) -> None:
-        version = (self._state.topology.version, self._state.ledger.shape_version, session.placer.invalidations)
-        if version == self._version:
-            return
-        self._version = version
-        self._proofs.clear()
-        for demand in list(self._units):
-            if not self._is_unplaceable(session, demand):
-                for key in list(self._units[demand]):
-                    self._unmark(key)
+        state = self._state
+        version = (state.topology.version, state.ledger.shape_version, session.placer.invalidations)
+        if version != self._version:
+            self._version = version
+            self._proofs.clear()
+            for demand in list(self._units):
+                if not self._is_unplaceable(session, demand):
+                    for key in list(self._units[demand]):
+                        self._unmark(key)
+            self._unexamined = self._queue.waiting_demands()
+        marked = False
+        for _ in range(min(_MOST_EXAMINED, len(self._unexamined))):
+            demand = self._unexamined.pop()
+            if demand not in self._proofs and _is_provable(demand) and self._is_unplaceable(session, demand):
+                for key in self._queue.units_with(demand):
+                    marked |= self._mark(key, demand)
+        if marked:
+            state.room_opened()
 
     def revise(self, session: Session) -> None:
         proofs, marked = self._proofs, False
         for key, (demand, _) in session.unschedulable.items():
-            if not (demand.for_room or demand.for_surplus):
-                continue
             if demand in proofs:
                 unplaceable = proofs[demand]
-            else:
+            elif _is_provable(demand):
                 unplaceable = self._is_unplaceable(session, demand)
+            else:
+                continue
             if unplaceable:
                 marked |= self._mark(key, demand)
             elif key in self._demands:
@@ -72,9 +92,10 @@ class UnplaceableUnits(CyclePlugin):
     def _is_unplaceable(self, session: Session, demand: WaitReason) -> bool:
         if len(self._proofs) >= _MOST_PROOFS:
             self._proofs.clear()
-        if isinstance(demand, SurplusDemand):
-            kinds = [self._is_unplaceable(session, kind) for kind in demand.kinds]
-            proved = any(kinds)
+        parts = _parts(demand)
+        if parts:
+            proofs = [self._is_unplaceable(session, part) for part in parts]
+            proved = any(proofs)
         else:
             proved = is_unplaceable(session, demand)
         self._proofs[demand] = proved
@@ -89,8 +110,9 @@ class UnplaceableUnits(CyclePlugin):
         if len(self._demands) > self._purge_at:
             self._purge()
         pods = [pod for pod in self._pods(key) if pod.state is MemberState.PENDING]
-        if isinstance(demand, SurplusDemand):
-            kinds = {(kind.pod_class, kind.charge_path) for kind in demand.kinds if self._proofs.get(kind)}
+        parts = _parts(demand)
+        if parts:
+            kinds = {kind for part in parts if self._proofs.get(part) for kind in _kinds(part)}
             pods = [pod for pod in pods if (pod.pod_class, pod.charge_path) in kinds]
         elif not isinstance(key, str):
             for gang in key:
@@ -128,3 +150,27 @@ class UnplaceableUnits(CyclePlugin):
             return [record] if record is not None else []
         records = [self._state.gangs[gang] for gang in key if gang in self._state.gangs]
         return [member for record in records for member in record.members.values()]
+
+
+def _is_provable(demand: WaitReason) -> bool:
+    return demand.for_room or demand.for_surplus or isinstance(demand, CompositeDemand)
+
+
+def _parts(demand: WaitReason) -> tuple[WaitReason, ...]:
+    """Return the parts of a demand that can be met one by one."""
+    match demand:
+        case SurplusDemand(kinds):
+            return kinds
+        case CompositeDemand(parts=parts):
+            return parts
+    return ()
+
+
+def _kinds(part: WaitReason) -> Iterable[tuple[ClassRecord, ChargePath | None]]:
+    match part:
+        case PodDemand():
+            yield part.pod_class, part.charge_path
+        case QuorumDemand(gangs):
+            for gang in gangs:
+                for portion in gang.members:
+                    yield portion.pod_class, portion.charge_path

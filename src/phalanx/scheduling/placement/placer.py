@@ -77,6 +77,14 @@ class Placer:
         """The class's view, current with the table."""
         return self._views.complete(pod_class)
 
+    def eligible_rows(self, pod_class: ClassRecord) -> BoolArray:
+        """Return bool[N]: the rows that are open to the class now, whatever pods are there."""
+        return self._views.current(pod_class, scored=False).static
+
+    def lasting_rows(self, pod_class: ClassRecord) -> BoolArray:
+        """Return bool[N]: the rows that are open to the class at some time, whatever pods are there."""
+        return self._views.lasting(pod_class)
+
     def place(self, pod_class: ClassRecord, count: int) -> list[int]:
         """Rows for up to `count` copies of the class, in placement order; fewer if fewer fit.
 

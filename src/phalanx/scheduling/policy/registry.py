@@ -138,7 +138,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         PastUse(state, history.history),
         Placeholders(state),
         AdmissionLapse(state),
-        UnplaceableUnits(state),
+        UnplaceableUnits(state, queue),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),
         RejectingNodes(history.node_backoff),

@@ -309,6 +309,15 @@ class SchedulingQueue:
         """What an unschedulable unit waits with; None where it is not unschedulable."""
         return self._unschedulable.get(key)
 
+    def waiting_demands(self) -> list[WaitReason]:
+        """Return what unschedulable units wait with."""
+        return list(self._groups)
+
+    def units_with(self, demand: WaitReason) -> list[UnitKey]:
+        """Return the unschedulable units that wait with a demand."""
+        group = self._groups.get(demand)
+        return list(group.units) if group is not None else []
+
     def fit_error_of(self, key: UnitKey) -> FitError | None:
         """Why an unschedulable unit was refused."""
         demand = self._unschedulable.get(key)

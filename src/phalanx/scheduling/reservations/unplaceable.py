@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -14,67 +14,75 @@ from phalanx.scheduling.queue.demands import GangDemand, PodDemand, QuorumDemand
 from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.reservations.window import RowArray
 
+Rows = Callable[[ClassRecord], BoolArray]
+
 
 def is_unplaceable(estimates: RoomEstimates, demand: WaitReason) -> bool:
     """Return whether the demand is proved to be unplaceable; False where nothing is proved.
 
     Only what other pods can never change counts: allocatable amounts, eligible nodes, domains and declared limits.
+    A node that is closed for a time only counts as open.
     """
+    placer = estimates.placer
+    return _exceeds(estimates, demand, placer.eligible_rows) and _exceeds(estimates, demand, placer.lasting_rows)
+
+
+def _exceeds(estimates: RoomEstimates, demand: WaitReason, rows_of: Rows) -> bool:
     match demand:
         case PodDemand():
-            return _is_pod_unplaceable(estimates, demand)
+            return _pod_exceeds(estimates, demand, rows_of)
         case QuorumDemand(gangs):
-            return any(_is_gang_unplaceable(estimates, gang) for gang in gangs)
+            return any(_gang_exceeds(estimates, gang, rows_of) for gang in gangs)
     return False
 
 
-def _is_pod_unplaceable(estimates: RoomEstimates, demand: PodDemand) -> bool:
-    copies = _copies_when_empty(estimates, demand.pod_class, demand.area)
-    amounts = demand.pod_class.footprint.amounts
-    return not (copies >= demand.count).any() or _is_never_allowed(
-        estimates, demand.charge_path, amounts, demand.count
-    )
+def _pod_exceeds(estimates: RoomEstimates, demand: PodDemand, rows_of: Rows) -> bool:
+    pod_class, count = demand.pod_class, demand.count
+    if not (_copies_when_empty(estimates, pod_class, demand.area, rows_of) >= count).any():
+        return True
+    return _is_never_allowed(estimates, demand.charge_path, pod_class.footprint.amounts, count)
 
 
-def _is_gang_unplaceable(estimates: RoomEstimates, gang: GangDemand) -> bool:
-    portions = gang.members
+def _gang_exceeds(estimates: RoomEstimates, gang: GangDemand, rows_of: Rows) -> bool:
+    portions, area = gang.members, gang.area
     if not gang.total or not portions:
         return False
     # [portions, domains]
     copies = np.stack(
-        [np.minimum(_copies_when_empty(estimates, each.pod_class, gang.area), each.count) for each in portions]
+        [np.minimum(_copies_when_empty(estimates, each.pod_class, area, rows_of), each.count) for each in portions]
     )
     fits: BoolArray = copies.sum(axis=0) >= gang.total
     for role, least in gang.roles:
         fits &= copies[[portion.role == role for portion in portions]].sum(axis=0) >= least
     amounts = gang.least_amounts()
     if len(portions) > 1 and fits.any():
-        fits &= _have_amounts(estimates, amounts, (portion.pod_class for portion in portions), gang.area)
+        eligible = np.any([rows_of(portion.pod_class) for portion in portions], axis=0)
+        fits &= _have_amounts(estimates, amounts, np.flatnonzero(eligible & estimates.placer.nodes.alive), area)
     if not fits.any():
         return True
     charge_paths = {portion.charge_path for portion in portions}
     return len(charge_paths) == 1 and _is_never_allowed(estimates, next(iter(charge_paths)), amounts, 1)
 
 
-def _copies_when_empty(estimates: RoomEstimates, pod_class: ClassRecord, area: Area | None) -> IntArray:
+def _copies_when_empty(
+    estimates: RoomEstimates, pod_class: ClassRecord, area: Area | None, rows_of: Rows
+) -> IntArray:
     """int64[D]: how many copies of a class the eligible nodes of each domain hold if they are empty.
 
     Without a domain that is required there is one entry, for all nodes.
     """
     nodes = estimates.placer.nodes
-    rows = np.flatnonzero(estimates.placer.class_view(pod_class).static & nodes.alive)
+    rows = np.flatnonzero(rows_of(pod_class) & nodes.alive)
     columns, amounts = pod_class.columns, pod_class.amounts
     copies = (nodes.allocatable[np.ix_(columns, rows)] // amounts[:, None]).min(axis=0, initial=2**31).clip(0)
     return _by_domain(estimates, area, rows, copies)
 
 
 def _have_amounts(
-    estimates: RoomEstimates, amounts: Mapping[str, int], classes: Iterable[ClassRecord], area: Area | None
+    estimates: RoomEstimates, amounts: Mapping[str, int], rows: RowArray, area: Area | None
 ) -> BoolArray:
-    """bool[D]: whether the nodes of each domain that are eligible for any of the classes offer the amounts."""
-    placer, nodes = estimates.placer, estimates.placer.nodes
-    eligible = np.any([placer.class_view(each).static for each in classes], axis=0)
-    rows = np.flatnonzero(eligible & nodes.alive)
+    """bool[D]: whether the rows of each domain offer the amounts."""
+    nodes = estimates.placer.nodes
     found: BoolArray = _by_domain(estimates, area, rows, np.ones(len(rows), dtype=np.int64)) > 0
     for column, name in enumerate(nodes.space.names):
         if amounts.get(name):
