@@ -142,9 +142,10 @@ class TestHeads:
             lambda world: world.gang("first", 2, queue="other"),
             lambda world: world.gang("first", 2, queue="missing"),
             lambda world: world.no_gang("first").gone("first-0").gone("first-1"),
+            lambda world: world.no_gang("first"),
             lambda world: world.gone("first-1"),
         ],
-        ids=["minimum raised", "role raised", "moved", "moved away", "deleted", "member lost"],
+        ids=["minimum raised", "role raised", "moved", "moved away", "deleted", "group deleted", "member lost"],
     )
     def test_queue_goes_on_when_its_head_gang_stops_holding_it_up(self, change: Step) -> None:
         scenario = second(world().job("first", 2, queue="q", cpu=3).run()).run()

@@ -72,6 +72,12 @@ class TestAdmission:
         assert fine(world).run().admissions == ["fine"]
         assert fine(admitted(cluster(), "fits", 4, 4)).run().admissions == []
 
+    def test_gang_group_that_empty_nodes_do_not_hold_together_holds_no_admission(self) -> None:
+        world = admitted(admitted(cluster(), "one", 3, 4), "two", 2, 4)
+        for name, minimum in (("one", 3), ("two", 2)):
+            world.gang(name, minimum, gang_group=["one", "two"])
+        assert fine(world).run().admissions == ["fine"]
+
     def test_gang_above_the_capability_of_its_queue_holds_no_admission(self) -> None:
         world = cluster().queue("a", capability={"cpu": 6})
         world = fine(admitted(world, "large", 2, 4)).run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,14 @@ from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.scheduling.placement.topology_domains import Area
-from phalanx.scheduling.queue.demands import GangDemand, PodDemand, QuorumDemand, RoomEstimates, WaitReason
+from phalanx.scheduling.queue.demands import (
+    GangDemand,
+    MemberDemand,
+    PodDemand,
+    QuorumDemand,
+    RoomEstimates,
+    WaitReason,
+)
 from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.reservations.window import RowArray
 
@@ -32,8 +39,20 @@ def _exceeds(estimates: RoomEstimates, demand: WaitReason, rows_of: Rows) -> boo
         case PodDemand():
             return _pod_exceeds(estimates, demand, rows_of)
         case QuorumDemand(gangs):
-            return any(_gang_exceeds(estimates, gang, rows_of) for gang in gangs)
+            parts = gangs if len(gangs) == 1 else (*gangs, _together(gangs))
+            return any(_gang_exceeds(estimates, gang, rows_of) for gang in parts)
     return False
+
+
+def _together(gangs: Sequence[GangDemand]) -> GangDemand:
+    """Return a demand that is met wherever those of all gangs are met at once."""
+    counts: dict[tuple[ClassRecord, ChargePath | None], int] = {}
+    for gang in gangs:
+        for portion in gang.members:
+            kind = portion.pod_class, portion.charge_path
+            counts[kind] = counts.get(kind, 0) + portion.count
+    members = (MemberDemand(pod_class, "", count, path) for (pod_class, path), count in counts.items())
+    return GangDemand(sum(gang.total for gang in gangs), (), tuple(members))
 
 
 def _pod_exceeds(estimates: RoomEstimates, demand: PodDemand, rows_of: Rows) -> bool:
