@@ -64,7 +64,7 @@ class AccountSeries:
         told = [
             account
             for account in snapshot.copies.accounts.values()
-            if account.spec is not None or account.used or account.pending
+            if account.spec is not None or account.used or account.unallocated
         ]
         accounts, rest = self._largest(told, snapshot.offered)
         infos, shares = list[str](), list[str]()
