@@ -28,8 +28,8 @@ spec:
 class Panel(NamedTuple):
     """Panel of the board.
 
-    `queries` are (PromQL, legend); JOB is replaced by the selected job and RATE by the interval of the graph. `kind`
-    and `unit` are Grafana's words.
+    `queries` are (PromQL, legend); JOB is replaced by the selected job and RATE by the interval of the graph.
+    `kind` and `unit` are Grafana's words.
     """
 
     title: str
@@ -86,7 +86,10 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "By kube-scheduler's queues: active, backoff, unschedulable, gated.",
         ),
         _graph(
-            "Scheduling attempts", "sum by (result) (rate(scheduler_schedule_attempts_total{JOB}[RATE]))", "{{result}}", "ops"
+            "Scheduling attempts",
+            "sum by (result) (rate(scheduler_schedule_attempts_total{JOB}[RATE]))",
+            "{{result}}",
+            "ops",
         ),
         _graph("Bindings", "sum by (outcome) (rate(phalanx_bindings_total{JOB}[RATE]))", "{{outcome}}", "ops"),
     ),

@@ -117,14 +117,14 @@ async def _read_or_make(
 def keys_in(secret: Any) -> tuple[Key, ...]:
     """Return the keys of a Secret, the newest first, without malformed entries."""
     data = secret.get("data") if isinstance(secret, dict) else None
-    found: list[tuple[int, Key]] = []
+    keys_by_age: list[tuple[int, Key]] = []
     for name, text in data.items() if isinstance(data, dict) else ():
         try:
             key = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError, TypeError):
             key = b""
         if _KEY_NAME.fullmatch(name) and KEY_BYTES <= len(key) <= _MOST_KEY_BYTES:
-            found.append((int(name), (name, key)))
+            keys_by_age.append((int(name), (name, key)))
         else:
             log.warning("secret %s, key %s is ignored: it is not a signing key", NAME, name)
-    return tuple(key for _, key in sorted(found, reverse=True))
+    return tuple(key for _, key in sorted(keys_by_age, reverse=True))

@@ -87,7 +87,7 @@ async def _until_phase(stage: ScenarioRun, name: str, phase: str) -> dict[str, A
     job: dict[str, Any] = {}
 
     async def in_phase() -> bool:
-        nonlocal found
+        nonlocal job
         job = dict(await stage.client.get(JOBS.path(stage.namespace, name)))
         state = (job.get("status") or {}).get("state") or {}
         if state.get("phase") == "Failed":

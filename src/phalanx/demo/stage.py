@@ -90,9 +90,9 @@ class ScenarioRun:
         self._show(f"\n── {text} " + "─" * max(0, 74 - len(text)))
 
     def say(self, text: str) -> None:
-        first, *rest = text.splitlines()
+        first, *continuation = text.splitlines()
         self._show(f"{time.monotonic() - self._began:6.1f} s  {first}")
-        for line in rest:
+        for line in continuation:
             self._show(f"          {line}")
 
     async def show_pods(self) -> None:
@@ -127,10 +127,11 @@ class ScenarioRun:
     async def show_command(self, *arguments: str) -> str:
         """Show and return the output of a phalanx command on the cluster. Raises ScenarioError."""
         options = self.cluster.options
-        more = ["--kubeconfig", str(options.kubeconfig), *(["--config", options.policy] if options.policy else [])]
+        cluster_options = ["--kubeconfig", str(options.kubeconfig)]
+        cluster_options += ["--config", options.policy] if options.policy else []
         child = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "phalanx.cli", *arguments, *more),
+            *("-m", "phalanx.cli", *arguments, *cluster_options),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -57,9 +57,7 @@ class TopologyDemo(Scenario):
         if not any(_racks(pods) <= set(racks) for racks in _SPINES.values()):
             raise ScenarioError(f"expected wide under one spine; it is in {_racks(pods)}")
         await stage.show_gpus()
-        stage.say(
-            f"PodGroup wide: volcano.sh/job-allocated-hypernode: {await _hyper_node_of(stage, 'wide')}"
-        )
+        stage.say(f"PodGroup wide: volcano.sh/job-allocated-hypernode: {await _hyper_node_of(stage, 'wide')}")
 
         stage.title("A member is lost: its replacement waits for its own rack, although other racks have free GPUs")
         rack = next(iter(_racks(await stage.until_running(4, "tight"))))

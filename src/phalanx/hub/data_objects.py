@@ -169,13 +169,13 @@ class DataObjects:
             return printable(f"{STAGE_IN}: unknown entry {text!r}; expected {known}", _MOST_MESSAGE)
         label = f"{kind.kind} {printable(name, 100)}"
         if kind is JOBS:
-            found = self._job(namespace, name)
-            return _job_incomplete(label, found)
+            stage_in_object = self._job(namespace, name)
+            return _job_incomplete(label, stage_in_object)
         store = self._loads if kind is DATA_LOADS else self._sets
-        found = store.get((namespace, name))
-        if found is None:
+        stage_in_object = store.get((namespace, name))
+        if stage_in_object is None:
             return f"{label} stages its data in, and does not exist"
-        phase = (found.document.get("status") or {}).get("phase")
+        phase = (stage_in_object.document.get("status") or {}).get("phase")
         if phase == "Failed":
             return f"{label} should have staged its data in, and has failed"
         # A Dataset is Bound once its cache can serve; a DataLoad is Complete once its cache is filled.

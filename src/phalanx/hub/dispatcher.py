@@ -176,10 +176,10 @@ class Dispatcher:
         if isinstance(step, protocol.WriteStatus):
             assert record is not None
             return await self.write(record, step.status)
-        found = self._objects.group(gang_uid)
-        if found is None:
+        kind_and_group = self._objects.group(gang_uid)
+        if kind_and_group is None:
             return False
-        kind, group = found
+        kind, group = kind_and_group
         try:
             await self._put(DISPATCHES.path(group.namespace), new_dispatch(group.namespace, reference(kind, group)))
         except ApiError as error:
@@ -220,10 +220,10 @@ class Dispatcher:
 
     def copies(self, record: Dispatch, gang: OriginGang, epoch: int) -> list[Json]:
         """Return the copies of the gang's objects for this epoch; none for a deleted gang or a job."""
-        group_and_kind = self._objects.group(gang.uid)
-        if group_and_kind is None:
+        kind_and_group = self._objects.group(gang.uid)
+        if kind_and_group is None:
             return []
-        kind, group = group_and_kind
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return []
         marks = (self._origin, record.uid, epoch, gang.lost_policy)
@@ -296,10 +296,10 @@ class Dispatcher:
     async def _create(
         self, connection: ClusterConnection, record: Dispatch, gang_uid: str, step: protocol.Step
     ) -> None:
-        group_and_kind, gang = self._objects.group(gang_uid), self._objects.view(gang_uid)
-        if group_and_kind is None or gang is None:
+        kind_and_group, gang = self._objects.group(gang_uid), self._objects.view(gang_uid)
+        if kind_and_group is None or gang is None:
             return
-        kind, group = group_and_kind
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return
         marks = (self._origin, record.uid, record.status.epoch, gang.lost_policy)

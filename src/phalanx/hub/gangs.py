@@ -52,7 +52,7 @@ class HubObjects:
         self.groups = [self._group_store() for _ in GROUP_KINDS]
         self.jobs = [(kind, self._job_store(kind.resource)) for kind in JOB_KINDS]
         self.records: ObjectStore[Dispatch] = ObjectStore(
-            read_dispatch, index=lambda each: each.gang.uid, changed=self._record_changed
+            read_dispatch, index=lambda record: record.gang.uid, changed=self._record_changed
         )
         self.data = DataObjects(self._batch_job)
         self._gang_of: dict[str, str] = {}
@@ -117,10 +117,10 @@ class HubObjects:
         return None
 
     def data_needs(self, gang_uid: str) -> DataNeeds:
-        found = self.group(gang_uid)
-        if found is None:
+        kind_and_group = self.group(gang_uid)
+        if kind_and_group is None:
             return DataNeeds()
-        kind, group = found
+        kind, group = kind_and_group
         return self.data.needs(kind.resource.api_version, kind.resource.kind, group)
 
     def _batch_job(self, namespace: str, name: str) -> StoredObject | None:
@@ -137,10 +137,10 @@ class HubObjects:
 
     def view(self, gang_uid: str) -> OriginGang | None:
         """Return the gang, or None if its PodGroup or job no longer exists."""
-        found = self.group(gang_uid)
-        if found is None:
+        kind_and_group = self.group(gang_uid)
+        if kind_and_group is None:
             return None
-        kind, group = found
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return self._job_view(kind, group)
         pods = tuple(
@@ -196,9 +196,9 @@ class HubObjects:
         for pod in (old, new):
             if pod is not None and (group := group_of(pod)) is not None:
                 kind, namespace, name = group
-                found = self.groups[kind].get((namespace, name))
-                if found is not None:
-                    self._changed(found.uid)
+                stored_group = self.groups[kind].get((namespace, name))
+                if stored_group is not None:
+                    self._changed(stored_group.uid)
 
     def _record_changed(self, key: Key, old: Dispatch | None, new: Dispatch | None) -> None:
         if old is not None:

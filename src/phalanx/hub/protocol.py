@@ -264,7 +264,7 @@ def _granted(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | No
     origins = {pod.uid: pod for pod in gang.pods}
     by_uid = {copy.uid: copy for copy in cluster.copies.values()}
     steps: list[Step] = []
-    kept: list[GrantedCopy] = []
+    kept_grants: list[GrantedCopy] = []
     for grant in status.granted:
         copy, origin = by_uid.pop(grant.uid, None), origins.get(grant.origin_uid)
         if copy is None:
@@ -287,8 +287,8 @@ def _granted(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | No
                 steps.append((HoldCopy if copy.hold else LiftGate)(copy.name, copy.uid))
             if copy.news:
                 steps.append(MirrorStatus(copy.name, origin.uid, copy.uid))
-        kept.append(grant)
-    named = {grant.origin_uid for grant in kept}
+        kept_grants.append(grant)
+    named = {grant.origin_uid for grant in kept_grants}
     existing = {copy.name for copy in cluster.copies.values()}
     new_grants: list[GrantedCopy] = []
     for copy in by_uid.values():
@@ -304,7 +304,7 @@ def _granted(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | No
     missing = [pod for pod in gang.pods if not pod.ended and pod.uid not in named]
     steps += [CreateCopy(pod.name, pod.uid) for pod in missing if pod.name not in existing]
     if new_grants:
-        granted = tuple(sorted([*kept, *new_grants], key=lambda grant: grant.name))
+        granted = tuple(sorted([*kept_grants, *new_grants], key=lambda grant: grant.name))
         return [WriteStatus(msgspec.structs.replace(status, granted=granted))]
     if not steps and not missing and gang.ended:
         return [WriteStatus(_ended(status, gang, now))]

@@ -48,16 +48,16 @@ Action = Callable[[], Any]
 class _Entry:
     """State of one name.
 
-    `tries` counts the created or rejected objects. Before `rest` (loop time) no object is created. `backoff` is for
-    writes that failed temporarily. `planned` is the timer of the next step.
+    `tries` counts the created or rejected objects. Before `paused_until` (loop time) no object is created.
+    `backoff` is for writes that failed temporarily. `planned` is the timer of the next step.
     """
 
-    __slots__ = ("backoff", "busy", "planned", "rest", "tries")
+    __slots__ = ("backoff", "busy", "paused_until", "planned", "tries")
 
     def __init__(self) -> None:
         self.backoff = Backoff(base=0.5, cap=10.0)
         self.tries = 0
-        self.rest = 0.0
+        self.paused_until = 0.0
         self.planned: asyncio.TimerHandle | None = None
         self.busy = False
 
@@ -173,11 +173,11 @@ class GeneratedPodGroups:
         status = error.status if isinstance(error, ApiError) else 0
         passing = not 400 <= status < 500 or status == 429
         if not passing:
-            self._rest(entry)
+            self._pause(entry)
         if status in (404, 409):
             # The object is deleted, or another client has created one: a watch event follows. An earlier event is
             # checked again.
-            self._plan(key, entry, max(_FIRST_PAUSE, entry.rest - asyncio.get_running_loop().time()))
+            self._plan(key, entry, max(_FIRST_PAUSE, entry.paused_until - asyncio.get_running_loop().time()))
             return
         complaint = (key.namespace, str(status))
         if complaint not in self._complaints:
@@ -198,26 +198,26 @@ class GeneratedPodGroups:
             if generated.adopted:
                 return lambda: self._release(generated)
         gang = self._wanted(key)
-        kept = (
+        current = (
             min(objects, key=lambda generated: GROUPS.index(generated.ref.group), default=None)
             if gang is not None
             else None
         )
         for generated in objects:
-            if generated is not kept:
+            if generated is not current:
                 return lambda: self._delete(generated)
         if gang is None:
             return None
-        if kept is not None:
-            patch = self._difference(key, gang, kept)
-            return (lambda: self._patch(kept, patch)) if patch else None
+        if current is not None:
+            patch = self._difference(key, gang, current)
+            return (lambda: self._patch(current, patch)) if patch else None
         kind, record = self._kind(), self._state.gangs[key]
         if not any(member.state in _COMES for member in record.members.values()):
             return None
         if kind is None:
             self._without_kind[key] = None
             return None
-        late = entry.rest - asyncio.get_running_loop().time()
+        late = entry.paused_until - asyncio.get_running_loop().time()
         if late > 0:
             self._plan(key, entry, late)
             return None
@@ -252,43 +252,43 @@ class GeneratedPodGroups:
             for owner in owners[:_MOST_OWNERS]
         ]
 
-    def _difference(self, key: GangKey, gang: Gang, made: GeneratedPodGroup) -> dict[str, Any]:
+    def _difference(self, key: GangKey, gang: Gang, generated: GeneratedPodGroup) -> dict[str, Any]:
         patch: dict[str, Any] = {}
         spec = spec_of(gang)
-        if spec != made.spec:
-            patch = {"spec": dict.fromkeys(made.spec) | spec, "metadata": {"annotations": note_of(spec)}}
-        wanted, known = self._owners_of(key), {owner.get("uid") for owner in made.owners}
+        if spec != generated.spec:
+            patch = {"spec": dict.fromkeys(generated.spec) | spec, "metadata": {"annotations": note_of(spec)}}
+        wanted, known = self._owners_of(key), {owner.get("uid") for owner in generated.owners}
         # One remaining owner keeps the object. An owner that the garbage collector has removed is not added again.
-        if any(owner["uid"] not in known for owner in wanted) and len(made.owners) < _MOST_OWNERS:
-            patch.setdefault("metadata", {})["ownerReferences"] = _merged(made.owners, wanted)
+        if any(owner["uid"] not in known for owner in wanted) and len(generated.owners) < _MOST_OWNERS:
+            patch.setdefault("metadata", {})["ownerReferences"] = _merged(generated.owners, wanted)
         return patch
 
     async def _create(self, kind: ServedKind, key: GangKey, gang: Gang, entry: _Entry) -> None:
         path = Resource(kind.group, kind.version, kind.plural, kind.kind).path(key.namespace)
         await self._client.create(path, manifest(kind, key, spec_of(gang), self._owners_of(key), LABELS))
-        self._rest(entry)
+        self._pause(entry)
 
-    def _rest(self, entry: _Entry) -> None:
+    def _pause(self, entry: _Entry) -> None:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(entry.tries, 16))
         entry.tries += 1
-        entry.rest = asyncio.get_running_loop().time() + pause
+        entry.paused_until = asyncio.get_running_loop().time() + pause
 
-    async def _patch(self, made: GeneratedPodGroup, patch: dict[str, Any]) -> None:
-        metadata = {**patch.get("metadata", {}), "uid": made.ref.uid}
-        await self._client.patch(_path(made), {**patch, "metadata": metadata}, PatchType.MERGE)
+    async def _patch(self, generated: GeneratedPodGroup, patch: dict[str, Any]) -> None:
+        metadata = {**patch.get("metadata", {}), "uid": generated.ref.uid}
+        await self._client.patch(_path(generated), {**patch, "metadata": metadata}, PatchType.MERGE)
 
-    async def _release(self, made: GeneratedPodGroup) -> None:
+    async def _release(self, generated: GeneratedPodGroup) -> None:
         """Remove our metadata and owners from an object that another client has adopted."""
         annotations = dict.fromkeys((GENERATED_FROM_PODS, FORMER_GENERATED_FROM_PODS))
         metadata = {"annotations": annotations, "labels": dict.fromkeys(LABELS), "ownerReferences": None}
-        await self._patch(made, {"metadata": metadata})
+        await self._patch(generated, {"metadata": metadata})
 
-    async def _delete(self, made: GeneratedPodGroup) -> None:
-        await self._client.delete(_path(made), uid=made.ref.uid)
+    async def _delete(self, generated: GeneratedPodGroup) -> None:
+        await self._client.delete(_path(generated), uid=generated.ref.uid)
 
 
-def _path(made: GeneratedPodGroup) -> str:
-    ref = made.ref
+def _path(generated: GeneratedPodGroup) -> str:
+    ref = generated.ref
     return Resource(ref.group, ref.version, ref.plural, ref.kind).path(ref.namespace, ref.name)
 
 

@@ -53,10 +53,10 @@ class LeftoverEvictions:
         self._reasons: dict[str, str] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        scheduler, why = condemned_by(pod)
+        scheduler, message = condemned_by(pod)
         if scheduler in self._state.schedulers:
             self._marked.setdefault(pod.metadata.uid, None)
-            self._reasons[pod.metadata.uid] = why
+            self._reasons[pod.metadata.uid] = message
         elif self._marked:
             self.pod_gone(pod.metadata.uid)
 

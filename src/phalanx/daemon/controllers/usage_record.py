@@ -150,9 +150,10 @@ class UsageRecord:
 
     def _log_full(self) -> None:
         if not self._logged_full:
-            most = MOST_OBJECTS * self._per_object
+            stored = MOST_OBJECTS * self._per_object
             log.warning(
-                "the usage of %d accounts is stored; the usage of further accounts is lost with this process", most
+                "the usage of %d accounts is stored; the usage of further accounts is lost with this process",
+                stored,
             )
         self._logged_full = True
 

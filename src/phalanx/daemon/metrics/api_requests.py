@@ -95,7 +95,7 @@ def resource_of(path: str) -> str:
     if path.endswith(_BINDING):
         return "pods/binding"  # the most frequent path by far
     parts = path.split("/")
-    rest = parts[3:] if parts[1] == "api" else parts[4:] if parts[1] == "apis" else []
-    if len(rest) > 2 and rest[0] == "namespaces":
-        rest = rest[2:]
-    return f"{rest[0]}/{rest[2]}" if len(rest) > 2 else rest[0] if rest else ""
+    names = parts[3:] if parts[1] == "api" else parts[4:] if parts[1] == "apis" else []
+    if len(names) > 2 and names[0] == "namespaces":
+        names = names[2:]
+    return f"{names[0]}/{names[2]}" if len(names) > 2 else names[0] if names else ""

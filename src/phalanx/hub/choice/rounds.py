@@ -207,10 +207,10 @@ class Rounds:
         record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
         if record is None or gang is None or record.phase is not Phase.PENDING or record.deleting:
             return None
-        group_and_kind = self._objects.group(gang_uid)
-        if group_and_kind is None or not gang.complete or gang.suspended:
+        kind_and_group = self._objects.group(gang_uid)
+        if kind_and_group is None or not gang.complete or gang.suspended:
             return None
-        kind, group = group_and_kind
+        kind, group = kind_and_group
         pods = self._objects.members(kind, group)
         needs = self._objects.data_needs(gang_uid)
         version = (group.resource_version, tuple(pod.uid for pod in pods), gang, record.version, needs)
@@ -248,10 +248,10 @@ class Rounds:
         known = self._considered.get(gang_uid)
         if known is not None:
             return known[1].waiting.demand
-        group_and_kind = self._objects.group(gang_uid)
-        if group_and_kind is None:
+        kind_and_group = self._objects.group(gang_uid)
+        if kind_and_group is None:
             return QueueDemand()
-        kind, group = group_and_kind
+        kind, group = kind_and_group
         demand = self._demand_of(kind, group)
         gang, record = self._objects.view(gang_uid), self._objects.record(gang_uid)
         if gang is not None and record is not None:
@@ -276,11 +276,11 @@ class Rounds:
 
         A deleted gang and a job with too many pods have no objects.
         """
-        gang, group_and_kind = self._objects.view(record.gang.uid), self._objects.group(record.gang.uid)
+        gang, kind_and_group = self._objects.view(record.gang.uid), self._objects.group(record.gang.uid)
         name = f"{record.namespace}/{record.gang.name}"
-        if gang is None or group_and_kind is None:
+        if gang is None or kind_and_group is None:
             return AskedGang(record.uid, name, ())
-        kind, group = group_and_kind
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return AskedGang(record.uid, name, declared(kind, group.document)[0], declared=True)
         return AskedGang(record.uid, name, tuple(self._copies(record, gang, record.status.epoch + 1)))
@@ -418,8 +418,8 @@ class Rounds:
 
 
 def _most(spec: Json) -> int:
-    most = spec.get("maxWaiting")
-    return most if isinstance(most, int) and most >= 0 else MOST_WAITING
+    max_waiting = spec.get("maxWaiting")
+    return max_waiting if isinstance(max_waiting, int) and max_waiting >= 0 else MOST_WAITING
 
 
 def _recent(attempt: DispatchAttempt, now: int) -> bool:

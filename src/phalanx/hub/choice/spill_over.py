@@ -151,8 +151,8 @@ class SpillOver:
 
         The gang's value precedes the cluster's.
         """
-        group_and_kind = self._objects.group(record.gang.uid)
-        text = group_and_kind[1].annotation(SPILL_AFTER) if group_and_kind is not None else NEVER
+        kind_and_group = self._objects.group(record.gang.uid)
+        text = kind_and_group[1].annotation(SPILL_AFTER) if kind_and_group is not None else NEVER
         text = text or str(self._specs.get(record.status.cluster, {}).get("spillAfter") or "")
         if text == NEVER:
             return None

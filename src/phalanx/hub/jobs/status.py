@@ -91,8 +91,8 @@ def _job_status(status: Json, origin: Json) -> Json:
     mirrored: Json = {key: status[key] for key in _COUNTS if _count(status.get(key))}
     for key in ("succeeded", "failed"):
         # A counter never falls, although a job that starts again in another cluster begins at 0.
-        if (most := max(mirrored.get(key, 0), before.get(key) or 0)) > 0:
-            mirrored[key] = most
+        if (highest := max(mirrored.get(key, 0), before.get(key) or 0)) > 0:
+            mirrored[key] = highest
     conditions = list(_conditions(status))
     ends = {condition["type"] for condition in conditions if condition["status"] == "True"} & {"Failed", "Complete"}
     end = "Failed" if "Failed" in ends else "Complete" if ends else ""

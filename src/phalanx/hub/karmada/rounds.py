@@ -117,7 +117,7 @@ class BindingRounds:
         return max(0.0, min(self._due.values()) - asyncio.get_running_loop().time())
 
     def _by_name(self) -> dict[str, StoredObject]:
-        return {each.name: each for each in self._clusters.values()}
+        return {cluster.name: cluster for cluster in self._clusters.values()}
 
     # -- scheduled bindings --------------------------------------------------------------------------------
 

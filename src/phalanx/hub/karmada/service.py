@@ -95,8 +95,8 @@ class KarmadaService(HubProcess):
         config = self._client.config
         server = f"{config.server}{CLUSTERS.path(None, name, 'proxy')}"
         client = self._member_client(dataclasses.replace(config, server=server), 4)
-        made = self._members[name] = _Member(name, client, cluster.uid if cluster is not None else "")
-        return made
+        new_member = self._members[name] = _Member(name, client, cluster.uid if cluster is not None else "")
+        return new_member
 
     def _disconnect(self, name: str) -> None:
         """Drop the connection to a cluster that was replaced or removed."""

@@ -262,8 +262,8 @@ class ClusterConnection:
                 raise
             # The new lease has no recent renewal, so the cluster's scheduler starts no copy because of it.
             spec = {"holderIdentity": self._hub, "leaseDurationSeconds": LEASE_SECONDS}
-            made = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": HUB_LEASE}}
-            lease = await self.client.create(LEASES.path(LEASE_NAMESPACE), {**made, "spec": spec})
+            new_lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": HUB_LEASE}}
+            lease = await self.client.create(LEASES.path(LEASE_NAMESPACE), {**new_lease, "spec": spec})
         if not isinstance(lease, dict) or not isinstance(lease.get("spec") or {}, dict):
             raise RefusedError("NotAnApiServer", "its answer is not a Lease")
         holder = (lease.get("spec") or {}).get("holderIdentity")
