@@ -55,7 +55,7 @@ class ElasticQuota1(Scenario):
         await board.until_used(user_a=6, user_b=3)
         await board.deploy("user-a", "more", 1)
         await board.waits("user-a", "more", "ElasticQuota user-a/user-a", "max 6")
-        await board.nobody_is_harmed(user_a=6, user_b=3)
+        await board.usage_stays(user_a=6, user_b=3)
         stage.say("A borrows 2 GPUs of B's guarantee, which B does not use at the moment")
         await stage.show_command("quota", "list")
         stage.title("B requests 3 more, within its min: 1 GPU is free, A borrows 2")
@@ -71,7 +71,7 @@ class ElasticQuota1(Scenario):
         stage.title("B requests 1 more: A uses only its guarantee now")
         await board.deploy("user-b", "extra", 1)
         await board.waits("user-b", "extra", _ALL)
-        await board.nobody_is_harmed(user_a=4, user_b=6)
+        await board.usage_stays(user_a=4, user_b=6)
         await board.why("user-b", "extra", "Evictions do not help")
         stage.say("A has 4 and B has 6: each has its min")
 
@@ -142,7 +142,7 @@ class ElasticQuota3(Scenario):
         await stage.create(PRIORITY_CLASSES, _HIGH)
         await board.deploy("quota2", "nginx", 1, priority_class="high-priority")
         await board.waits("quota2", "nginx", _ALL)
-        await board.nobody_is_harmed(quota1=1, quota2=0, quota3=0)
+        await board.usage_stays(quota1=1, quota2=0, quota3=0)
         stage.say(
             "the node has free CPU, but the sum of all min is 1 CPU; a priority counts within a namespace only"
         )
@@ -185,7 +185,7 @@ class ElasticQuota4(Scenario):
         await board.deploy("quota2", "nginx", 1, amount=2)
         stage.say("quota2 reclaims its 2 CPUs for one pod")
         await board.waits("quota2", "nginx", _ALL, "2 cpu in use")
-        await board.nobody_is_harmed(quota1=2, quota2=0)
+        await board.usage_stays(quota1=2, quota2=0)
         await board.why("quota2", "nginx", "2 pods would have to go", "take singleNodePreemption out of the policy")
         stage.title("Without the limitation")
         before = await board.running("quota1")

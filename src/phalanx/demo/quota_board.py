@@ -87,8 +87,8 @@ class QuotaBoard:
             lines.append(f"{namespace:{width}}{quota.least:>5}{quota.most:>5}{amount:>6}   {boxes}".rstrip())
         self.stage.say("\n".join(lines))
 
-    async def waits(self, namespace: str, prefix: str, *said: str) -> None:
-        """Check that one pod waits for its quota, with all texts of `said` in its message. Raises ScenarioError."""
+    async def waits(self, namespace: str, prefix: str, *texts: str) -> None:
+        """Check that one pod waits for its quota, with all `texts` in its message. Raises ScenarioError."""
         self.stage.namespace = namespace
         waiting = await self.stage.until_explained(1, prefix)
 
@@ -98,11 +98,11 @@ class QuotaBoard:
             return (
                 len(waiting) == 1
                 and waiting_pod.reason == QUOTA_EXCEEDED
-                and all(part in waiting_pod.message for part in said)
+                and all(part in waiting_pod.message for part in texts)
             )
 
         try:
-            await self.stage.until(explained, f"one pod {prefix}* waits with {said}", patience=10)
+            await self.stage.until(explained, f"one pod {prefix}* waits with {texts}", patience=10)
         except ScenarioError as error:
             raise ScenarioError(f"{error}; observed {[(pod.reason, pod.message) for pod in waiting]}") from None
         self.stage.say(f"pod {namespace}/{waiting[0].name} waits:\n{waiting[0].message}")
@@ -128,16 +128,16 @@ class QuotaBoard:
             raise ScenarioError(f"expected {count} evicted pods {prefix}* of {namespace}, observed {sorted(gone)}")
         await self.why(namespace, min(gone), "was evicted")
 
-    async def why(self, namespace: str, prefix: str, *said: str) -> None:
-        """Show `phalanx why` for a pod, and check that it prints all texts of `said`. Raises ScenarioError."""
+    async def why(self, namespace: str, prefix: str, *texts: str) -> None:
+        """Show `phalanx why` for a pod, and check that it prints all `texts`. Raises ScenarioError."""
         self.stage.namespace = namespace
         name = next((pod.name for pod in await self.stage.pods() if pod.name.startswith(prefix)), prefix)
         shown = await self.stage.show_command("why", f"pod/{name}", "-n", namespace)
-        missing = [part for part in said if part not in shown]
+        missing = [part for part in texts if part not in shown]
         if missing:
             raise ScenarioError(f"phalanx why pod/{name} does not print {missing}")
 
-    async def nobody_is_harmed(self, **expected: int) -> None:
+    async def usage_stays(self, **expected: int) -> None:
         """Check for a second that the use of each namespace does not change. Raises ScenarioError."""
         for name, amount in expected.items():
             namespace = name.replace("_", "-")

@@ -54,7 +54,7 @@ class DataNeeds(msgspec.Struct, frozen=True):
 
     @property
     def anywhere(self) -> bool:
-        """Whether the gang has no data requirement."""
+        """Return whether the gang has no data requirement."""
         return not (self.required or self.preferred or self.claimed)
 
 

@@ -64,12 +64,12 @@ class OriginGang(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether there are enough pods and not all have ended; ended pods count, because they had started."""
+        """Return whether there are enough pods, including ended ones, and not all have ended."""
         return len(self.pods) >= self.min_member and not self.ended
 
     @property
     def ended(self) -> bool:
-        """Whether all pods have ended."""
+        """Return whether all pods have ended."""
         return all(pod.ended for pod in self.pods)
 
 
@@ -98,12 +98,12 @@ class CopyView(msgspec.Struct, frozen=True):
 
     @property
     def stopped(self) -> bool:
-        """Whether the copy failed because it was deleted; the gang's work is not finished."""
+        """Return whether the copy failed because it was deleted; the gang's work is not finished."""
         return self.failed and self.deleting
 
     @property
     def started(self) -> bool:
-        """Whether the copy possibly ran; a copy that is deleted without a node has not, and never will."""
+        """Return whether the copy possibly ran; a copy that is deleted without a node has not and never will."""
         return self.bound or self.ended
 
     @property

@@ -11,13 +11,13 @@ from phalanx.hub.choice.ledger import queues_of
 from phalanx.hub.choice.rounds import Rounds
 from phalanx.hub.choice.spill_over import SpillOver
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
+from phalanx.hub.dispatch_events import DispatchEvents
 from phalanx.hub.dispatcher import Dispatcher
 from phalanx.hub.gangs import HubObjects, records_by_uid
 from phalanx.hub.members.connection import ClusterConnection, ConnectionPace
 from phalanx.hub.members.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
 from phalanx.hub.process import HubProcess, HubProcessOptions
-from phalanx.hub.told_users import ToldUsers
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
@@ -60,9 +60,9 @@ class HubService(HubProcess):
         self._queues: dict[str, WorkQueue[str]] = {}
         self._new_queue = asyncio.Event()
         self._refusals: WorkQueue[Key] = WorkQueue()
-        self._told = ToldUsers(self._recorder)
+        self._dispatch_events = DispatchEvents(self._recorder)
         self.objects = HubObjects(
-            self._changed, lambda: self.clusters.look(), self._refusals.add, self._told.job_seen
+            self._changed, lambda: self.clusters.look(), self._refusals.add, self._dispatch_events.job_seen
         )
         self.clusters = MemberClusters(
             self._client,
@@ -171,7 +171,7 @@ class HubService(HubProcess):
         queue.add(gang_uid)
 
     def _moved(self, record: Dispatch, status: DispatchStatus) -> None:
-        self._told.moved(record, status)
+        self._dispatch_events.moved(record, status)
         if status.phase == Phase.ENDED.value:
             self._estimates.ended(status.cluster, record.uid)
 

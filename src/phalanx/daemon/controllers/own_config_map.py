@@ -59,7 +59,7 @@ class OwnConfigMap:
 
     @property
     def left_alone(self) -> bool:
-        """Whether a newer version of Phalanx wrote the object."""
+        """Return whether a newer version of Phalanx wrote the object."""
         return bool(self._newer)
 
     async def read(self) -> dict[str, str]:

@@ -105,20 +105,20 @@ class Standing(msgspec.Struct):
 
 def decide(
     wishes: Sequence[Wish],
-    told: Mapping[str, Mapping[str, Candidate]],
+    answers_by_cluster: Mapping[str, Mapping[str, Candidate]],
     standings: Mapping[str, Standing],
     now: int,
 ) -> dict[str, Decision]:
     """Return the decision for each gang by uid, in the given order; `standings` are updated.
 
-    `told` are the clusters' answers by gang. A cluster has planned all gangs together, so the n-th start that it
-    forecast for gangs of one kind is valid for the n-th gang of that kind that goes there. Gangs with an immediate
-    start are sent first. If any was sent, all others are asked about again, as the facts have changed.
+    `answers_by_cluster` has the answers by cluster and gang. A cluster has planned all gangs together. So the n-th
+    start that it forecast for gangs of one kind is valid for the n-th gang of that kind that is sent there. Gangs
+    with an immediate start are sent first. If any was sent, the rest is asked about again, as its facts changed.
     """
-    slots = _slots(wishes, told)
+    slots = _slots(wishes, answers_by_cluster)
     decisions: dict[str, Decision] = {}
     for wish in wishes:
-        answers = _answers(wish, slots, told, standings)
+        answers = _answers(wish, slots, answers_by_cluster, standings)
         chosen = best(answers, now)
         if chosen is not None and chosen.start is not None and chosen.begins(now) < now + SAME_START:
             decisions[wish.uid] = _sent(wish, chosen, answers, slots, standings)
@@ -129,7 +129,7 @@ def decide(
         if sent_any:
             decisions[wish.uid] = Decision(again=True)
             continue
-        answers = _answers(wish, slots, told, standings)
+        answers = _answers(wish, slots, answers_by_cluster, standings)
         open_to = [answer for answer in answers if _has_room(standings.get(answer.name))]
         chosen = best(open_to, now)
         if chosen is not None:
@@ -141,13 +141,13 @@ def decide(
 
 
 def _slots(
-    wishes: Sequence[Wish], told: Mapping[str, Mapping[str, Candidate]]
+    wishes: Sequence[Wish], answers_by_cluster: Mapping[str, Mapping[str, Candidate]]
 ) -> dict[tuple[str, str], list[Candidate]]:
     """Return the forecasts by cluster and kind, the latest first: they are consumed from the end."""
     slots: dict[tuple[str, str], list[Candidate]] = {}
     for wish in wishes:
         for name in wish.asked:
-            answer = told.get(name, {}).get(wish.uid)
+            answer = answers_by_cluster.get(name, {}).get(wish.uid)
             if answer is not None and not answer.never and answer.start is not None:
                 slots.setdefault((name, wish.kind), []).append(answer)
     for starts in slots.values():
@@ -158,14 +158,14 @@ def _slots(
 def _answers(
     wish: Wish,
     slots: Mapping[tuple[str, str], list[Candidate]],
-    told: Mapping[str, Mapping[str, Candidate]],
+    answers_by_cluster: Mapping[str, Mapping[str, Candidate]],
     standings: Mapping[str, Standing],
 ) -> tuple[Candidate, ...]:
     answers: list[Candidate] = []
     for candidate in wish.candidates:
         if candidate.name in wish.asked:
             starts = slots.get((candidate.name, wish.kind))
-            own = told.get(candidate.name, {}).get(wish.uid)
+            own = answers_by_cluster.get(candidate.name, {}).get(wish.uid)
             if starts:
                 answer = starts[-1]
             elif own is not None and (own.never or own.start is None):

@@ -88,8 +88,8 @@ def is_copy(job: StoredObject) -> bool:
     return bool(job.annotation(ORIGIN_UID)) and not owners
 
 
-def job_view(kind: JobKind, job: Json, origin: Json | None, told: Json | None = None) -> CopyView:
-    """Return the state of a copied job, compared with the job at the hub if it exists; `told` as in `has_news`."""
+def job_view(kind: JobKind, job: Json, origin: Json | None, last_written: Json | None = None) -> CopyView:
+    """Return the state of a copied job, compared with the job at the hub; `last_written` as in `has_news`."""
     metadata, end = job["metadata"], job_end(kind, job)
     annotations = metadata.get("annotations") or {}
     finalizers = metadata.get("finalizers") or ()
@@ -108,7 +108,7 @@ def job_view(kind: JobKind, job: Json, origin: Json | None, told: Json | None = 
         deleting=deleting,
         held=RESULT_FINALIZER in finalizers,
         # Waiting for the grant is not mirrored.
-        news=origin is not None and (hold or not gated or end.ended) and has_news(kind, job, origin, told),
+        news=origin is not None and (hold or not gated or end.ended) and has_news(kind, job, origin, last_written),
         failed=end.failed,
         hold=hold,
         # The job possibly has pods, or had some before its suspension: it is never recalled as a waiting one.

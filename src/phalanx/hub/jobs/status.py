@@ -40,14 +40,13 @@ def mirrored_status(kind: JobKind, copied: Json, origin: Json) -> Json:
     return {**short_fields, "conditions": list(_conditions(status))}
 
 
-def has_news(kind: JobKind, copied: Json, origin: Json, told: Json | None) -> bool:
+def has_news(kind: JobKind, copied: Json, origin: Json, last_written: Json | None) -> bool:
     """Return whether the status at the hub has to be written.
 
-    `told` is the last written status if the API server stored it in another form: it is not written again and
-    again.
+    `last_written` is the last written status if the API server stored it in another form: it is not written twice.
     """
     mirrored = mirrored_status(kind, copied, origin)
-    if mirrored == told:
+    if mirrored == last_written:
         return False
     # The API server defaults missing fields of a Job.
     before = mirrored_status(kind, origin, origin) if kind is JOB else origin.get("status") or {}

@@ -41,12 +41,12 @@ class JobWrites:
         self._refused = refused
         #: Last status that the API server stored in another form, with the job's version after it, by the job's
         #: uid.
-        self._told: dict[str, tuple[str, Json]] = {}
+        self._last_written: dict[str, tuple[str, Json]] = {}
 
     def seen(self, kind: JobKind, copy: StoredObject, origins: Mapping[str, Json]) -> CopyView:
         """Return the state of a copy; `origins` are the jobs at the hub by uid."""
         origin = origins.get(copy.annotation(ORIGIN_UID))
-        version, last_status = self._told.get(copy.annotation(ORIGIN_UID), ("", None))
+        version, last_status = self._last_written.get(copy.annotation(ORIGIN_UID), ("", None))
         is_current = origin is not None and origin["metadata"]["resourceVersion"] == version
         return job_view(kind, copy.document, origin, last_status if is_current else None)
 
@@ -112,9 +112,9 @@ class JobWrites:
             version = str(answer["metadata"]["resourceVersion"])
             store = next(store for known, store in self._objects.jobs if known is kind)
             store.put(key, msgspec.json.encode(answer))
-        self._told[job.uid] = (version, status)
-        if len(self._told) > 4096:
-            del self._told[next(iter(self._told))]
+        self._last_written[job.uid] = (version, status)
+        if len(self._last_written) > 4096:
+            del self._last_written[next(iter(self._last_written))]
 
 
 async def create_copy(

@@ -82,13 +82,13 @@ def allowed(
     return tuple(groups), tuple(barred)
 
 
-def wish(each: AskedBinding, told: Mapping[str, Mapping[str, Candidate]]) -> Wish:
+def wish(each: AskedBinding, answers_by_cluster: Mapping[str, Mapping[str, Candidate]]) -> Wish:
     """Return the candidates of the first group with a cluster for the gang; later groups are skipped."""
     uid = each.gang.uid
     chosen: tuple[str, ...] = ()
     other_candidates: list[Candidate] = []
     for names in each.groups:
-        answers = [told[name][uid] for name in names]
+        answers = [answers_by_cluster[name][uid] for name in names]
         if chosen:
             message = "an earlier group has a suitable cluster"
             other_candidates += [Candidate(name, never=True, message=message) for name in names]

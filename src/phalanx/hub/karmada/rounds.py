@@ -69,7 +69,7 @@ class BindingRounds:
         #: Chosen cluster, and the time until which the binding is counted there, by the binding's uid.
         self._sent: dict[str, tuple[str, float]] = {}
         #: Reason of the last event, and the time of the last written failure, by the binding's uid.
-        self._told: dict[str, str] = {}
+        self._last_reason: dict[str, str] = {}
         self._failed: dict[str, float] = {}
         self._wake = asyncio.Event()
 
@@ -151,7 +151,7 @@ class BindingRounds:
         self._estimates.left(cluster, uid)
 
     def _forget(self, uid: str) -> None:
-        self._told.pop(uid, None)
+        self._last_reason.pop(uid, None)
         self._failed.pop(uid, None)
         if uid in self._sent:
             self._forget_sent(uid)
@@ -281,13 +281,13 @@ class BindingRounds:
             self._due[(binding.namespace, binding.name)] = due
 
     def _once(self, binding: StoredObject, reason: str, message: str) -> None:
-        if self._told.get(binding.uid) != reason:
-            self._told[binding.uid] = reason
+        if self._last_reason.get(binding.uid) != reason:
+            self._last_reason[binding.uid] = reason
             self._event(binding, reason, message, "Warning")
 
     def _event(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
         if kind == "Normal":
-            self._told.pop(binding.uid, None)
+            self._last_reason.pop(binding.uid, None)
         self._tell(binding, reason, note, kind)
 
 

@@ -14,12 +14,12 @@ _MOST = 8192
 _WAITS = {"NoCluster": "Warning", "StageIn": "Normal", "DataSourceClaim": "Warning"}
 
 
-class ToldUsers:
+class DispatchEvents:
     """Recorder of dispatch events, each once for each object and text."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._told: dict[str, str] = {}
+        self._recorded: dict[str, str] = {}
 
     def job_seen(self, resource: Resource, job: StoredObject) -> None:
         """Record why a job for the hub is not dispatched."""
@@ -29,29 +29,29 @@ class ToldUsers:
         else:
             problem = REFUSED_KINDS.get(resource, "") if is_annotated(job.document) else ""
         if not problem:
-            self._told.pop(job.uid, None)
-        elif self._told.get(job.uid) != problem:
-            self._save(job.uid, problem)
+            self._recorded.pop(job.uid, None)
+        elif self._recorded.get(job.uid) != problem:
+            self._remember(job.uid, problem)
             about = ObjectReference(resource.kind, job.name, job.namespace, job.uid, resource.api_version)
             note = f"this {resource.kind} is not dispatched: {problem}"
             self._recorder.record(about, reason="NotDispatched", action="Dispatch", note=note, type="Warning")
 
     def moved(self, record: Dispatch, status: DispatchStatus) -> None:
         """Record the transition of a record."""
-        reason, note, kind = _words(record, status)
+        reason, note, kind = _event(record, status)
         if not reason:
             return
         gang = record.gang
         about = ObjectReference(gang.kind, gang.name, record.namespace, gang.uid, gang.api_version)
         self._recorder.record(about, reason=reason, action="Dispatch", note=note, type=kind)
 
-    def _save(self, uid: str, why: str) -> None:
-        self._told[uid] = why
-        if len(self._told) > _MOST:
-            del self._told[next(iter(self._told))]
+    def _remember(self, uid: str, why: str) -> None:
+        self._recorded[uid] = why
+        if len(self._recorded) > _MOST:
+            del self._recorded[next(iter(self._recorded))]
 
 
-def _words(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
+def _event(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
     """Return reason, note and type of the event; no reason if there is no event."""
     before, where = record.status, f"cluster {printable(status.cluster or record.status.cluster, 100)}"
     message = printable(status.message)
