@@ -164,13 +164,15 @@ class PluginRuntime:
                         return vote, plugin
         return Vote.ABSTAIN, ""
 
-    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        """Return the reason of the first plugin that rejects the group; None if it has none."""
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str, str]:
+        """Return (obstacle, change, plugin name) of the first plugin that rejects the group; "" for none."""
         for entry in self._entries["admit"]:
             plugin = entry.plugin
             if plugin.admit(session, gang) is Vote.REJECT:
-                return plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
-        return None
+                reason = plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
+                message, change = reason or ("", "")
+                return message, change, plugin.name
+        return "", "", ""
 
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
         """Return the keys on which the votes on a group depend besides its queue and size."""

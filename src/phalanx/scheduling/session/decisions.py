@@ -278,4 +278,5 @@ class Decisions:
     def _with_note(self, verdict: Verdict | None, of: GangKey | str) -> Verdict | None:
         if verdict is None or not (note := self.note(of)):
             return verdict
-        return msgspec.structs.replace(verdict, message=_append_note(verdict.message, note))
+        # The objects that a note names (a preemptor, a node) are unknown here.
+        return msgspec.structs.replace(verdict, message=_append_note(verdict.message, note), objects=None)
