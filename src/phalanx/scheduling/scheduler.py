@@ -277,8 +277,8 @@ class Scheduler:
                 unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions, (pod_object(unit.pod),))
             )
         for gang in unit.gangs:
-            told = not_considered(f"gang {gang.title}", self.policy.actions, (gang_object(gang.key),))
-            session.decisions.set_gang_verdict(gang, told)
+            verdict = not_considered(f"gang {gang.title}", self.policy.actions, (gang_object(gang.key),))
+            session.decisions.set_gang_verdict(gang, verdict)
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:

@@ -55,7 +55,7 @@ class Waits(Refusal, frozen=True):
             members=self.able,
             change=f"help gang {self.title} first: {why.change}" if why.change else "",
             fault=why.fault,
-            # (The culprit is a gang of this tree, all of which is in one namespace.)
+            # The culprit is a gang of this tree, all of which are in one namespace.
             objects=joined_objects(objects, why.objects),
         )
 

@@ -215,7 +215,7 @@ def offered_cycle_plugins() -> list[tuple[str, type[CyclePlugin]]]:
 
 
 class InstalledFeature(msgspec.Struct, frozen=True):
-    """Feature of the cycle that an installed package offers: its points, and the package by name and version."""
+    """Cycle feature of an installed package: its extension points, and the package by name and version."""
 
     name: str
     points: tuple[str, ...]
@@ -223,7 +223,7 @@ class InstalledFeature(msgspec.Struct, frozen=True):
 
 
 def installed_features() -> list[InstalledFeature]:
-    """Return the features of other packages in the order in which the cycle asks them. Raises PolicyError."""
+    """Return the features of installed packages in the order of their calls. Raises PolicyError."""
     entries = sorted(entry_points(group=CYCLE_ENTRY_POINT_GROUP), key=lambda entry: entry.name)
     return [
         InstalledFeature(kind.name, overridden_points(kind), f"{dist.name} {dist.version}" if dist else "")
