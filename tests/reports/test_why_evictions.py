@@ -208,7 +208,7 @@ class TestEvictionRates:
         assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
         assert answer.message.startswith("1 pod would be told to leave as soon as eviction rates allow it, with")
         assert answer.change == (
-            "wait: Queue default may lose no more than 2 pods within 10m, "
+            "wait: Queue default allows at most 2 evictions within 10m, "
             "and only the running scheduler knows what is gone already"
         )
         (departure,) = answer.evictions.pods
@@ -224,7 +224,7 @@ class TestEvictionRates:
         assert answer.evictions is not None
         assert answer.state == "Pending"
         assert [(each.why, each.until) for each in answer.evictions.reasons] == [
-            ("Queue default may lose no more than 2 pods within 10m", "1970-01-12T13:56:20Z")
+            ("Queue default allows at most 2 evictions within 10m", "1970-01-12T13:56:20Z")
         ]
 
     def test_when_the_span_is_over_others_go(self) -> None:
@@ -236,7 +236,7 @@ class TestEvictionRates:
             cluster.pod(name, node="m", terminating=True, leaves=int(NOW) + 10, condemned="phalanx")
         cluster.pod("new", priority=10)
         assert cluster.ask("new").change.endswith(
-            "wait until 1970-01-12T13:56:20Z (Queue default may lose no more than 2 pods within 10m)"
+            "wait until 1970-01-12T13:56:20Z (Queue default allows at most 2 evictions within 10m)"
         )
 
     @pytest.mark.parametrize("by", ["", "another"])

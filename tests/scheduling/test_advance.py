@@ -132,7 +132,7 @@ class TestKeepingOthersOff:
         lasting(world, "long", 2 * HOUR)
         world.run()
         assert sorted(world.placed()) == ["short"]
-        assert "reserved for others" in world.why_pod("long").message
+        assert "reserved for units that start before" in world.why_pod("long").message
 
     def test_during_the_window_others_get_what_is_left_only(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)

@@ -114,7 +114,7 @@ def test_a_minimum_run_time_ends_by_itself() -> None:
     found = vain(scenario.pod("high", cpu=1, priority=10, queue="q"), "high")
     assert [obstacle.until for obstacle in found.what_if.obstacles] == [1600.0]  # type: ignore[union-attr]
     assert found.changes == (
-        "wait until 1970-01-01T00:26:40Z (ns/low has not had the 10m yet that queue q lets its pods run)",
+        "wait until 1970-01-01T00:26:40Z (ns/low has run for less than the 10m that queue q guarantees)",
     )
 
 

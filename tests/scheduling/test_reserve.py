@@ -203,7 +203,7 @@ class TestWhoGoesBefore:
             world.pod("slow", cpu=2)
         world.settle()
         assert node_of(world, "slow") == ""
-        assert "reserved for others that start before it would end" in world.why_pod("slow").message
+        assert "reserved for units that start before the pod would end" in world.why_pod("slow").message
 
     def test_who_takes_what_the_head_leaves(self) -> None:
         world = Scenario(policy()).node("a", cpu=5)
