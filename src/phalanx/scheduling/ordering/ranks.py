@@ -1,4 +1,4 @@
-"""The order of units: repairs first, then the keys of plugins, then age, then name."""
+"""Order of units: repairs first, then the keys of plugins, then age, then name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def try_to_rank(session: Session, unit: QueuedUnit) -> None:
 
 
 def drifting_rank(session: Session) -> Callable[[QueuedUnit], Rank] | None:
-    """Return how to rank unschedulable units anew, where their order may change by itself; else None."""
+    """Return the function that ranks unschedulable units anew, if their order can change with time; else None."""
 
     def rank(unit: QueuedUnit) -> Rank:
         try_to_rank(session, unit)
