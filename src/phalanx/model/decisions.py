@@ -47,7 +47,7 @@ class EvictionReason(enum.StrEnum):
     """Why a pod is evicted; the value is the reason of its event."""
 
     PREEMPTED = "Preempted"  # for something of higher priority in its queue or quota
-    RECLAIMED = "Reclaimed"  # what it holds was lent and is taken back
+    RECLAIMED = "Reclaimed"  # it uses borrowed amounts, which are reclaimed
     RESCHEDULED = "Rescheduled"  # to be placed better elsewhere
     REVOKED = "Revoked"  # its time on this node is over
 
@@ -85,7 +85,7 @@ class Evict(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """All of it: `preempted by gang a/train (priority 0 gives way to priority 10)`."""
+        """All of it: `preempted by gang a/train (priority 0 is below priority 10)`."""
         by = f" by {self.preemptor}" if self.preemptor else ""
         return f"{self.reason.value.lower()}{by} ({self.message})"
 

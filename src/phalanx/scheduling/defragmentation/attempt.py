@@ -61,17 +61,17 @@ class RelocationAttempt:
     def why_immovable(self, record: PodRecord) -> str | None:
         """Return the reason why a pod cannot be part of any plan, or None; it continues "it "."""
         if record.pod.uid in self.left_alone:
-            return "is left where it is"
+            return "is kept in place"
         if record.pod.fixture or record.state is MemberState.TERMINATING:
             return None
         if record.nomination is not None or record.state is MemberState.OTHER_SCHEDULER:
-            return "is promised room there"
+            return "has room reserved there"
         if record.state is MemberState.ASSUMED:
-            return "is on its way there"
+            return "is still being bound there"
         if not record.pod.controlled:
-            return "has no controller that would make it again elsewhere"
+            return "has no controller that would recreate it"
         if record.gang is not None and stays_together(record.gang):
-            return "has to stay near the rest of its gang"
+            return "must stay in one topology domain with its gang"
         return self._evictions.veto(record)
 
     def drain_row(self, row: int) -> None:
@@ -128,7 +128,7 @@ class RelocationAttempt:
 
     def _step(self, row: int, records: list[PodRecord], member: PodRecord | None = None) -> None:
         if row in self._arrived:
-            raise StuckError(None, "others would have moved there")
+            raise StuckError(None, "other pods would have moved there")
         mark, taken = self.dry_run.mark(), self._evictions.mark()
         was_closed, before = bool(self.dry_run.closed[row]), (dict(self.moving), dict(self.whole))
         leaving: dict[PodRecord, None] = {}
@@ -148,7 +148,7 @@ class RelocationAttempt:
                 pod_class = record.pod_class
                 target = self.dry_run.row_for_moved(pod_class)
                 if target is None:
-                    raise StuckError(record, "fits nowhere else")
+                    raise StuckError(record, "fits on no other node")
                 self.dry_run.add_pod(pod_class, target)
                 self.moving[record] = target
                 arrived.add(target)
@@ -182,7 +182,7 @@ class RelocationAttempt:
         if limit is not None and record.gang is not None:
             mates = {mate for mate in (*self.moving, *leaving, *members) if mate.gang is record.gang}
             if len(mates) > limit:
-                raise StuckError(record, f"belongs to a gang of which more than {limit} would have to move")
+                raise StuckError(record, f"belongs to a gang with more than {limit} members to move")
         return members
 
     def _evict_gang(self, record: PodRecord) -> list[PodRecord]:

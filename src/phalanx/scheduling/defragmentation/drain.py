@@ -60,7 +60,7 @@ class NodeDrain:
                 exchanges_left -= 1
                 alternative = self._greedy([candidate for candidate in order if candidate != row])
                 if self._rank(alternative) < self._rank(best):
-                    self._tell(f"found a cheaper way: {alternative.cost().evictions} pods move")
+                    self._tell(f"found a cheaper plan: {alternative.cost().evictions} pods move")
                     best = alternative
         return best
 

@@ -50,7 +50,7 @@ class RoomForGang:
         for _, record in zip(range(_REPRIEVES), sorted(best.moving, key=_most_important_first), strict=False):
             cheaper = self._plan(left_alone | {record.pod.uid}, domain)
             if cheaper is not None and cheaper.cost() < best.cost():
-                self._tell(f"found a cheaper way: {cheaper.cost().evictions} pods move")
+                self._tell(f"found a cheaper plan: {cheaper.cost().evictions} pods move")
                 best, left_alone = cheaper, left_alone | {record.pod.uid}
         return best
 

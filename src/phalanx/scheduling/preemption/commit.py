@@ -15,7 +15,7 @@ from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.session.session import Session
 
-_LENT = "what it holds was lent"
+_LENT = "it uses borrowed amounts"
 
 
 def commit(session: Session, preemptor: Preemptor, eviction: Eviction) -> None:
@@ -91,12 +91,12 @@ def _why(preemptor: Preemptor, victim: VictimCandidate) -> str:
     if any(gang in preemptor.gangs for gang in victim.gangs):
         return _outranked(victim.highest_priority, preemptor.pod_priority)
     if victim.priority >= preemptor.priority:
-        return f"both have priority {victim.priority}, and the other holds less"
+        return f"both have priority {victim.priority}, and the preemptor has a smaller share"
     return _outranked(victim.priority, preemptor.priority)
 
 
 def _outranked(low: int, high: int) -> str:
-    return f"priority {low} gives way to priority {high}"
+    return f"priority {low} is below priority {high}"
 
 
 def _excess(victim: VictimCandidate) -> str:
@@ -111,6 +111,6 @@ def _excess(victim: VictimCandidate) -> str:
                 amount = holding.get(name, 0)
                 if amount > own and victim.amounts[charge_path].get(name, 0):
                     excess, total = format_quantity(amount - own, name), format_quantity(amount, name)
-                    text = f"{over.account.label} holds {total} {name}, {excess} more than is its own"
+                    text = f"{over.account.label} uses {total} {name}, {excess} above its share"
                     excesses.append((own / amount, text))
     return min(excesses, key=lambda entry: entry[0], default=(0, _LENT))[1]

@@ -24,7 +24,7 @@ from phalanx.scheduling.session.session import Session
 
 _OWN = "they belong to the same gang and have no lower priority"
 _HIGH = "their priority is not lower"
-_MODEST = "they ask for resources, and pods that ask for none evict only such as ask for none"
+_MODEST = "they request resources, and best-effort pods evict only best-effort pods"
 
 VictimRank = tuple[bool, int, float, int]
 """Order in which victims are evicted: reclaimed before preempted pods, near before far queues, largest excess
@@ -300,7 +300,7 @@ class Reclaimees:
         if found is None:
             words = [rules.rule_for(charge_path) for rules in self._rules_by_path]
             rules = [word for word in words if not isinstance(word, str)]
-            found = rules[0] if rules else words[0] if words else "nobody pays for them"
+            found = rules[0] if rules else words[0] if words else "the preemptor is charged to no account"
             self._found[charge_path] = found
             if not isinstance(found, str):
                 self.rules[charge_path] = found

@@ -31,7 +31,7 @@ class VoluntaryEvictions:
     def try_add(self, record: PodRecord) -> str | None:
         """Add a pod and return None; or return the reason against it and add nothing."""
         if record in self._evicted:
-            return "is on its way already"
+            return "is already being evicted"
         objection = self.veto(record) or self._min_available.try_remove(record)
         return objection or self._count([record])
 
@@ -60,7 +60,7 @@ class VoluntaryEvictions:
     def veto(self, record: PodRecord) -> str | None:
         """Return the reason against the eviction of this pod alone."""
         if record.state not in CAN_LEAVE:
-            return "is on its way already"
+            return "is already being evicted"
         for plugin in self._session.plugin_runtime.plugins("evict_veto"):
             veto = plugin.evict_veto(self._session, record)
             if veto is not None:

@@ -121,7 +121,7 @@ class AdvancePlan:
             return f"{grant.spec.title}, which it asks for, starts at {format_moment(grant.start)}"
         if grant.over:
             return f"{grant.spec.title}, which it asks for, is over"
-        return f"{grant.spec.title}, which it asks for, takes no more pods"
+        return f"{grant.spec.title}, which it asks for, admits no more pods"
 
     # -- users -------------------------------------------------------------------------------------------------
 
@@ -456,7 +456,7 @@ class AdvancePlan:
         spec = grant.spec
         charge_path = self._charge_path(spec)
         if charge_path is not None and charge_path.queue is None and spec.queue != DEFAULT_QUEUE:
-            return f"queue {spec.queue}, which is to pay, does not exist"
+            return f"queue {spec.queue}, to which it is charged, does not exist"
         shared = tuple(
             other.window
             for other in self.grants.values()
@@ -480,7 +480,7 @@ class AdvancePlan:
         if spec.nodes.names:
             unknown = [name for name in spec.nodes.names if self._is_gone(name)]
             if unknown:
-                return f"there is no node {', '.join(unknown[:_MOST_BLOCKERS])}"
+                return f"no such node: {', '.join(unknown[:_MOST_BLOCKERS])}"
             rows[[table.row(name) for name in spec.nodes.names]] = True
         elif spec.nodes.selector is not None:
             rows = table.alive.copy()
@@ -488,7 +488,7 @@ class AdvancePlan:
                 rows &= table.labels.satisfies(requirement, slice(None))
         count = spec.nodes.count or int(rows.sum())
         if count > int(rows.sum()) or not count:
-            return f"{int(rows.sum())} node(s) are named or selected, {max(count, 1)} are asked for"
+            return f"{int(rows.sum())} of {max(count, 1)} requested node(s) are named or selected"
         amounts = table.allocatable.copy()
         for row in np.flatnonzero(rows).tolist():
             for record in self._state.pods.on(row):
@@ -516,11 +516,11 @@ class AdvancePlan:
         room_later = search.earliest(start, end - start if end < FOREVER else 0)
         next_start = room_later.start if room_later is not None else 0
         if count >= wanted:
-            text = f"the room is there, but queue {grant.spec.queue} may not hold so much then"
+            text = f"enough room is free, but queue {grant.spec.queue} would exceed its limits then"
         else:
             text = f"there is room for {count} of {wanted} {noun}"
         if blockers:
-            text += f"; in the way: {', '.join(blockers)}"
+            text += f"; blocked by: {', '.join(blockers)}"
         next_text = f"it could start at {format_moment(next_start)}" if next_start else "no later start is known"
         return GrantRefusal(f"{text}; {next_text}", tuple(blockers), next_start)
 

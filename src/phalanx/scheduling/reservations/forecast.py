@@ -63,7 +63,7 @@ NOT_PLANNED = StartForecast(no_start=NoStart.NOT_PLANNED, message="not planned y
 #: Forecast of a unit that is refused now although enough amounts are free.
 NOT_AN_AMOUNT = StartForecast(
     no_start=NoStart.NOT_AN_AMOUNT,
-    message="amounts would allow it now: what it waits for (ports, volumes, spread, its place) is no amount",
+    message="enough amounts are free; blocked by another constraint (ports, volumes, spread, topology domain)",
 )
 
 
@@ -117,10 +117,10 @@ class StartForecaster:
     def _too_late(self, asked: AskedStart, start: int) -> StartForecast | None:
         if not asked.deadline or start + max(asked.run_time, 1) <= asked.deadline:
             return None
-        when = f"it could start at {format_moment(start)}" if start < FOREVER else "it could not start before"
+        when = f"the earliest start is {format_moment(start)}" if start < FOREVER else "no start before it is known"
         return StartForecast(
             no_start=NoStart.DEADLINE,
-            message=f"before its deadline {format_moment(asked.deadline)} impossible: {when}",
+            message=f"cannot finish before its deadline {format_moment(asked.deadline)}: {when}",
         )
 
     # -- reasons for no start
@@ -139,7 +139,8 @@ class StartForecaster:
         last = len(self._future.line)
         if not self._accounts.allows(asked.parts, last - 1, last):
             return StartForecast(
-                no_start=NoStart.NO_END_KNOWN, message="no end known: of what holds the quota that it needs"
+                no_start=NoStart.NO_END_KNOWN,
+                message="no end known: pods that use the quota have no run-time limit",
             )
         if asked.deadline and asked.deadline <= self._now + HORIZON:
             late = self._too_late(asked, FOREVER)

@@ -89,7 +89,7 @@ class PromisedStarts:
         if hopeless is not None:
             never = hopeless[1]
             if never is None:
-                sentences.append("no start is known: what is in its way has no known end")
+                sentences.append("no start is known: a pod in its way has no known end")
             else:
                 sentences.append(never.message if never.closed else f"it {never.message}")
         elif expected:

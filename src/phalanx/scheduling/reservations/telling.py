@@ -75,7 +75,7 @@ def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], spares: 
     if words.expected:
         sentence += f"; {_expected(words.expected, words.until)}"
     if spares:
-        sentence += "; so soon that nobody is evicted for it"
+        sentence += "; so soon that no pod is evicted for it"
     if words.at > 0:
         sentence += f"; planned {format_moment(words.at)}"
     return sentence + (f"; {postponement(slips[-1])}" if slips else "")
@@ -83,7 +83,7 @@ def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], spares: 
 
 def forecast_sentence(expected: int, until: int) -> str:
     """Return the condition text of a unit that only has a forecast."""
-    return f"no start is kept for it; {_expected(expected, until)}"
+    return f"no start is promised; {_expected(expected, until)}"
 
 
 def _expected(expected: int, until: int) -> str:
@@ -91,11 +91,15 @@ def _expected(expected: int, until: int) -> str:
 
 
 def basis_of(gangs: int, endless: int) -> str:
-    sentence = "beside what runs"
+    sentence = "beside running pods"
     if gangs:
-        sentence = "by the limits of a gang that runs" if gangs == 1 else f"by the limits of {gangs} gangs that run"
+        sentence = (
+            "by the run-time limit of a running gang"
+            if gangs == 1
+            else f"by the run-time limits of {gangs} running gangs"
+        )
     if endless:
-        sentence += f" ({endless} pod{'s' if endless != 1 else ''} without an end on other nodes)"
+        sentence += f" ({endless} pod{'s' if endless != 1 else ''} without a known end on other nodes)"
     return sentence
 
 

@@ -26,7 +26,7 @@ def evict_users_of_ended(session: Session, plan: ReservationPlan) -> bool:
             continue
         members = [member for member in members if member.pod.scheduler in session.state.schedulers]
         evicted.update(member.pod.uid for member in members)
-        cause, message = session.decisions.next_cause(), f"{grant.spec.title} is over"
+        cause, message = session.decisions.next_cause(), f"{grant.spec.title} has ended"
         for member in members:
             session.decisions.evict(member, EvictionReason.REVOKED, message, cause=cause)
     return blocked

@@ -108,8 +108,8 @@ def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, 
     key = GangKey(*reservation.gang) if reservation.gang is not None else None
     unit = session.queue.unit((key,)) if key is not None else None
     if unit is None:
-        return f"gang {key} has no pods that wait for room" if key is not None else "it asks for nothing"
-    return parts_of(session, unit) or f"gang {key} asks for nothing"
+        return f"gang {key} has no pods that wait for room" if key is not None else "it requests nothing"
+    return parts_of(session, unit) or f"gang {key} requests nothing"
 
 
 def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]:

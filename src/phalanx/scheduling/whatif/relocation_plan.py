@@ -59,7 +59,7 @@ class _Planning:
         drain = NodeDrain(self._session, goal, self._limits, self._tell)
         answer = Relocation(goal, False, "", free=[self._names[row] for row in drain.free])
         if len(drain.free) >= goal.count:
-            return _reached(answer, f"enough nodes are empty already ({len(drain.free)}): nobody has to move")
+            return _reached(answer, f"{len(drain.free)} nodes are empty already: no pod has to move")
         attempt = drain.best_attempt()
         if not drain.reached(attempt):
             empty_count = len(drain.free) + len(attempt.sources)
@@ -77,7 +77,7 @@ class _Planning:
         answer = Relocation(goal, False, "")
         unit = unit_of(scheduler.queue.all_units(), goal.target)
         if unit is None:
-            return _reached(answer, f"{goal.name} waits for nothing: it has its place, or would be placed now")
+            return _reached(answer, f"{goal.name} does not wait: it is placed, or would be placed now")
         room = RoomForGang(self._session, unit, self._limits, self._tell)
         if not room.members:
             return _failed(answer, f"{goal.name} does not wait for room", {})

@@ -108,7 +108,7 @@ class RelocationProof:
                 return ProofFailure(f"pod {replacement.key.removesuffix('+')}", _why(record))
             if any(node.name == record.assumed_node for node in self._held):
                 return ProofFailure(
-                    f"pod {replacement.key.removesuffix('+')}", "it tolerates everything and comes back"
+                    f"pod {replacement.key.removesuffix('+')}", "it tolerates every taint and returns to its node"
                 )
             self.targets[uid] = record.assumed_node
         return None
@@ -154,4 +154,4 @@ def _why(record: PodRecord) -> str:
     verdict = record.last_verdict
     if verdict is None and record.gang is not None and record.gang.last_verdict is not None:
         verdict = record.gang.last_verdict[0]
-    return verdict.message if verdict is not None else "others would go first"
+    return verdict.message if verdict is not None else "other units have their turn before it"

@@ -110,7 +110,7 @@ def _suggestions(session: Session, preemptor: Preemptor, what_if: WhatIf) -> Ite
     eviction = what_if.eviction
     records = [*(record for victim in eviction.victims for record in victim.records), *eviction.displaced]
     if not preemptor.preempts:
-        yield Suggestion("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
+        yield Suggestion("use a priority class with preemptionPolicy PreemptLowerPriority", _let_it_preempt)
     yield from _wait_for_time(what_if)
     yield from _raise_priority(session, preemptor, records)
     yield from _raise_share(session, preemptor)
@@ -217,15 +217,15 @@ def _change_policy(session: Session) -> Iterator[Suggestion]:
     one_node = now.preempt_on_single_node or now.reclaim_on_single_node
     whole = now.preempt_whole_gangs and now.reclaim_whole_gangs
     if not now.preempt:
-        yield Suggestion("name the action preempt in the policy", _switching(preempt=True))
+        yield Suggestion("add the action preempt to the policy", _switching(preempt=True))
     if not now.reclaim:
-        yield Suggestion("name the action reclaim in the policy", _switching(reclaim=True))
+        yield Suggestion("add the action reclaim to the policy", _switching(reclaim=True))
     if one_node:
         switch = _switching(preempt_on_single_node=False, reclaim_on_single_node=False)
-        yield Suggestion("take singleNodePreemption out of the policy", switch)
+        yield Suggestion("remove singleNodePreemption from the policy", switch)
     if not whole:
         switch = _switching(preempt_whole_gangs=True, reclaim_whole_gangs=True)
-        yield Suggestion("take allowWholeBundle: false out of the policy", switch)
+        yield Suggestion("remove allowWholeBundle: false from the policy", switch)
 
 
 def _switching(**changes: bool) -> Callable[[ChangedWorld], None]:
@@ -252,7 +252,7 @@ def _make_preemptable(session: Session, records: Sequence[PodRecord]) -> Iterato
 
     if marked or gangs:
         subject = ", ".join(f"gang {gang.title}" for gang in gangs.values()) if gangs else named(marked)
-        yield Suggestion(f"let {subject} be evicted (volcano.sh/preemptable)", unmark)
+        yield Suggestion(f"make {subject} preemptable (volcano.sh/preemptable)", unmark)
 
 
 def named(records: Sequence[PodRecord]) -> str:

@@ -28,11 +28,11 @@ from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
 from phalanx.scheduling.session.session import Session
 
-NEVER = "they who wait have the preemptionPolicy Never"
-ONE_NODE = "the policy takes the victims of a pod from one node (singleNodePreemption)"
+NEVER = "the preemptor has the preemptionPolicy Never"
+ONE_NODE = "the policy requires all victims of a pod on one node (singleNodePreemption)"
 NO_WHOLE_GANG = "the policy evicts no whole gang (allowWholeBundle: false)"
-MATE_STAYS = "each belongs to a gang of which another member may not go"
-NO_SET = "no set of them was found within the work that a cycle may do for one who waits"
+MATE_STAYS = "each belongs to a gang with another member that cannot be evicted"
+NO_SET = "no sufficient set of victims was found within the work limit of a cycle"
 
 # Distances beyond all real reclaimees: victims that only a priority or veto protects come before victims without
 # any rule.
@@ -173,7 +173,7 @@ class _Obstacles:
         for record in losers:
             objection = _rule_against(self._session, self._reclaimees, record)
             if objection is not None:
-                self._note(f"room is held for them, and {objection}", [record])
+                self._note(f"they are nominated, and {objection}", [record])
         if not self._found:
             single = self._options.preempt_on_single_node or self._options.reclaim_on_single_node
             self._note(ONE_NODE if single else NO_SET, all_records)
@@ -257,8 +257,8 @@ def _limit_reached(victim: VictimCandidate, removals: Removals) -> str:
         amounts = victim.amounts[charge_path]
         for over in rule.must_exceed:
             if not over.exceeded(removals.holdings_of(over.account), amounts):
-                return f"{over.account.label} would hold no more than its own once the others have gone"
+                return f"{over.account.label} would be within its share after the other evictions"
         for floor in rule.must_keep:
             if floor.undercut(removals.holdings_of(floor.account), amounts):
-                return f"{floor.account.label} would hold less than what is its own"
+                return f"{floor.account.label} would fall below its share"
     raise AssertionError(f"{victim} is permitted")

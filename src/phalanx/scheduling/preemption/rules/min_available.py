@@ -152,7 +152,7 @@ class MinAvailableCheck:
             return None
         spec = gang.spec
         if spec is None or spec.problem is not None:
-            return "belongs to a gang of which nobody knows what it needs"
+            return "belongs to a gang with an unknown minimum"
         gone = self._evicted_of(gang)
         objection = _needed(gang, spec, record, gone, self._composites) or _over_budget(gang, spec, len(gone) + 1)
         if objection is None:
@@ -203,23 +203,23 @@ def _needed(
     gang: GangRecord, spec: Gang, record: PodRecord, gone: Mapping[str, PodRecord], composites: Composites
 ) -> str | None:
     if (spec.unit and len(gang.members) > 1) or composites.tied(gang):
-        return "belongs to a gang that may only be disrupted as a whole"
+        return "belongs to a gang that is only disrupted as a whole"
     if is_leader(record):
-        return "leads the other members of its gang"
+        return "is the leader of its gang"
     if any_member_suffices(spec) and not disrupted_as_a_unit(gang, composites):
         return None
     free, roles = dispensable_members(gang, composites)
     if free - len(gone) <= 0:
-        return f"is one of the {spec.min_member} members that its gang needs"
+        return f"is one of the {spec.min_member} required members of its gang"
     role = record.pod.role
     same_role = sum(1 for evicted_member in gone.values() if evicted_member.pod.role == role)
     if role in roles and roles[role] - same_role <= 0:
-        return f"is one of the {dict(spec.roles)[role]} members of role {role} that its gang needs"
+        return f"is one of the {dict(spec.roles)[role]} required members of role {role} of its gang"
     subquorum = SubgroupQuorum(gang, spec)
     if not subquorum.can_lose(
         record, Counter(subquorum.subgroup_of(evicted_member) for evicted_member in gone.values())
     ):
-        return "belongs to one of the subgroups that its gang needs"
+        return "belongs to a required subgroup of its gang"
     return None
 
 
@@ -232,11 +232,11 @@ def _over_budget(gang: GangRecord, spec: Gang, leaving: int) -> str | None:
     if spec.min_available is not None:
         least = spec.min_available.of(total)
         if running - leaving < least:
-            return f"belongs to a gang that wants {least} of its members running, and {running} are"
+            return f"belongs to a gang that requires {least} running members and has {running}"
     if spec.max_unavailable is not None:
         most = spec.max_unavailable.of(total)
         finished = gang.count(MemberState.SUCCEEDED) + gang.count(MemberState.FAILED)
         missing = total - finished - running
         if missing + leaving > most:
-            return f"belongs to a gang of which no more than {most} may be missing, and {missing} are"
+            return f"belongs to a gang that permits {most} missing members and has {missing}"
     return None

@@ -25,7 +25,7 @@ from phalanx.scheduling.quota.queue_tree import QUEUE_CLOSED
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
 
-NOBODY_DESERVES = "no plugin of the policy says what queues deserve"
+NOBODY_DESERVES = "no plugin of the policy computes deserved shares"
 
 
 class QueueRules:
@@ -108,7 +108,7 @@ class QueueRules:
             return NOBODY_DESERVES
         for over in overs:
             if not over.exceeded(future_holdings(over.account), self._question.wanted):
-                return f"{over.account.label} is within what it deserves"
+                return f"{over.account.label} is within its deserved share"
         asked = frozenset(self._question.wanted)
         floors += [AccountLimits(account, account.guarantee, asked) for account in branch if account.guarantee]
         dues = (tuple(overs),)
@@ -161,7 +161,7 @@ class QueueRules:
 
     def _excess_over_share(self, account: AccountRecord, plugin: Plugin, name: str) -> str | None:
         share = {name: self._share(plugin, account).get(name, 0)}
-        return self._question.exceeds_share(account, share, "what it deserves")
+        return self._question.exceeds_share(account, share, "its deserved share")
 
     def _stated(self, plugin: Plugin, account: AccountRecord) -> frozenset[str]:
         """Return the resources of which a queue states a share, by one plugin."""

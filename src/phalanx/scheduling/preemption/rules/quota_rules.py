@@ -22,7 +22,7 @@ from phalanx.scheduling.preemption.rules.rule import (
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
 
-ONE_WITHOUT_QUOTA = "pods that have a quota and pods that have none do not make room for each other"
+ONE_WITHOUT_QUOTA = "pods with a quota and pods without one do not evict each other"
 OTHER_FOREST = "they are in different quota trees"
 
 
@@ -56,7 +56,7 @@ class QuotaRules:
     def _between(self, mine: AccountRecord, quota: AccountRecord) -> ReclaimRule | str:
         beside = next((account for account in (quota, mine) if account.key.name in KOORDINATOR_BESIDE), None)
         if beside is not None and self._tree is Tree.KOORDINATOR:
-            return f"{beside.label} stands beside the quotas that make room for each other"
+            return f"{beside.label} takes no part in reclaim between quotas"
         if quota is mine:
             return ReclaimRule(EvictionReason.PREEMPTED, True) if self._question.preempt else NO_PREEMPTION
         if not self._question.reclaim:

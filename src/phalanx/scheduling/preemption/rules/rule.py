@@ -114,7 +114,7 @@ class ReclaimRequest(msgspec.Struct, frozen=True):
         holding, charges = future_holdings(account), self.charges.get(account, {})
         for name in self.wanted:
             if holding.get(name, 0) + charges.get(name, 0) > share.get(name, UNLIMITED):
-                return f"{account.label} would hold more {name} than {word}"
+                return f"{account.label} would use more {name} than {word}"
         return None
 
 

@@ -114,7 +114,7 @@ class ProtectedPods:
             return None
         if rule.reason is EvictionReason.PREEMPTED and not any(map(_states_share, charge_path.path)):
             return None
-        return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
+        return self._beyond.get(record.pod.uid, "no queue or quota guarantees its resources")
 
     def holds_for_all_pods(self, charge_path: ChargePath, rule: ReclaimRule) -> bool:
         """Return whether the owners' protection counts for every pod of the charge path, now and later."""
@@ -138,7 +138,7 @@ class ProtectedPods:
         """Return a clause on how far a pod's protection counts; "" if it counts fully or there is none."""
         against_others = self.overruled_remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
         if against_others and not self.overruled_remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
-            return f"{against_others}, where others take back what is theirs"
+            return f"{against_others}, when other accounts reclaim"
         return against_others
 
     def _owner_vetoes(self, record: PodRecord) -> Iterator[EvictVeto]:
@@ -212,11 +212,11 @@ class ProtectedPods:
             assert record.charge_path is not None
             needs = self._needs_of(record.charge_path, record.footprint)
             if needs is None:
-                reason = "no queue or quota guarantees it anything"
+                reason = "no queue or quota guarantees its resources"
             for place, amount, limit in needs or ():
                 sums[place] = sums.get(place, 0) + amount
                 if not reason and holding.get(place, 0) + sums[place] > limit:
-                    reason = f"it is beyond what {place[0].label} is guaranteed"
+                    reason = f"it exceeds the guarantee of {place[0].label}"
         if reason:
             self._beyond.update((record.pod.uid, reason) for record in block)
             return False
