@@ -7,7 +7,7 @@ from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 
 
 class AdmissionLapse(CyclePlugin):
-    """Releases what admitted groups announced in minResources and never used."""
+    """Expiry of admissions: unused minResources of admitted groups are released."""
 
     name = "admission-lapse"
 
