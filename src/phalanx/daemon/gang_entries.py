@@ -50,7 +50,7 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state.over
 
 
-class GangAnswer(msgspec.Struct, frozen=True):
+class ListedGangs(msgspec.Struct, frozen=True):
     """`moment` is when the list was made, RFC 3339."""
 
     moment: str

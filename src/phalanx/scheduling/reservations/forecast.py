@@ -33,7 +33,7 @@ class NoStart(enum.StrEnum):
     HELD = "Held"
 
 
-class AskedStart(msgspec.Struct, frozen=True, eq=False):
+class ForecastQuestion(msgspec.Struct, frozen=True, eq=False):
     """Request of one unit: its parts for `duration` seconds (0: for ever), not before a moment.
 
     `run_time` is its declared run time (0: none); `deadline` the moment at which it is killed (0: none).
@@ -91,7 +91,7 @@ class StartForecaster:
             self._state, self._future.line, self._quotas, self._windows, self._now, self._start_delay
         )
 
-    def next(self, asked: AskedStart) -> StartForecast:
+    def next(self, asked: ForecastQuestion) -> StartForecast:
         """Return the start of the next request, and reserve its window in this forecast."""
         line = self._future.line
         self._future.update()
@@ -114,7 +114,7 @@ class StartForecaster:
         gangs, endless = basis(self._state, self._future, parts, window, self._now, self._start_delay)
         return StartForecast(window.start, gangs, endless)
 
-    def _too_late(self, asked: AskedStart, start: int) -> StartForecast | None:
+    def _too_late(self, asked: ForecastQuestion, start: int) -> StartForecast | None:
         if not asked.deadline or start + max(asked.run_time, 1) <= asked.deadline:
             return None
         when = f"the earliest start is {format_moment(start)}" if start < FOREVER else "no start before it is known"
@@ -123,10 +123,9 @@ class StartForecaster:
             message=f"cannot finish before its deadline {format_moment(asked.deadline)}: {when}",
         )
 
-    # -- reasons for no start
-    # -----------------------------------------------------------------------------------------
+    # -- reasons for no start ------------------------------------------------------------------------------------
 
-    def _none(self, asked: AskedStart) -> StartForecast:
+    def _none(self, asked: ForecastQuestion) -> StartForecast:
         never = why_never(self._state, self._quotas, asked.parts)
         if never is not None:
             code = NoStart.NODES_CLOSED if never.closed else NoStart.CANNOT_RUN

@@ -23,6 +23,7 @@ class SlipCause(enum.StrEnum):
     QUOTA_CHANGED = "QuotaChanged"
     MAINTENANCE = "Maintenance"
     NOT_PLACEABLE = "NotPlaceable"
+    UNKNOWN = "Unknown"
 
 
 #: `lacks` of a window that was not searched for an earlier place yet.

@@ -36,4 +36,4 @@ def cause_on(
                 new, key=lambda pod_record: (pod_record.pod.bound, pod_record.pod.started, pod_record.pod.key)
             )
             return SlipCause.DISPLACED, f"pod {latest.pod.key}"
-    return SlipCause.NODE_LOST, state.nodes.names[rows[0]]
+    return SlipCause.UNKNOWN, ""

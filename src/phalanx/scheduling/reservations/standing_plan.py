@@ -168,8 +168,7 @@ class StandingPlan:
         for window in own:
             accounts.take(window)
 
-    # -- windows
-    # -------------------------------------------------------------------------------------------------------
+    # -- windows ------------------------------------------------------------------------------------------------
 
     def _put_on(self, window: Window) -> None:
         self._future.take(window)

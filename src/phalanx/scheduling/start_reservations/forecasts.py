@@ -15,7 +15,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.forecast import (
     NOT_AN_AMOUNT,
     NOT_PLANNED,
-    AskedStart,
+    ForecastQuestion,
     NoStart,
     StartForecast,
     StartForecaster,
@@ -183,12 +183,12 @@ def _held(session: Session, unit: QueuedUnit) -> StartForecast:
     return StartForecast(no_start=NoStart.HELD, message=f"it waits for something else first{code_text}")
 
 
-def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> AskedStart:
+def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> ForecastQuestion:
     pending = (
         [unit.pod] if unit.pod is not None else [member for gang in unit.gangs for member in gang.pending.values()]
     )
     deadlines = [member.pod.run_time.deadline for member in pending if member.pod.run_time.deadline]
-    return AskedStart(
+    return ForecastQuestion(
         parts,
         run_limit(unit),
         max((member.pod.run_time.estimate for member in pending), default=0),
