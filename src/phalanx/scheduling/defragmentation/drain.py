@@ -1,4 +1,4 @@
-"""Nodes to empty: those whose pods fit elsewhere at the least cost."""
+"""Nodes to empty: nodes with pods that fit elsewhere at the least cost."""
 
 from __future__ import annotations
 

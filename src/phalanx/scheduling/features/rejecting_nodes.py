@@ -1,4 +1,4 @@
-"""Back-off of nodes whose kubelet rejected a pod."""
+"""Back-off of nodes after their kubelet rejected a pod."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _QUOTA = 1_000_000
 
 
 class _Postponed:
-    """Postponed entries of one request: their `degree`, and the accounts whose order they keep."""
+    """Postponed entries of one request: their `degree`, and the accounts in which no unit overtakes them."""
 
     __slots__ = ("accounts", "degree", "entries")
 

@@ -1,4 +1,4 @@
-"""Isolation of failures: a unit whose planning raises is set aside, a plugin that raises is disabled.
+"""Isolation of failures: a unit that raises in planning is set aside, a plugin that raises is disabled.
 
 This costs nothing while nothing fails. If a turn raises, its changes are undone, so that the state stays exact.
 """

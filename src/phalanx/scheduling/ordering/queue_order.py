@@ -128,7 +128,7 @@ class TurnQueue:
 
 
 class QueueBranch:
-    """Siblings of one level as a heap whose sort keys can be out of date.
+    """Siblings of one level as a heap with sort keys that can be out of date.
 
     Keys only grow while a cycle allocates, as an account that gets more moves back. So only the top needs a
     recheck. `len` is the number of units and turns in all lanes below.

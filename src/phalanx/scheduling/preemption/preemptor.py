@@ -116,7 +116,7 @@ class QuorumPreemptor:
 
     @property
     def unstated_priorities(self) -> set[int]:
-        """Priorities of the members of unsatisfied gangs whose PodGroups state no priority."""
+        """Priorities of the members of unsatisfied gangs without a priority of their PodGroups."""
         composites = self._composites
         return {
             member.pod.priority

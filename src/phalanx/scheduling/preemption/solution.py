@@ -54,7 +54,7 @@ class EvictionCost(NamedTuple):
 class Eviction(msgspec.Struct, frozen=True):
     """Victims to evict and the resulting placements of the whole preemptor.
 
-    The preemptor also waits for `terminating` pods. `displaced` are nominated pods whose room the preemptor uses.
+    The preemptor also waits for `terminating` pods. `displaced` are nominated pods that lose their room.
     """
 
     victims: tuple[VictimCandidate, ...]

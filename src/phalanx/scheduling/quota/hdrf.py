@@ -115,7 +115,7 @@ class Hierarchy:
     def _combine(self, node: HdrfNode) -> None:
         """Sum up the children; unsaturated ones count, by weight, at most as much as the smallest of them.
 
-        Volcano scales to the smallest share whatever the weights. Then a node whose children have different weights
+        Volcano scales to the smallest share whatever the weights. Then a node with children of different weights
         seems to have less than it has, and gets more than its own weight permits.
         """
         children = node.children.values()

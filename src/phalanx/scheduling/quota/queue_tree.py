@@ -107,11 +107,11 @@ def offered(state: ClusterState) -> dict[str, int]:
 
 
 def usable(state: ClusterState) -> dict[str, int]:
-    """Return the shared amounts without nodes whose taints no pod tolerates, and without usage outside all
+    """Return the shared amounts without nodes with taints that no pod tolerates, and without usage outside all
     queues."""
     state.ledger.refresh_sums()
     nodes, tolerances = state.nodes, list(state.pods.tolerations)
-    # Who is moved away by us comes to lie elsewhere for a while: nobody deserves less for that.
+    # The hold taint of a relocation is temporary: deserved shares include such nodes.
     lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
     open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
     rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]

@@ -119,7 +119,7 @@ def _rise(
     unit: int,
     pool: int,
 ) -> dict[str, int]:
-    """Share `pool` by weight among claimants whose part of `first` (both in 1 / unit) is below their cap."""
+    """Share `pool` by weight among claimants if their part of `first` (both in 1 / unit) is below their cap."""
     amounts = {
         name: caps[name] if part == caps[name] * unit else part // unit for name, part in first.items()
     }  # a claimant without weight stays at its floor, an integer

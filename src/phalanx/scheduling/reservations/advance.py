@@ -98,7 +98,7 @@ class AdvancePlan:
         return any(grant.spec.flex or (grant.over and grant.spec.on_end is AtEnd.KEEP) for grant in grants)
 
     def shared(self, grant: AdvanceGrant) -> list[Window]:
-        """Return the windows whose room the advance reservation can use: its own, and overlapping ones."""
+        """Return the windows that the advance reservation can use: its own, and overlapping ones."""
         return [
             other.window
             for other in self.grants.values()
@@ -171,7 +171,7 @@ class AdvancePlan:
                 yield from sorted(self._state.pods.on(row), key=lambda pod_record: pod_record.pod.key)
 
     def recount(self) -> list[AdvanceGrant]:
-        """Update the used amounts; return the advance reservations whose use has changed."""
+        """Update the used amounts; return the advance reservations with a changed use."""
         nodes = self._state.nodes
         changed = nodes.changes.since(self._cursor, max(64, nodes.extent))
         self._cursor = nodes.changes.end

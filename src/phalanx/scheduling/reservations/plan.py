@@ -30,7 +30,7 @@ from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_
 _REMEMBERED = 8
 #: A reservation is given up after this many failed turns at its time.
 _MOST_FAILURES = 8
-#: On a grid, pods that fit beside the windows are retried after this many seconds; meanwhile a pod counts as that
+#: On a grid, pods that fit beside the windows are retried after this many seconds; until then a pod counts as that
 #: much longer.
 _SLACK = 60
 #: Seconds between two such turns, unless the cluster changes before.
@@ -244,7 +244,7 @@ class ReservationPlan(StandingPlan):
         return True
 
     def _repair(self) -> None:
-        """Find new windows for reservations whose room is lost."""
+        """Find new windows for reservations that have lost their room."""
         future = self._future
         for reservation in self._reservations.values():
             for part in reservation.parts:

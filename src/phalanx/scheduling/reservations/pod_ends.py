@@ -49,7 +49,7 @@ def begun_late(record: PodRecord, now: float, start_delay: int) -> bool:
 
 
 def after_overrun(end: float, now: float) -> int:
-    """Return the expected end of a pod whose planned `end` has passed."""
+    """Return the expected end of a pod after its planned `end`."""
     late = now - end
     step = next((step for step in _OVERRUN if step > late), late + _OVERRUN[-1])
     return math.ceil(end + step)

@@ -12,7 +12,7 @@ from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.reservations.sampled_forecasts import SampledForecasts
 from phalanx.scheduling.reservations.telling import expected_start, forecast_sentence, postponement
 
-#: A start that moves by less than this many seconds, or than a tenth of the wait, is not published anew.
+#: A start that moves by less than this many seconds, or than a tenth of the wait, is not published again.
 _WORTH_TELLING = 60
 
 
@@ -23,7 +23,7 @@ class PromisedStarts:
         self.calibration = StartCalibration()
         self.outcomes = PromiseOutcomes()
         self.forecasts = SampledForecasts()
-        # Lost promises of units without a new one, and the units whose loss is not published yet.
+        # Lost promises of units without a new one, and the units with an unpublished loss.
         self._lost: dict[UnitKey, Reservation] = {}
         self._untold: list[UnitKey] = []
 
@@ -52,7 +52,7 @@ class PromisedStarts:
         return self._lost.get(key)
 
     def pop_untold(self) -> list[UnitKey]:
-        """Return and clear the units whose loss is not published yet."""
+        """Return and clear the units with an unpublished loss."""
         untold, self._untold = self._untold, []
         return untold
 
@@ -68,7 +68,7 @@ class PromisedStarts:
         )
 
     def has_news(self, reservation: Reservation, now: float) -> bool:
-        """Return whether the start, or the expected start, has changed enough to publish it anew."""
+        """Return whether the start, or the expected start, has changed enough to publish it again."""
         earlier = reservation.told - reservation.start
         if earlier < 0 or earlier >= max(_WORTH_TELLING, (reservation.told - now) / 10):
             return True

@@ -13,7 +13,7 @@ from phalanx.scheduling.reservations.telling import expected_start
 
 #: Largest number of stored units.
 MOST_SAMPLES: Final = 256
-#: An expected start is published anew once it differs by this many seconds, or by a tenth of the wait.
+#: An expected start is published again once it differs by this many seconds, or by a tenth of the wait.
 _WORTH_TELLING: Final = 60
 
 

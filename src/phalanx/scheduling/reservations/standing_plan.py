@@ -153,7 +153,7 @@ class StandingPlan:
     ) -> Iterator[tuple[AccountFuture, float] | None]:
         """Yield (future usage of accounts, end of a pod that starts now); None if nothing is reserved.
 
-        Advance reservations that the pod can `use` are not charged meanwhile.
+        Advance reservations that the pod can `use` are not charged in this context.
         """
         if not self._has_closed_windows:
             yield None

@@ -64,7 +64,7 @@ class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredEnd(msgspec.Struct, frozen=True):
-    """Ended occurrence whose pods are evicted."""
+    """Ended occurrence with pods to evict."""
 
     start: int
     end: int

@@ -10,7 +10,7 @@ from phalanx.scheduling.session.session import Session
 
 
 def evict_users_of_ended(session: Session, plan: ReservationPlan) -> bool:
-    """Evict the pods whose advance reservation is over, as whole gangs.
+    """Evict the users of ended advance reservations, as whole gangs.
 
     Return whether some could not be evicted yet. As with a run-time limit, no veto and no budget holds.
     """

@@ -32,7 +32,7 @@ class NothingHelps(msgspec.Struct, frozen=True):
 
 
 class DryRun(Scheduler):
-    """Scheduler whose decisions are not executed. `session` is the session of the last cycle."""
+    """Scheduler without execution of its decisions. `session` is the session of the last cycle."""
 
     session: Session
     _latest: Session

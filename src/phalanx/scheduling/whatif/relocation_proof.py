@@ -70,7 +70,7 @@ class ProofFailure(msgspec.Struct, frozen=True):
 class RelocationProof:
     """Execution of waves: pods are removed, and equal pods are placed in their stead.
 
-    The held nodes are tainted meanwhile and opened again at the end. `targets` are, by uid, the nodes that the
+    The held nodes are tainted first and opened again at the end. `targets` are, by uid, the nodes that the
     scheduler chose for moved pods.
     """
 

@@ -22,7 +22,7 @@ from phalanx.scheduling.whatif.what_if import WhatIf
 
 _MOST_SUGGESTIONS = 3
 _NAMED = 3
-# Quota trees whose quotas state their own share.
+# Quota trees with quotas that state their own share.
 _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 _replace = msgspec.structs.replace
 

@@ -146,7 +146,7 @@ class _UnboundSolver(Solver):
 
 
 def what_if(session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
-    """Return the what-if result for a preemptor whose real search found no solution."""
+    """Return the what-if result for a preemptor without a solution of the real search."""
     search = _UnboundSolver(session, preemptor, options, log)
     result = search.solve()
     if isinstance(result, NoSolution):

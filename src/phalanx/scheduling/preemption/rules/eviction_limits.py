@@ -22,7 +22,7 @@ def no_override(record: PodRecord) -> bool:
 
 
 class EvictionDelays:
-    """Pods whose eviction is delayed by an eviction rate: the reasons, and the end of the first delay."""
+    """Evictions that an eviction rate delays: the reasons, and the end of the first delay."""
 
     def __init__(self) -> None:
         self.until: float | None = None

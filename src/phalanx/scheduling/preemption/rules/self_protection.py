@@ -62,7 +62,7 @@ Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
 
 
 class ProtectedPods:
-    """Pods whose owners' protection counts, for one session; create it before a search removes pods.
+    """Pods with a protection that counts, for one session; create it before a search removes pods.
 
     With the reach `guaranteed`, an account covers pods by its own share, the oldest first, each pod whole and in
     every resource of which any account has a share. Members of a quorum are covered together or not at all, as one

@@ -26,7 +26,7 @@ _IMPROVE = 16_000
 _FEWEST_TRIES = 24
 _LOOK, _MOVE = 6, 4
 _CHEAP = 400
-# Up to this many victims, each is put back in turn and the preemptor is placed anew. Above it, only victims whose
+# Up to this many victims, each is put back in turn and the preemptor is placed again. Above it, only victims whose
 # room the placement does not use are put back.
 _RETRIES = 64
 # Up to this many candidates are searched exhaustively.
@@ -185,7 +185,7 @@ class VictimChoice:
         return kept
 
     def _without_untouched(self, chosen: list[VictimCandidate]) -> list[VictimCandidate]:
-        """Put back victims whose room the present placement of the preemptor does not use."""
+        """Put back victims if the present placement of the preemptor does not use their room."""
         session, taken = self._context.session, self._removed
         if self._preemptor.place(session, self._transaction) is not None:
             return chosen

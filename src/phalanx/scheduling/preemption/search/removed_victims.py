@@ -15,7 +15,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class AffinityDependents:
-    """Tallies of the pods whose presence decides where the preemptor's pods can be placed.
+    """Tallies of pods that decide by their presence where the preemptor's pods can be placed.
 
     Such pods match the affinity terms of the preemptor's pods, or have terms that match these.
     """
@@ -39,7 +39,7 @@ class AffinityDependents:
         return any(id(tally) in self._counted for tally, _ in pod_class.affinity.tallies)
 
     def dependents_first(self, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
-        """Sort victims whose position matters before victims that only free amounts."""
+        """Sort victims that block by their position before victims that only free amounts."""
         return sorted(
             candidates, key=lambda victim: not any(self.includes(record.pod_class) for record in victim.records)
         )
