@@ -13,6 +13,7 @@ from aiohttp.typedefs import Handler
 from phalanx.dashboard.access import Login, Viewer, ViewerAccessError
 from phalanx.dashboard.accounts import WINDOWS, Accounts
 from phalanx.dashboard.orders import Orders
+from phalanx.dashboard.redaction import Redaction
 from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import (
     ErrorAnswer,
@@ -54,7 +55,7 @@ class Api:
     ) -> None:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
         self._accounts, self._orders = accounts, orders
-        self.renderings = Renderings(watch.tables, watch.names, watch.news)
+        self.renderings = Renderings(watch.tables, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
 
@@ -172,7 +173,7 @@ class Api:
             raise ViewerAccessError(
                 404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}"
             )
-        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(found)))
+        return _json(Redaction(scope).gang(found))
 
     async def _history(self, request: web.Request) -> web.Response:
         scope = await self._scope(request)
@@ -202,7 +203,7 @@ class Api:
             raise ViewerAccessError(400, f"the question cannot be read: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
         answer = await self._questions.answer(question)
-        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(answer)))
+        return _json(Redaction(scope).what_if(answer))
 
     async def _order(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)

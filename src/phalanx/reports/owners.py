@@ -20,11 +20,11 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang_names import AmbiguousGangError
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import mapping, text
 from phalanx.reports.owner_kinds import job_kinds, suspendable_kind
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
 from phalanx.reports.gang_sentences import (
@@ -24,7 +24,7 @@ from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import run_time_of
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS, POD_GROUP_NOT_FOUND
+from phalanx.scheduling.diagnosis.verdicts import POD_GROUP_NOT_FOUND
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of

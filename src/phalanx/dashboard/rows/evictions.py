@@ -15,6 +15,8 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector
 from phalanx.model.decisions import EvictionReason
+from phalanx.model.text.decoding import MAX_NAME
+from phalanx.model.verdict import NamedObject
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST = 5000
@@ -28,6 +30,12 @@ class _About(msgspec.Struct, rename="camel", frozen=True):
     uid: str = ""
 
 
+class _Related(msgspec.Struct, rename="camel", frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
@@ -37,10 +45,11 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class EvictionEvent(msgspec.Struct, rename="camel"):
-    """What of an Event matters here."""
+    """What of an Event matters here; `related` is the preemptor's object."""
 
     metadata: _Metadata
     involved_object: _About = _About()
+    related: _Related | None = None
     reason: str = ""
     message: str | None = ""
     event_time: str | None = ""
@@ -82,10 +91,17 @@ class Evictions:
             gang=self._gang_of(about.uid),
             reason=event.reason,
             message=(event.message or "")[:_MOST_TEXT],
+            preemptor=_preemptor(event.related),
         )
         self._table.put(row.id, row, row.namespace)
         if len(self._table) > _MOST:
             self._table.drop(next(iter(self._table.ids())))
+
+
+def _preemptor(related: _Related | None) -> NamedObject | None:
+    if related is None or not related.name or len(related.name) > MAX_NAME or len(related.namespace) > MAX_NAME:
+        return None
+    return NamedObject(related.kind[:MAX_NAME], related.name, related.namespace)
 
 
 def _decode(raw: bytes) -> EvictionEvent:

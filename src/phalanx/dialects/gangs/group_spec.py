@@ -124,7 +124,6 @@ class GroupReader(ObjectReader):
     def _amounts(self, parsed: tuple[Requests, tuple[DecodingFault, ...]]) -> Requests:
         requests, faults = parsed
         for fault in faults:
-            self.problems.append(
-                Problem(self.code, f"{describe(self.ref)}: {fault}; write a quantity such as 4, 500m or 8Gi")
-            )
+            remedy = "write a quantity such as 4, 500m or 8Gi"
+            self.problems.append(Problem.of(self.code, f"{describe(self.ref)}: {fault}", remedy))
         return requests

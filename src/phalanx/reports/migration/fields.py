@@ -78,7 +78,8 @@ class FieldExaminer:
         if path[-1] == BATCH_SCHEDULER:
             operator = SPARK
         if operator is not None and name in SCHEDULER_NAMES:
-            return FieldFinding(spelled(path), MigrationVerdict.CHANGE, operator.told(name, self.name))
+            told = operator.told(name, self.name)
+            return FieldFinding(spelled(path), MigrationVerdict.CHANGE, told, served=name, kept=operator.keeps_name)
         if name != DEFAULT_SCHEDULER and name not in SCHEDULER_NAMES:
             words = (
                 f"write {self.name}; nobody here knows whose name {name} is: if it is that of the scheduler that"
@@ -86,9 +87,10 @@ class FieldExaminer:
             words += f" is replaced, start ours with --scheduler-name {name}, too, once that is stopped"
             return FieldFinding(spelled(path), MigrationVerdict.CHANGE, words)
         advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+        served = name
         if name == DEFAULT_SCHEDULER:
-            advice = f"{name} is kube-scheduler's name"
-        return FieldFinding(spelled(path), MigrationVerdict.CHANGE, f"write {self.name}; {advice}")
+            advice, served = f"{name} is kube-scheduler's name", ""
+        return FieldFinding(spelled(path), MigrationVerdict.CHANGE, f"write {self.name}; {advice}", served=served)
 
 
 def name_faults(document: Document) -> list[FieldFinding]:

@@ -20,11 +20,17 @@ class MigrationVerdict(enum.StrEnum):
 
 
 class FieldFinding(msgspec.Struct, frozen=True):
-    """`field` is a path such as spec.weight; `message` says why, and what to write instead."""
+    """`field` is a path such as spec.weight; `message` says why, and what to write instead.
+
+    `served` is the name of a scheduler under which pods wait now, where the message advises to serve it too; `kept`
+    is True where that name has to stay served.
+    """
 
     field: str
     verdict: MigrationVerdict
     message: str = ""
+    served: str = ""
+    kept: bool = False
 
 
 class ObjectFinding(msgspec.Struct, frozen=True):

@@ -113,9 +113,10 @@ def _configuration(document: Document) -> Iterator[FieldFinding]:
         if profile.get("schedulerName"):
             name = profile["schedulerName"]
             advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+            served = str(name)
             if name == DEFAULT_SCHEDULER:
-                advice = "kube-scheduler itself goes by this name"
-            yield FieldFinding(f"{place}.schedulerName", _C, f"write phalanx into pods; {advice}")
+                advice, served = "kube-scheduler itself goes by this name", ""
+            yield FieldFinding(f"{place}.schedulerName", _C, f"write phalanx into pods; {advice}", served=served)
         enabled = _enabled(profile.get("plugins"))
         for name in dict.fromkeys(enabled):
             verdict, message = _PLUGINS.get(name, (_N, "no plugin of a policy stands for it (docs/policy.md)"))

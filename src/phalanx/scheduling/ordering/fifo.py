@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
+from phalanx.model.verdict import NamedObject, gang_object
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
-from phalanx.scheduling.refusals.refusal import BlockedByFifo
+from phalanx.scheduling.refusals.refusal import BlockedByFifo, pod_object
 from phalanx.scheduling.session.session import Session
 
 
@@ -49,7 +51,7 @@ class FifoQueues:
             if waits is None:
                 self._session.queue.activate_all_of(FifoBlocked(queue.key))
             elif waits[0].holds_the_line:
-                head = (unit.rank, BlockedByFifo(queue.label, unit.name))
+                head = (unit.rank, BlockedByFifo(queue.label, unit.name, _named(queue, unit)))
                 self._session.queue.set_fifo_head(queue.key, unit, *head)
                 known = self._heads.get(queue.key)
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
@@ -57,3 +59,9 @@ class FifoQueues:
     def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
         queue = self._session.charge_path(unit.members[0]).queue if self._any and unit.members else None
         return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
+
+
+def _named(queue: AccountRecord, unit: QueuedUnit) -> tuple[NamedObject, ...]:
+    """Return the objects that the name of a queue and of the unit at its head are about."""
+    head = pod_object(unit.pod) if unit.pod is not None else gang_object(unit.gangs[0].key)
+    return (*account_objects(queue), head)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from phalanx.cluster.account_objects import path_fault_objects
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.pods.records import GangRecord, PodRecord
@@ -249,11 +250,12 @@ class Session:
         charge_path = self.charge_path(unit)
         self.state.ledger.refresh()
         if charge_path.fault is not None:
-            return Blocked(charge_path.fault.code, charge_path.fault.message, charge_path.fault.remedy)
+            fault = charge_path.fault
+            return Blocked(fault.code, fault.state, fault.remedy, objects=path_fault_objects(charge_path, fault))
         for plugin in self.plugin_runtime.plugins("blocked"):
             verdict = plugin.blocked(self, unit, charge_path)
             if verdict is not None:
-                return Blocked(verdict.code, verdict.message, verdict.change)
+                return Blocked(verdict.code, verdict.message, verdict.change, objects=verdict.objects)
         return None
 
     def recheck_at(self, unit: QueuedUnit) -> float | None:
@@ -306,7 +308,7 @@ class Session:
 
     def admission_refusal(self, gang: GangRecord) -> NotAdmitted:
         """Return why the plugins do not admit a group."""
-        return NotAdmitted(*(self.plugin_runtime.why_not_admitted(self, gang) or ()))
+        return NotAdmitted(*self.plugin_runtime.why_not_admitted(self, gang))
 
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
