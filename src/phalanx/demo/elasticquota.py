@@ -72,7 +72,7 @@ class ElasticQuota1(Scenario):
         await board.deploy("user-b", "extra", 1)
         await board.waits("user-b", "extra", _ALL)
         await board.nobody_is_harmed(user_a=4, user_b=6)
-        await board.why("user-b", "extra", "Evictions do not help")
+        await board.why("user-b", "extra", "Evictions: none")
         stage.say("A has 4 and B has 6: each has its min")
 
 
@@ -142,7 +142,7 @@ class ElasticQuota3(Scenario):
         await board.waits("quota2", "nginx", _ALL)
         await board.nobody_is_harmed(quota1=1, quota2=0, quota3=0)
         stage.say("the node has room, but all min together are 1 CPU; a priority counts within a namespace only")
-        await board.why("quota2", "nginx", "Evictions do not help", "would hold more cpu than its min")
+        await board.why("quota2", "nginx", "Evictions: none", "would hold more cpu than its min")
         stage.title("quota3 wants its CPU: it is within its min, and needs no priority for that")
         before = await board.running("quota1")
         await board.deploy("quota3", "nginx", 1)
