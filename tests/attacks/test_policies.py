@@ -187,9 +187,13 @@ async def test_quotas_are_an_administrators(arena: Arena) -> None:
 
 async def test_a_pod_is_charged_to_a_quota_of_its_namespace(arena: Arena) -> None:
     tenant = await careless(arena)
-    await refused(tenant.pod("p", labels={QUOTA_NAME: "koordinator-system-quota"}), "is not allowed in this namespace; remove")
+    await refused(
+        tenant.pod("p", labels={QUOTA_NAME: "koordinator-system-quota"}), "is not allowed in this namespace; remove"
+    )
     await tenant.pod("p", labels={QUOTA_NAME: tenant.namespace})
-    await refused(tenant.patch(PODS, "p", {"metadata": {"labels": {QUOTA_NAME: "rich"}}}), "is not allowed in this namespace")
+    await refused(
+        tenant.patch(PODS, "p", {"metadata": {"labels": {QUOTA_NAME: "rich"}}}), "is not allowed in this namespace"
+    )
     listed = {"metadata": {"annotations": {"phalanx.dev/quotas": "rich"}}}
     await arena.client.patch(NAMESPACES.path(None, tenant.namespace), listed, PatchType.MERGE)
     await arena.noticed(1)
@@ -220,7 +224,7 @@ async def test_the_scheduler_itself_is_not_kept_from_its_work(arena: Arena) -> N
     bound = await tenant.get(PODS, "g-0")
     assert MARK in bound["metadata"]["annotations"]
     await tenant.until_status(VOLCANO, "g", phase="Running")
-    await refused(tenant.make(await tenant.copied("g-0", "g-2")), "also out of a copy")
+    await refused(tenant.make(await tenant.copied("g-0", "g-2")), "also from a copy")
     await tenant.make(pod("g-2", **member("g")))
     await tenant.until_bound("g-2")
     await arena.unharmed()

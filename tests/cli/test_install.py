@@ -223,7 +223,9 @@ async def test_a_definition_whose_names_are_taken_is_a_clear_failure(
     theirs["metadata"]["name"] = "quotas.scheduling.x-k8s.io"
     theirs["spec"]["names"] |= {"plural": "quotas", "singular": "quota", "kind": "Quota", "listKind": "QuotaList"}
     await client.create(DEFINITIONS, theirs)
-    with pytest.raises(click.ClickException, match=r"definition elasticquotas\.scheduling\.x-k8s\.io is rejected: .*eq"):
+    with pytest.raises(
+        click.ClickException, match=r"definition elasticquotas\.scheduling\.x-k8s\.io is rejected: .*eq"
+    ):
         await run(client, capsys, rights=False)
 
 

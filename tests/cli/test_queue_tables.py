@@ -154,9 +154,7 @@ def test_everything_about_a_queue() -> None:
     assert "Gangs:           2 running, 1 pending" in text
     assert "Borrows 3 nvidia.com/gpu from b" in text
     assert "  deserved share: 4 nvidia.com/gpu" in text
-    assert (
-        "First waiting: gang ns/g (QuotaExceeded)\n  Queue a: 6 gpu in use\n  Fix: free 2 gpu" in text
-    )
+    assert "First waiting: gang ns/g (QuotaExceeded)\n  Queue a: 6 gpu in use\n  Fix: free 2 gpu" in text
     amounts = next(line for line in text.splitlines() if line.startswith(GPU))
     assert amounts.split() == [GPU, "-", "4", "3", "-", "6", "-", "2", "3", "-"]
 

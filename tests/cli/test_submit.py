@@ -122,7 +122,10 @@ def test_volcanos_webhook_takes_every_job_of_flags_and_fills_in_nothing_that_cha
         (["--name", "a", "--image", "x", "--min", "1", "--gang"], "--min excludes --gang and --no-gang"),
         (["--name", "a", "--image", "x", "--memory", "4 GB"], "invalid --memory '4 GB'; write an amount such as"),
         (["--name", "a", "--image", "x", "--cpu", "-1"], "invalid --cpu '-1': must not be negative"),
-        (["--name", "a", "--image", "x", "--gpu", "1.5"], "invalid --gpu '1.5': nvidia.com/gpu must be a whole number"),
+        (
+            ["--name", "a", "--image", "x", "--gpu", "1.5"],
+            "invalid --gpu '1.5': nvidia.com/gpu must be a whole number",
+        ),
         (["--name", "A_b", "--image", "x"], "--name 'A_b': a lowercase RFC 1123 subdomain"),
         (["--name", "a", "--image", "x", "--env", "A"], "invalid --env 'A'; write NAME=VALUE"),
         (["--name", "a", "--image", "x", "--framework", "mpi"], "--framework mpi needs at least --replicas 2"),

@@ -107,7 +107,9 @@ def test_whom_it_waits_for_and_how_long_they_have() -> None:
         ("ns/lone", "1970-01-12T13:46:30Z", "1970-01-12T13:47:00Z")
     ]
     assert [(room.node, room.pods) for room in found.rooms] == [("n", 1)]
-    assert "ns/lone on n, evicted at 1970-01-12T13:46:30Z, grace period ends at 1970-01-12T13:47:00Z" in render(answer)
+    assert "ns/lone on n, evicted at 1970-01-12T13:46:30Z, grace period ends at 1970-01-12T13:47:00Z" in render(
+        answer
+    )
 
 
 def test_whoever_fits_once_others_have_left_anyway_waits_for_them_and_nothing_is_held() -> None:
@@ -141,7 +143,10 @@ def test_whom_one_would_have_to_outrank() -> None:
     assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
     found = answer.evictions
     assert found is not None
-    assert (found.state, found.message) == ("Vain", "the start needs the eviction of 3 pods, of which 3 cannot be evicted")
+    assert (found.state, found.message) == (
+        "Vain",
+        "the start needs the eviction of 3 pods, of which 3 cannot be evicted",
+    )
     assert [(each.why, each.pods) for each in found.reasons] == [
         ("their priority 10 is not lower", ["ns/old-0", "ns/old-1", "ns/old-2"])
     ]

@@ -84,7 +84,7 @@ def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
     if answer.changes or answer.moved:
         yield "Other waiting gangs and pods:"
         rows = [_starts_row("without", answer.without), _starts_row("with", answer.changed)]
-        yield from _indented(columns(("", "START NOW", "START LATER", "NOT WITHIN " + _horizon(answer)), rows), 0)
+        yield from _indented(columns(("", "START NOW", "LATER", "NOT WITHIN " + _horizon(answer)), rows), 0)
     yield from (f"Note: {note}" for note in answer.notes)
     if answer.missing:
         yield "Based on readable objects only. Cannot read:"
@@ -125,9 +125,9 @@ def _asked_lines(asked: AskedStart, others: int, horizon: int, now: float) -> It
         case "Now":
             yield f"{subject} would start now"
         case "AfterEvictions":
-            yield f"{subject} would start {wait}, when those have left who would be told to"
+            yield f"{subject} would start {wait}, after evictions"
         case "Later":
-            yield f"{subject} would start {wait}, if all run to their limits and nothing else comes"
+            yield f"{subject} would start {wait}, if all pods run to their limits and no other pods arrive"
         case _:
             yield f"{subject} would not start within {_span(horizon)}"
     if asked.nodes:

@@ -67,7 +67,7 @@ class DashboardArguments(LogArguments):
     type=click.Choice(["address", "token"]),
     default="address",
     show_default=True,
-    help="address: everybody with the printed address sees what your kubeconfig allows. token: viewers log in with "
+    help="address: a browser with the printed address sees what your kubeconfig allows. token: viewers log in with "
     "bearer tokens of the API server and see what their rights allow.",
 )
 @click.option(
