@@ -97,7 +97,7 @@ async def test_policies_guard_every_way_to_a_queue(guarded: Site) -> None:
     await open_queue(guarded)
     for plural in NAMING:
         words = await said(guarded.tenant.create(PATHS[plural], named(plural, "rich")))
-        assert "queue rich may not be used here" in words, plural
+        assert "queue rich is not allowed in this namespace" in words, plural
         await guarded.tenant.create(PATHS[plural], named(plural, "default"))
         await guarded.admin.create(
             PATHS[plural], named(plural, "rich") | {"metadata": {**named(plural, "rich")["metadata"], "name": "y"}}

@@ -84,7 +84,7 @@ async def test_nobody_waits_in_a_queue_that_is_not_his(guarded: Site) -> None:
     for kind, inside in WAYS:
         name = f"x-{inside}".lower()
         said = await refusal(guarded.tenant.create(path(kind), labelled(kind, "rich", name, inside=inside)))
-        assert "queue rich may not be used here" in said, (kind, inside)
+        assert "queue rich is not allowed in this namespace" in said, (kind, inside)
         # Nor by the way round: first the default queue, then this one.
         await guarded.tenant.create(path(kind), labelled(kind, "default", name, inside=inside))
         moved = labelled(kind, "rich", name, inside=inside)
@@ -94,7 +94,7 @@ async def test_nobody_waits_in_a_queue_that_is_not_his(guarded: Site) -> None:
             else {"metadata": moved["metadata"]}
         )
         said = await refusal(guarded.tenant.patch(path(kind, name), patch, PatchType.MERGE))
-        assert "queue rich may not be used here" in said, (kind, inside)
+        assert "queue rich is not allowed in this namespace" in said, (kind, inside)
 
 
 async def test_what_an_administrator_has_put_there_may_be_worked_with(guarded: Site) -> None:

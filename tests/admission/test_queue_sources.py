@@ -227,7 +227,7 @@ async def test_whoever_writes_the_status_of_a_pod_names_no_queue_by_it(guarded: 
         path = f"{PATHS['pods']}/{place}/status"
         moved = {"metadata": {place: {KEY: "rich"}}}
         said = await refusal(guarded.tenant.patch(path, moved, PatchType.MERGE))
-        assert "queue rich may not be used here" in said
+        assert "queue rich is not allowed in this namespace" in said
         await guarded.tenant.patch(path, {"metadata": {place: {"note": "mine"}}}, PatchType.MERGE)
         # What is there already is not asked about again.
         await guarded.admin.patch(path, moved, PatchType.MERGE)

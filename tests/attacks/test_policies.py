@@ -74,11 +74,11 @@ RESERVED = [
 @pytest.mark.parametrize("key", [*RESERVED, "kubernetes.io/config.source"])
 async def test_pods_with_what_the_scheduler_writes_are_refused(arena: Arena, key: str) -> None:
     tenant = await careless(arena)
-    await refused(tenant.pod("p", annotations={key: "x"}), "leave it out")
+    await refused(tenant.pod("p", annotations={key: "x"}), "remove it")
     await tenant.pod("p")
     for status in (False, True):
         patch = tenant.patch(PODS, "p", {"metadata": {"annotations": {key: "x"}}}, status=status)
-        await refused(patch, "is written by the scheduler alone; leave it as it is")
+        await refused(patch, "is reserved for the scheduler; do not change it")
 
 
 async def test_pods_of_other_schedulers_are_none_of_our_business(arena: Arena) -> None:
@@ -91,9 +91,9 @@ async def test_pods_of_other_schedulers_are_none_of_our_business(arena: Arena) -
 @pytest.mark.parametrize("key", ["phalanx.dev/once-satisfied", "volcano.sh/job-allocated-hypernode"])
 async def test_groups_with_what_the_scheduler_writes_are_refused(arena: Arena, key: str) -> None:
     tenant = await careless(arena)
-    await refused(tenant.group("g", 2, annotations={key: "true"}), "leave it out")
+    await refused(tenant.group("g", 2, annotations={key: "true"}), "remove it")
     await tenant.group("g", 2)
-    await refused(tenant.patch(X_K8S, "g", {"metadata": {"annotations": {key: "true"}}}), "leave it as it is")
+    await refused(tenant.patch(X_K8S, "g", {"metadata": {"annotations": {key: "true"}}}), "do not change it")
 
 
 async def test_what_the_scheduler_wrote_may_not_be_taken_away(arena: Arena, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_what_the_scheduler_wrote_may_not_be_taken_away(arena: Arena, tmp_
     assert sorted(await told(tenant)) == ["g-0", "g-1"]
     for key in (MARK, "volcano.sh/vgpu-ids-new"):
         taken = tenant.patch(PODS, "g-0", {"metadata": {"annotations": {key: None}}})
-        await refused(taken, "leave it as it is")
+        await refused(taken, "do not change it")
     # Whatever else it wants to say.
     await tenant.patch(PODS, "g-0", {"metadata": {"annotations": {"note": "mine"}, "labels": {"a": "b"}}})
     await arena.unharmed()
@@ -141,7 +141,7 @@ async def test_statuses_are_for_those_who_may_write_them_everywhere(arena: Arena
     await tenant.group("g", 2)
     await tenant.group("v", 2, queue="default")
     for kind, name, phase in ((X_K8S, "g", "Running"), (VOLCANO, "v", "Inqueue")):
-        await refused(tenant.patch(kind, name, {"status": {"phase": phase}}, status=True), "leave it as it is")
+        await refused(tenant.patch(kind, name, {"status": {"phase": phase}}, status=True), "do not change it")
         await tenant.patch(kind, name, {"spec": {"minMember": 3}})
 
 
@@ -149,7 +149,7 @@ async def test_a_queue_is_used_by_whom_an_administrator_lets(arena: Arena) -> No
     tenant = await careless(arena)
     queue, other = await arena.queue(), await arena.queue()
     notes = {QUEUE_NAME: queue}
-    words = f"queue {queue} may not be used here; have an administrator"
+    words = f"queue {queue} is not allowed in this namespace; ask an administrator"
     await refused(tenant.group("g", 1, queue=queue), words)
     await refused(tenant.pod("p", annotations=notes), words)
     await refused(tenant.pod("p", labels=notes), words)
@@ -163,7 +163,7 @@ async def test_a_queue_is_used_by_whom_an_administrator_lets(arena: Arena) -> No
     await arena.noticed(1)  # admission sees namespaces through a watch
     await tenant.group("g", 1, queue=queue)
     await tenant.patch(PODS, "p", {"metadata": {"annotations": notes}})
-    await refused(tenant.patch(VOLCANO, "g", {"spec": {"queue": other}}), f"queue {other} may not")
+    await refused(tenant.patch(VOLCANO, "g", {"spec": {"queue": other}}), f"queue {other} is not allowed")
     rule = {
         "apiGroups": ["scheduling.volcano.sh"],
         "resources": ["queues"],
@@ -179,17 +179,21 @@ async def test_a_queue_is_used_by_whom_an_administrator_lets(arena: Arena) -> No
 async def test_quotas_are_an_administrators(arena: Arena) -> None:
     tenant = await careless(arena)
     quota = {**made(QUOTAS, "q"), "spec": {"max": {"cpu": 1000}}}
-    await refused(tenant.make(quota), "have an administrator write it")
+    await refused(tenant.make(quota), "ask an administrator to write it")
     await arena.make({**quota, "metadata": {"name": "q", "namespace": tenant.namespace}})
-    await refused(tenant.patch(QUOTAS, "q", {"spec": {"max": {"cpu": 2000}}}), "have an administrator write it")
-    await refused(tenant.delete(QUOTAS, "q"), "have an administrator write it")
+    await refused(tenant.patch(QUOTAS, "q", {"spec": {"max": {"cpu": 2000}}}), "ask an administrator to write it")
+    await refused(tenant.delete(QUOTAS, "q"), "ask an administrator to write it")
 
 
 async def test_a_pod_is_charged_to_a_quota_of_its_namespace(arena: Arena) -> None:
     tenant = await careless(arena)
-    await refused(tenant.pod("p", labels={QUOTA_NAME: "koordinator-system-quota"}), "may not be used here; leave")
+    await refused(
+        tenant.pod("p", labels={QUOTA_NAME: "koordinator-system-quota"}), "is not allowed in this namespace; remove"
+    )
     await tenant.pod("p", labels={QUOTA_NAME: tenant.namespace})
-    await refused(tenant.patch(PODS, "p", {"metadata": {"labels": {QUOTA_NAME: "rich"}}}), "may not be used here")
+    await refused(
+        tenant.patch(PODS, "p", {"metadata": {"labels": {QUOTA_NAME: "rich"}}}), "is not allowed in this namespace"
+    )
     listed = {"metadata": {"annotations": {"phalanx.dev/quotas": "rich"}}}
     await arena.client.patch(NAMESPACES.path(None, tenant.namespace), listed, PatchType.MERGE)
     await arena.noticed(1)
@@ -202,7 +206,7 @@ async def test_what_a_namespace_is_worth_is_an_administrators_to_say(arena: Aren
     path = NAMESPACES.path(None, tenant.namespace)
     for key in ("volcano.sh/namespace.weight", "phalanx.dev/quotas", "scheduling.volcano.sh/queue-name"):
         patch = {"metadata": {place: {key: "100"}}}
-        await refused(tenant.client.patch(path, patch, PatchType.MERGE), "is an administrator's to write")
+        await refused(tenant.client.patch(path, patch, PatchType.MERGE), "is reserved for administrators")
     await tenant.client.patch(path, {"metadata": {place: {"team": "a"}}}, PatchType.MERGE)
 
 
@@ -220,7 +224,7 @@ async def test_the_scheduler_itself_is_not_kept_from_its_work(arena: Arena) -> N
     bound = await tenant.get(PODS, "g-0")
     assert MARK in bound["metadata"]["annotations"]
     await tenant.until_status(VOLCANO, "g", phase="Running")
-    await refused(tenant.make(await tenant.copied("g-0", "g-2")), "also out of a copy")
+    await refused(tenant.make(await tenant.copied("g-0", "g-2")), "also from a copy")
     await tenant.make(pod("g-2", **member("g")))
     await tenant.until_bound("g-2")
     await arena.unharmed()

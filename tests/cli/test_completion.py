@@ -77,7 +77,7 @@ def test_the_programs_of_the_installation_are_those_that_are_tested() -> None:
 @pytest.mark.usefixtures("path")
 def test_the_answer_ends_with_a_directive() -> None:
     told = ran("kubectl_complete-phalanx", "jobs", "--no-h")
-    assert (told.returncode, told.stdout) == (0, "--no-headers\tOnly the rows.\n:4\n")
+    assert (told.returncode, told.stdout) == (0, "--no-headers\tPrint no header.\n:4\n")
     assert ran("kubectl_complete-phalanx", "nonsense", "").stdout == ":4\n"
 
 
@@ -89,7 +89,7 @@ def test_the_real_kubectl_finds_the_plugin_and_its_candidates() -> None:
     told = ran("kubectl", "__complete", "phalanx", "reserv")
     if "Completion ended" in told.stderr and not told.stdout.startswith(":"):
         assert told.stdout.splitlines() == [
-            "reservations\tRoom that is kept: promised starts, and reservations in advance.",
+            "reservations\tList promised starts and advance reservations.",
             ":4",
         ]
     else:

@@ -148,7 +148,7 @@ async def test_definitions_of_others_are_left_alone_and_so_are_their_queues(
     await client.create(DEFINITIONS, theirs)
     outcomes = await run(client, capsys, rights=False)
     name = "customresourcedefinition.apiextensions.k8s.io/queues.scheduling.volcano.sh"
-    assert outcomes[name] == "unchanged (installed by somebody else)"
+    assert outcomes[name] == "unchanged (not installed by Phalanx)"
     assert "labels" not in (await client.get(f"{DEFINITIONS}/queues.scheduling.volcano.sh"))["metadata"]
     assert (await client.get(QUEUES))["items"] == []
     assert not [told for told in outcomes if told.startswith("queue.scheduling")]
@@ -184,7 +184,7 @@ async def test_a_definition_that_another_project_has_applied_over_ours_is_theirs
         change = {"metadata": {"annotations": note}, "spec": {"names": {"shortNames": ["theirs"]}}}
         await client.patch(f"{DEFINITIONS}/{plain}", change, PatchType.MERGE)
     assert (await client.get(f"{DEFINITIONS}/{plain}"))["metadata"]["labels"]["app.kubernetes.io/managed-by"]
-    assert (await run(client, capsys, rights=False))[name] == "unchanged (installed by somebody else)"
+    assert (await run(client, capsys, rights=False))[name] == "unchanged (not installed by Phalanx)"
     assert (await client.get(f"{DEFINITIONS}/{plain}"))["spec"]["names"]["shortNames"] == ["theirs"]
 
 
@@ -223,7 +223,9 @@ async def test_a_definition_whose_names_are_taken_is_a_clear_failure(
     theirs["metadata"]["name"] = "quotas.scheduling.x-k8s.io"
     theirs["spec"]["names"] |= {"plural": "quotas", "singular": "quota", "kind": "Quota", "listKind": "QuotaList"}
     await client.create(DEFINITIONS, theirs)
-    with pytest.raises(click.ClickException, match=r"definition elasticquotas\.scheduling\.x-k8s\.io: .*eq"):
+    with pytest.raises(
+        click.ClickException, match=r"definition elasticquotas\.scheduling\.x-k8s\.io is rejected: .*eq"
+    ):
         await run(client, capsys, rights=False)
 
 

@@ -88,7 +88,7 @@ def test_formats_are_kubectls(text: str, word: str) -> None:
         ("jsonpath", "needs a template"),
         ("jsonpath={.a", "unbalanced brace"),
         ("custom-columns=", "needs a specification"),
-        ("custom-columns=A", "is not HEADER:PATH"),
+        ("custom-columns=A", "write HEADER:PATH"),
         ("custom-columns=A:.b[", "no JSONPath"),
         ("wide=1", "expected wide"),
     ],

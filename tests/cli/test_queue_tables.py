@@ -154,9 +154,7 @@ def test_everything_about_a_queue() -> None:
     assert "Gangs:           2 running, 1 pending" in text
     assert "Borrows 3 nvidia.com/gpu from b" in text
     assert "  deserved share: 4 nvidia.com/gpu" in text
-    assert (
-        "First in line: gang ns/g (QuotaExceeded)\n  Queue a: 6 gpu in use\n  What would help: free 2 gpu" in text
-    )
+    assert "First waiting: gang ns/g (QuotaExceeded)\n  Queue a: 6 gpu in use\n  Fix: free 2 gpu" in text
     amounts = next(line for line in text.splitlines() if line.startswith(GPU))
     assert amounts.split() == [GPU, "-", "4", "3", "-", "6", "-", "2", "3", "-"]
 
@@ -170,15 +168,15 @@ def test_how_far_pods_are_protected_against_eviction_is_shown_where_it_is_stated
         QUOTA, min_run_time="1h30m", eviction_rate="10/1m", self_protection="none", max_protection_time="2h"
     )
     text = "\n".join(describe_quota(limited, NOW))
-    assert re.search(r"Self-protection: +none for at most 2h after a pod has got its node", text)
-    assert re.search(r"Protected for: +1h30m after a pod has got its node", text)
-    assert re.search(r"Evictions: +at most 10 pod\(s\) within 1m", text)
+    assert re.search(r"Self-protection: +none for at most 2h after a pod is bound", text)
+    assert re.search(r"Protected for: +1h30m after a pod is bound", text)
+    assert re.search(r"Evictions: +at most 10 pods within 1m", text)
 
 
 def test_everything_about_a_queue_with_nothing_in_it() -> None:
     text = "\n".join(describe_queue(C, NOW))
-    assert "nothing is declared, used or asked for" in text
-    assert text.endswith("Nothing waits.")
+    assert "no amounts declared, used or requested" in text
+    assert text.endswith("Waiting: none")
 
 
 def test_quotas_have_a_table_a_tree_and_a_page() -> None:

@@ -116,18 +116,21 @@ def test_volcanos_webhook_takes_every_job_of_flags_and_fills_in_nothing_that_cha
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--name", "a"], "needs an --image"),
-        ([], "expected one FILE, or --name and --image"),
-        (["--name", "a", "--image", "x", "--min", "3"], "--min 3: write a number of pods from 1 to 1"),
-        (["--name", "a", "--image", "x", "--min", "1", "--gang"], "leave out --gang and --no-gang"),
-        (["--name", "a", "--image", "x", "--memory", "4 GB"], "--memory '4 GB' is no amount"),
-        (["--name", "a", "--image", "x", "--cpu", "-1"], "--cpu '-1' is no amount"),
-        (["--name", "a", "--image", "x", "--gpu", "1.5"], "nvidia.com/gpu is had whole only"),
+        (["--name", "a"], "--name requires --image"),
+        ([], "set either one FILE, or --name and --image"),
+        (["--name", "a", "--image", "x", "--min", "3"], "--min 3 must be between 1 and 1"),
+        (["--name", "a", "--image", "x", "--min", "1", "--gang"], "--min excludes --gang and --no-gang"),
+        (["--name", "a", "--image", "x", "--memory", "4 GB"], "invalid --memory '4 GB'; write an amount such as"),
+        (["--name", "a", "--image", "x", "--cpu", "-1"], "invalid --cpu '-1': must not be negative"),
+        (
+            ["--name", "a", "--image", "x", "--gpu", "1.5"],
+            "invalid --gpu '1.5': nvidia.com/gpu must be a whole number",
+        ),
         (["--name", "A_b", "--image", "x"], "--name 'A_b': a lowercase RFC 1123 subdomain"),
-        (["--name", "a", "--image", "x", "--env", "A"], "--env 'A': expected NAME=VALUE"),
-        (["--name", "a", "--image", "x", "--framework", "mpi"], "--framework mpi needs --replicas 2 or more"),
-        (["job.yaml", "--replicas", "2"], "--replicas describes a job of flags"),
-        (["--name", "a", "--image", "x", "--framework", "ray", "--replicas", "2", "--", "x"], "no command"),
+        (["--name", "a", "--image", "x", "--env", "A"], "invalid --env 'A'; write NAME=VALUE"),
+        (["--name", "a", "--image", "x", "--framework", "mpi"], "--framework mpi needs at least --replicas 2"),
+        (["job.yaml", "--replicas", "2"], "--replicas excludes FILE"),
+        (["--name", "a", "--image", "x", "--framework", "ray", "--replicas", "2", "--", "x"], "without a command"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error_that_names_the_flag(arguments: list[str], words: str) -> None:
@@ -188,11 +191,11 @@ def test_what_a_file_leaves_open_is_filled_in_where_flags_ask_for_it() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there is no object in it"),
-        ("a: [", "it is no YAML"),
-        ("- 1", "document 1 is no object"),
-        ("kind: Job", "document 1 states no apiVersion"),
-        ("{apiVersion: v1, kind: Pod}", "document 1 (Pod) states no metadata.name"),
+        ("", "no objects found"),
+        ("a: [", "invalid YAML"),
+        ("- 1", "document 1 is not an object"),
+        ("kind: Job", "document 1 has no apiVersion"),
+        ("{apiVersion: v1, kind: Pod}", "document 1 (Pod) has no metadata.name"),
         ("{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: a}, spec: {}}", "No task specified"),
     ],
 )

@@ -107,14 +107,14 @@ async def test_a_renewed_certificate_is_served(tmp_path: Path, monkeypatch: pyte
 def test_a_certificate_without_its_key_is_refused_at_once() -> None:
     result = CliRunner().invoke(scheduler, ["--metrics-certificate", "tls.crt"])
     assert result.exit_code == 2
-    assert "--metrics-certificate and --metrics-key belong together" in result.output
+    assert "--metrics-certificate and --metrics-key are required together" in result.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--lease-name", "turns"], "--lease-name is of no effect without --leader-elect"),
-        (["--leader-elect", "--lease-name", "My Lease"], "no object may be called 'My Lease'"),
+        (["--lease-name", "turns"], "--lease-name requires --leader-elect"),
+        (["--leader-elect", "--lease-name", "My Lease"], "invalid --lease-name 'My Lease'"),
     ],
 )
 def test_a_lease_that_nobody_can_take_is_refused_at_once(arguments: list[str], words: str) -> None:

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from phalanx.cli.bench import silence
 from phalanx.cli.bench.objects import LABEL, NAMESPACES, BenchWorkload, Groups
-from phalanx.cli.bench.silence import tell_of_silence
+from phalanx.cli.bench.silence import report_silence
 from phalanx.cli.bench.stopwatch import Stopwatch
 from tests.e2e.processes import Process
 from tests.e2e.world import NODES, PODS, Cluster, World
@@ -82,10 +82,10 @@ async def test_what_is_known_of_a_scheduler_that_binds_nothing_is_said(
         lease = {"metadata": {"name": f"{name}-scheduler"}, "spec": {"holderIdentity": "somebody"}}
         await world.make({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
     workload = BenchWorkload(world.namespace, 1, 4, name, Groups.SCHEDULER_PLUGINS)
-    await tell_of_silence(world.client, workload, Stopwatch(world.client, world.namespace))
+    await report_silence(world.client, workload, Stopwatch(world.client, world.namespace))
     said = capsys.readouterr().err
-    assert "after 0.05 s no pod is bound yet" in said
-    words = "is held by somebody" if there else f"nothing shows that a scheduler named '{name}' runs"
+    assert "after 0.05 s 0 pods are bound" in said
+    words = "is held by somebody" if there else f"scheduler '{name}' does not seem to run"
     assert words in said
 
 
@@ -94,7 +94,7 @@ async def test_that_nobody_binds_is_said_soon(world: World) -> None:
     name = f"{world.name}-nobody"
     size = ["--pods", "8", "--nodes", "2", "--scheduler-name", name]
     process = await Process.start("bench", "live", *size, "--kubeconfig", world.cluster.kubeconfig)
-    await process.says(f"after 10 s no pod is bound yet: nothing shows that a scheduler named '{name}' runs")
+    await process.says(f"after 10 s 0 pods are bound: scheduler '{name}' does not seem to run")
     assert await process.end() == 143
 
 
@@ -112,4 +112,4 @@ async def test_what_does_not_fit_is_refused_before_anything_is_made(world: World
         *("bench", "live", "--pods", "1000", "--nodes", "2", "--kubeconfig", world.cluster.kubeconfig)
     )
     assert await process.ends() == 2
-    assert "1000 pods do not fit on 2 nodes of 64: take at least --nodes 16" in process.output
+    assert "1000 pods do not fit on 2 nodes of 64 pods each: set at least --nodes 16" in process.output

@@ -82,7 +82,7 @@ class TestDryRun:
         assert code == 0, output
         assert output.startswith(f"1 pod moves so that {world.name}-n1 becomes free")
         assert f"{world.namespace}/web-1-0" in output
-        assert "Nothing was changed; --apply carries it out." in output
+        assert "Nothing was changed. To execute the plan: --apply" in output
         assert await world.list(PODS) == before
         assert await taints(world) == []
 
@@ -139,7 +139,7 @@ class TestDryRun:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            ((), "say either --nodes N or --for KIND/NAME"),
+            ((), "set either --nodes N or --for KIND/NAME"),
             (("--nodes", "1", "--for", "pod/x"), "say either"),
             (("--nodes", "1", "--dry-run", "--apply"), "exclude each other"),
             (("--for", "pod/x", "-l", "a=b"), "go with --nodes"),
@@ -182,7 +182,7 @@ class TestApply:
         assert code == 0, output
         assert await taints(world) == [f"{world.name}-n1"]
         _, output = await ask(world, "--nodes", "1", "-l", ALL)
-        assert f"an earlier defrag left node {world.name}-n1 closed" in output
+        assert f"node {world.name}-n1 is still closed by an earlier defrag" in output
 
     async def test_pods_may_be_deleted_instead(self, world: World) -> None:
         await spread(world)
@@ -217,7 +217,7 @@ class TestApply:
         await spread(world)
         code, output = await ask(world, "--nodes", "1", "-l", ALL, "--apply", "--timeout", "1s")
         assert code == 1, output
-        assert "It came to a halt: after 1 seconds not everyone who moved has a node again" in output
+        assert "Stopped: timeout after 1 seconds: not all moved pods have nodes again" in output
         assert await taints(world) == []
 
     async def test_ctrl_c_opens_the_node(self, world: World) -> None:

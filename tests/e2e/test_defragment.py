@@ -77,4 +77,4 @@ async def test_the_schedule_says_when_and_whom(world: World, tmp_path: Path) -> 
     assert len(re.findall(rf"{world.namespace}/web-c\d-\d +{world.name}-c\d +{world.name}-c\d", output)) == 2
     code, output = await ask(world, "--schedule")
     assert code == 1
-    assert "the policy does not name the action defragment" in output
+    assert "the policy has no action defragment" in output

@@ -32,7 +32,7 @@ def play(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_everything_happens_as_told(name: str) -> None:
     shown = play(name)
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert shown.stdout.endswith(f"demo {name}: everything happened as told\n")
+    assert shown.stdout.endswith(f"demo {name}: all steps succeeded\n")
 
 
 def test_a_policy_that_shares_nothing_makes_the_claim_of_the_queues_false(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_policy_that_shares_nothing_makes_the_claim_of_the_queues_false(tmp_pa
     policy.write_text(NO_QUEUES)
     shown = play("queues", "--policy", str(policy))
     assert shown.returncode == 1
-    assert "the demo did not go as told" in shown.stderr
+    assert "the demo failed" in shown.stderr
     assert re.search(r"until \{'production': 8, 'research': 4\} run; observed \{", shown.stderr), shown.stderr
 
 

@@ -68,7 +68,7 @@ async def test_a_second_job_of_the_same_name_is_refused_in_plain_words(world: Wo
     await submit(world, "twice")
     code, output = await run(world, "submit", "--name", "twice", "--image", "x")
     assert code == 1
-    assert "there is one of that name already" in output
+    assert "the name already exists" in output
 
 
 @pytest.mark.slow
@@ -76,18 +76,18 @@ async def test_a_file_whose_second_object_is_refused_says_what_was_created(world
     made = pod("a", namespace=world.namespace)
     process = await start(world, "submit", "/dev/stdin")
     assert await process.ends() == 1
-    assert "there is no object in it" in process.output
+    assert "no objects found" in process.output
     unknown = {"apiVersion": "training.example/v1", "kind": "TrainJob", "metadata": {"name": "x"}}
     again = {**made, "metadata": {**made["metadata"], "name": "b"}}
     for documents, words in (
-        ([made, unknown], "this cluster does not have the kind TrainJob of training.example/v1"),
-        ([again, again], "pod/b was not created: there is one of that name already"),
+        ([made, unknown], "the cluster has no kind TrainJob of training.example/v1"),
+        ([again, again], "pod/b was not created: the name already exists"),
     ):
         file = world.cluster.kubeconfig.parent / f"{world.name}.yaml"
         file.write_text("\n---\n".join(map(json.dumps, documents)))
         code, output = await run(world, "submit", str(file))
         assert (code, words in output) == (1, True), output
-    assert "(created before that: pod/b)" in output
+    assert "(already created: pod/b)" in output
     assert [each["metadata"]["name"] for each in await world.list(PODS)] == ["b"]
 
 

@@ -203,7 +203,7 @@ async def test_what_cannot_be_watched_is_read_again_and_again_and_that_is_said_o
         async with asyncio.timeout(30):
             await changes.changes(0.0)
             await changes.changes(0.0)
-    assert told == ["pods cannot be watched (pods is forbidden): the list is read again every --interval instead"]
+    assert told == ["pods cannot be watched (pods is forbidden); the list is polled every --interval instead"]
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ async def test_cancel_of_a_gang_without_a_job_deletes_its_group_and_pods(world: 
     await gang(world, "bare", 2, 2)
     await world.pod("other")
     code, output = await run(world, "cancel", "bare", "--yes")
-    assert (code, "podgroup/bare cancelled: it and its 2 pods" in output) == (0, True), output
+    assert (code, "podgroup/bare cancelled: the gang and its 2 pods" in output) == (0, True), output
     assert [each["metadata"]["name"] for each in await world.list(PODS)] == ["other"]
     assert not await world.list(POD_GROUPS)
 

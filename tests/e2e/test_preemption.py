@@ -162,8 +162,8 @@ async def test_restarts_ask_nobody_else_to_leave_however_long_the_grace_is(world
             "why", "podgroup/high", "-n", world.namespace, "--kubeconfig", kubeconfig(world)
         )
         assert code == 0, output
-        assert "on the way out" in output, output
-        assert "would be told to leave" not in output
+        assert "terminating" in output, output
+        assert "would be evicted" not in output
     await world.delete(PODS, *victims)
     await world.until_bound(*high)
     assert await leaving(world) == set()

@@ -245,7 +245,7 @@ async def test_a_bad_change_of_the_policy_is_told_and_the_old_one_stays(place: P
 
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize(
-    ("address", "code", "words"), [("nonsense", 2, "is not HOST:PORT"), ("taken", 1, "cannot serve metrics on")]
+    ("address", "code", "words"), [("nonsense", 2, "write HOST:PORT"), ("taken", 1, "cannot serve metrics on")]
 )
 async def test_an_address_that_cannot_be_used_is_one_clear_error(
     place: Place, address: str, code: int, words: str

@@ -238,7 +238,7 @@ async def test_all_views_show_the_promised_start_of_the_record(world: World, pol
         assert (origin["source"], origin["version"]) == ("stored", version)
         assert parse_time(origin["time"]) == written["time"]
     text = await views.text("why", "podgroup/train", "-n", world.namespace)
-    assert re.search(r"Starts: at the latest in \d+ min \(\d\d:\d\d:\d\d\); promised \d+ s ago", text)
+    assert re.search(r"Starts: no later than in \d+ min \(\d\d:\d\d:\d\d\); promised \d+ s ago", text)
     assert re.search(rf"record of the scheduler, version {version}, written \d+ s ago \(\d\d:\d\d:\d\d\)", text)
 
 
@@ -297,7 +297,7 @@ async def test_record_that_was_not_updated_since_a_promised_start_passed_is_repo
         assert re.search(told, output), output
         assert "1970" not in output
     output = await views.text("why", "podgroup/train", "-n", world.namespace)
-    assert re.search(r"Starts: at the latest 10 min ago \(", output)
+    assert re.search(r"Starts: no later than 10 min ago \(", output)
 
 
 async def test_record_without_a_time_or_with_times_of_zero_never_shows_1970(world: World, policy: str) -> None:

@@ -57,7 +57,7 @@ async def test_a_queue_is_described(world: World) -> None:
     code, output = await ask(world, "queue", "describe", name)
     assert code == 0, output
     assert f"Name:            {name}" in output
-    assert f"First in line: pod {world.namespace}/waits (" in output
+    assert f"First waiting: pod {world.namespace}/waits (" in output
 
 
 async def test_a_quota_is_found_by_its_namespace(world: World) -> None:

@@ -244,7 +244,7 @@ async def test_who_may_list_the_pods_of_a_namespace_only_is_told_what_the_answer
     kubeconfig.write_text(yaml.safe_dump(config))
     told = await phalanx("what-if", "--kubeconfig", str(kubeconfig), "--gang", f"{world.namespace}/train")
     assert "would not start within 7d" in told
-    assert "This answer rests on what you may see. Not read:" in told
+    assert "Based on readable objects only. Cannot read:" in told
     assert f"pods.core: outside of namespace {world.namespace}: may not list /api/v1/pods" in told
     assert "queues.scheduling.volcano.sh: may not list" in told
 

@@ -62,8 +62,8 @@ async def dispatch(site: Site, gang: str, status: Json) -> None:
 async def test_clusters_says_which_can_be_used_and_which_gangs_are_where(hub: Site) -> None:
     await hub.install(hub_definitions())
     empty = await phalanx(hub, "clusters")
-    assert empty.output == "No member clusters; docs/many-clusters.md says how one joins.\n"
-    assert (await phalanx(hub, "clusters", "--gangs")).output == "No gang has been left to the hub.\n"
+    assert empty.output == "No member clusters. To join one, see docs/many-clusters.md.\n"
+    assert (await phalanx(hub, "clusters", "--gangs")).output == "No gangs are dispatched by the hub.\n"
     await member(hub, "east", status="True", reason="Active", message="")
     await member(hub, "new")
     await member(hub, "west", status="Unknown", reason="Unreachable", message="no \x1b[31mroute\nthere")
@@ -108,21 +108,21 @@ async def test_why_says_at_the_hub_what_each_cluster_answered_and_which_was_chos
     assert shown.output.splitlines() == [
         "gang ml/train: Granted in cluster east, epoch 2",
         "  Promised: 2026-12-01T14:20:00Z",
-        "  What the clusters said when it was chosen:",
+        "  Answers of the clusters at dispatch:",
         "   * east: starts 2026-12-01T14:20:00Z (Later)",
         "     west: no start (no node has  [31m8 GPUs)",
-        "    (* chosen: the earliest start; within a minute the lowest cost, then the fewest gangs)",
+        "    (* selected: earliest start; within one minute lowest cost, then fewest gangs)",
         "  Before: epoch 1 in west: SpillOver, slipped",
     ]
     held = (await phalanx(hub, "why", "podgroup/held", "-n", NAMESPACE)).output.splitlines()
     assert held[0] == "gang ml/held: Pending at the hub (QuotaExceeded)"
-    assert held[-1].startswith("  What would help: raise the queue's capability at the hub")
+    assert held[-1].startswith("  Fix: raise the queue's capability at the hub")
 
 
 async def test_a_cluster_that_is_no_hub_says_so(hub: Site) -> None:
     result = await phalanx(hub, "clusters")
     assert result.exit_code == 1
-    assert "this cluster is no hub: `phalanx install --hub` makes it one" in result.output
+    assert "this cluster is not a hub; set it up with: phalanx install --hub" in result.output
 
 
 @pytest.mark.slow

@@ -259,13 +259,13 @@ def test_lists_as_the_api_server_answers_them_are_read(tmp_path: Path) -> None:
 
 def test_the_help_says_that_all_namespaces_are_read() -> None:
     words = " ".join(migrate("--help").stdout.split())
-    assert "By default the whole cluster" in words
+    assert "Default: all namespaces" in words
     assert "kubeconfig's context." not in words
 
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:
     result = migrate("--from", str(tmp_path))
-    assert (result.exit_code, "nothing of Volcano" in result.stdout) == (0, True)
+    assert (result.exit_code, "no objects of Volcano" in result.stdout) == (0, True)
 
 
 def test_the_steps_stop_the_others_before_phalanx_takes_their_pods(report: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ VIEWS = {
     "overview-light": ("/", "All evictions", "light", 1000),
     "gang-light": ("/gangs/vision/detr-large", "What would help", "light", 752),
     "gangs-light": ("/gangs", "asr-sweep", "light", 1000),
-    "queues-light": ("/queues?open=vision", "First in line", "light", 975),
+    "queues-light": ("/queues?open=vision", "First waiting", "light", 975),
     "nodes-light": ("/nodes", "12 nodes", "light", 1000),
     "reservations-light": ("/reservations", "Reservation course", "light", 1000),
 }

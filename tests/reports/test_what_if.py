@@ -156,7 +156,7 @@ def test_who_has_to_go_is_named_with_what_is_lost_and_when_it_runs_again() -> No
 def test_who_has_no_controller_is_lost() -> None:
     answer = ask(node("n1"), pod("low", 8, "n1"), policy=EVICTING, objects=asked(pod("urgent", 8, priority=10)))
     assert [each.lost for each in answer.evicted] == [True]
-    assert "never: nobody makes it again" in "\n".join(answer_lines(answer))
+    assert "never: no controller recreates it" in "\n".join(answer_lines(answer))
 
 
 def test_others_that_wait_are_told_to_be_late_by_how_much() -> None:

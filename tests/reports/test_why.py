@@ -170,7 +170,7 @@ def test_room_that_is_held_for_members_to_come_is_told() -> None:
     report = WhyReport(cluster.snapshot, load_policy(), 1200.0)
     answer = report.gang(KEY)
     assert answer is not None
-    assert "Held: room for 3 members that its leader is going to make until 1970-01-01T00:21:40Z" in render(answer)
+    assert "Reserved: room for 3 members that its leader will create until 1970-01-01T00:21:40Z" in render(answer)
 
 
 def test_a_leader_that_waits_for_room_for_the_others_names_them() -> None:

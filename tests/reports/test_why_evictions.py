@@ -81,7 +81,7 @@ def test_who_would_be_evicted_now_and_at_what_cost() -> None:
         "pod_hours": 3.0,
     }
     assert "3  ns/old-0, ns/old-1, ns/old-2: priority 0 is below priority 10" in render(answer)
-    assert "What it would cost: 3 pods, 1 gang would lose its minimum" in render(answer)
+    assert "Cost: 3 pods, 1 gang below its minimum" in render(answer)
 
 
 def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
@@ -90,7 +90,7 @@ def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
     answer = cluster.ask("lone")
     assert answer.state == "Running"
     assert answer.message.endswith(
-        "it would be told to leave now: preempted by pod ns/new (priority 0 is below priority 10)"
+        "it would be evicted now: preempted by pod ns/new (priority 0 is below priority 10)"
     )
 
 
@@ -102,12 +102,14 @@ def test_whom_it_waits_for_and_how_long_they_have() -> None:
     assert (answer.state, answer.reason) == ("Pending", "WaitingForEvictedPods")
     found = answer.evictions
     assert found is not None
-    assert (found.state, found.message) == ("Leaving", "1 pod on the way out; the last has 20s left")
+    assert (found.state, found.message) == ("Leaving", "1 pod terminating; the last ends in 20s")
     assert [(each.pod, each.since, each.until) for each in found.pods] == [
         ("ns/lone", "1970-01-12T13:46:30Z", "1970-01-12T13:47:00Z")
     ]
     assert [(room.node, room.pods) for room in found.rooms] == [("n", 1)]
-    assert "ns/lone on n, told to leave at 1970-01-12T13:46:30Z, has until 1970-01-12T13:47:00Z" in render(answer)
+    assert "ns/lone on n, evicted at 1970-01-12T13:46:30Z, grace period ends at 1970-01-12T13:47:00Z" in render(
+        answer
+    )
 
 
 def test_whoever_fits_once_others_have_left_anyway_waits_for_them_and_nothing_is_held() -> None:
@@ -118,7 +120,7 @@ def test_whoever_fits_once_others_have_left_anyway_waits_for_them_and_nothing_is
     assert answer.reason == "NotEnoughResources"
     assert answer.evictions is not None
     assert (answer.evictions.state, answer.evictions.held) == ("Leaving", False)
-    assert "It fits on n (1) then" in render(answer)
+    assert "Fits then on: n (1)" in render(answer)
 
 
 def test_of_pods_that_are_alike_each_has_its_own_victim() -> None:
@@ -141,7 +143,10 @@ def test_whom_one_would_have_to_outrank() -> None:
     assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
     found = answer.evictions
     assert found is not None
-    assert (found.state, found.message) == ("Vain", "3 pods would have to go, and may not")
+    assert (found.state, found.message) == (
+        "Vain",
+        "the start needs the eviction of 3 pods, of which 3 cannot be evicted",
+    )
     assert [(each.why, each.pods) for each in found.reasons] == [
         ("their priority 10 is not lower", ["ns/old-0", "ns/old-1", "ns/old-2"])
     ]
@@ -158,7 +163,7 @@ def test_what_would_be_missing_even_without_all_others() -> None:
     assert found is not None
     assert found.state == "Vain"
     assert found.missing.startswith("2 of the 3 members that gang ns/big needs fit; ")
-    assert found.missing.endswith("To help: add 2 cpu")
+    assert found.missing.endswith("Fix: add 2 cpu")
 
 
 def test_a_member_above_the_minimum_waits_without_evictions() -> None:
@@ -166,7 +171,7 @@ def test_a_member_above_the_minimum_waits_without_evictions() -> None:
     cluster.pod("old-3", gang="old", priority=10)
     found = cluster.ask("old-3").evictions
     assert found is not None
-    assert found.message == "its gang has the minimum, and the policy evicts nobody for more than that"
+    assert found.message == "the gang has its minimum; the policy evicts no pods for further members"
 
 
 def test_for_whom_a_terminating_pod_was_evicted() -> None:
@@ -177,7 +182,7 @@ def test_for_whom_a_terminating_pod_was_evicted() -> None:
     cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", "x", fields)
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
-    assert answer.message == f"the pod was told to leave node n: {told}; its grace ends at 1970-01-12T13:47:00Z"
+    assert answer.message == f"the pod was evicted from node n: {told}; its grace ends at 1970-01-12T13:47:00Z"
 
 
 class TestEvictionRates:
@@ -206,7 +211,7 @@ class TestEvictionRates:
         assert answer is not None
         assert answer.evictions is not None
         assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
-        assert answer.message.startswith("1 pod would be told to leave as soon as eviction rates allow it, with")
+        assert answer.message.startswith("1 pod would be evicted as soon as eviction rates allow it, with")
         assert answer.change == (
             "wait: Queue default allows at most 2 evictions within 10m, "
             "and only the running scheduler knows what is gone already"
@@ -214,7 +219,7 @@ class TestEvictionRates:
         (departure,) = answer.evictions.pods
         victim = inquiry.pod(*departure.pod.split("/"))
         assert victim is not None
-        assert "; it would be told to leave as soon as eviction rates allow it: preempted" in victim.message
+        assert "; it would be evicted as soon as eviction rates allow it: preempted" in victim.message
 
     def test_who_is_on_the_way_out_counts_from_the_time_when_he_was_told(self) -> None:
         cluster = self.world()

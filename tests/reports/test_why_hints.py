@@ -85,7 +85,7 @@ def test_of_a_gang_too_large_for_the_cluster_only_what_others_use_could_be_freed
     answer = world.why("big")
     assert answer.change == "add 4 cpu and free or add 4 cpu more"
     assert answer.evictions is not None
-    assert answer.evictions.missing.endswith("To help: add 4 cpu")
+    assert answer.evictions.missing.endswith("Fix: add 4 cpu")
 
 
 def test_who_would_have_room_if_others_left_is_told_to_free_or_add() -> None:
@@ -104,7 +104,7 @@ def test_who_asks_for_more_than_there_is_is_told_how_much_to_add_and_not_to_wait
     evictions = world.why("big").evictions
     assert evictions is not None
     assert "deserved share 12; 20 more would exceed it" in evictions.missing
-    assert evictions.missing.endswith("To help: add nodes that offer at least 4 cpu more")
+    assert evictions.missing.endswith("Fix: add nodes that offer at least 4 cpu more")
 
 
 def test_a_full_queue_is_told_the_capability_that_would_do() -> None:
@@ -160,7 +160,7 @@ def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
         "  gang ns/g is held: PodGroup ns/g not found\n"
         "  Gang ns/g: minimum unknown; members: 2 pending\n"
         "  Runs: no end known\n"
-        "  What would help: create it"
+        "  Fix: create it"
     )
 
 
@@ -174,7 +174,7 @@ def test_a_share_that_others_demand_keeps_small_is_not_said_to_grow_when_they_le
     world.gang("mid", 3, asks(4))
     answer = world.why("mid")
     assert answer.evictions is not None
-    assert answer.evictions.message == "it would not start even if all others gave way"
+    assert answer.evictions.message == "it would not start even if all other pods were evicted"
     assert answer.change == "wait until others ask for less, or add nodes"
 
 

@@ -195,7 +195,7 @@ def test_a_machine_of_processors_needs_no_cluster_file(tmp_path: Path) -> None:
         (("--workload", "{}/none.swf"), "none.swf: cannot read the file", 1),
         (("--hour", "noon"), "--hour is 'noon'; write seconds", 1),
         (("--seed", "1", "1"), "--seed: a seed is named twice", 1),
-        (("--processors", "5"), "give --cluster FILE, or --processors N", 2),
+        (("--processors", "5"), "set either --cluster FILE or --processors N", 2),
         (("--dask", "tcp://127.0.0.1:1"), "--dask", 1),
     ],
 )

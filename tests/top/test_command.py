@@ -126,7 +126,9 @@ async def test_without_an_api_server_it_says_so_in_one_line(site: Site) -> None:
 def test_without_a_terminal_it_says_what_prints_lists() -> None:
     result = CliRunner().invoke(cli, ["top"])
     assert result.exit_code == 1
-    assert result.output == ("Error: this needs a terminal; `phalanx jobs`, `nodes` and `queue` print lists\n")
+    assert result.output == (
+        "Error: phalanx top needs a terminal; to print lists: phalanx jobs, phalanx nodes, phalanx queue list\n"
+    )
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +136,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(cli, ["top"])
     assert (result.exit_code, result.output) == (
         1,
-        "Error: `phalanx top` draws on the whole screen: pip install 'phalanx-scheduler[tui]'\n",
+        "Error: `phalanx top` needs the terminal interface: pip install 'phalanx-scheduler[tui]'\n",
     )
 
 

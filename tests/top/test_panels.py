@@ -92,10 +92,10 @@ async def test_a_gangs_story_says_why_what_would_help_who_would_leave_and_what_h
     async with opened(feed, words="train !covert", size=(150, 60)) as screen:
         await screen.shows("gangs 1/1")
         await screen.press("enter")
-        await screen.shows("WHO WOULD LEAVE")
-        for title in ("WHY", "WHAT WOULD HELP", "MEMBERS (2)", "TIMELINE"):
+        await screen.shows("WOULD EVICT")
+        for title in ("WHY", "FIX", "MEMBERS (2)", "TIMELINE"):
             assert screen.line(title), screen.text
-        leaving = screen.lines[screen.lines.index("WHO WOULD LEAVE") :]
+        leaving = screen.lines[screen.lines.index("WOULD EVICT") :]
         assert any("covert-train-" in line for line in leaving[:8]), screen.text
         assert screen.line("train-0: Pending")
         assert screen.line("created")
@@ -112,17 +112,17 @@ async def test_the_answer_is_shown_as_yaml_and_as_json(feed: Feed) -> None:
         await screen.press("y")
         await screen.shows('"reason": "NotEnoughResources"')
         await screen.press("escape", "enter")
-        await screen.shows("WHAT WOULD HELP")
+        await screen.shows("FIX")
         await screen.press("y")
         await screen.shows('"id": "ours/impossible"')
         await screen.press("y", "escape")
-        await screen.shows("WHAT WOULD HELP")
+        await screen.shows("FIX")
 
 
 async def test_queues_have_bars_and_open_their_gangs(feed: Feed) -> None:
     async with opened(feed, start="queues") as screen:
         await screen.shows("covert-queue", "100%", "62%", "█", "▒", "│")
-        assert screen.line("QUEUE", "USED", "RIGHT", "BORROWED")
+        assert screen.line("QUEUE", "USED", "OWN", "BORROWED")
         # A queue stands below its parent.
         assert screen.line("root").startswith("root")
         assert screen.line("our-queue").startswith("  our-queue")
@@ -178,7 +178,7 @@ async def test_a_colon_goes_to_a_list_and_says_what_it_does_not_know(feed: Feed)
         await screen.press("colon")
         await screen.type("pods")
         await screen.press("enter")
-        await screen.shows("pods: no such list")
+        await screen.shows("unknown panel pods")
         await screen.press("colon", "n", "escape")
         await screen.shows("gangs 1/1")
 
@@ -218,7 +218,7 @@ async def test_a_story_is_brought_up_to_date(site: Site, feed: Feed) -> None:
         await screen.press("enter")
         await screen.shows("brief: Pending")
         await site.client.delete("/api/v1/namespaces/ours/pods/brief", grace_seconds=0)
-        await screen.shows("It is gone")
+        await screen.shows("no longer exists")
         await screen.press("escape")
         await screen.shows("gangs 0/0")
 

@@ -190,7 +190,7 @@ async def test_no_message_makes_a_line_of_its_own() -> None:
     async with opened(feed) as screen:
         await screen.shows("gangs 1/1")
         await screen.press("enter")
-        await screen.shows("WHAT WOULD HELP")
+        await screen.shows("FIX")
         assert not [line for line in screen.lines if line.strip().startswith("FORGED")]
 
 

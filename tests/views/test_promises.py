@@ -107,7 +107,7 @@ def test_dry_run_that_finds_no_start_any_more_says_that_the_promise_is_given_up(
     answer = why(world, promises)
     assert answer.start is not None
     assert (answer.start.moves_to, answer.start.moves_because) == ("", "LimitChanged")
-    assert "  a dry run gives it up: LimitChanged" in start_lines(answer.start, world.now)
+    assert "  a dry run drops it: LimitChanged" in start_lines(answer.start, world.now)
 
 
 def test_start_that_only_a_dry_run_reserves_is_not_called_promised() -> None:

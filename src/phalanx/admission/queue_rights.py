@@ -94,6 +94,6 @@ def queues_to_ask_for(resource: str, document: Json, old: Json | None, namespace
 def refusal_of_use(queue: str, namespace: str) -> str:
     """Return the refusal, in the words of the CEL policy."""
     return (
-        f"queue {queue} may not be used here; have an administrator name it in the annotation {QUEUES_ANNOTATION} "
-        f"of namespace {namespace}, or give you the verb use on queues.scheduling.volcano.sh/{queue}"
+        f"queue {queue} is not allowed in this namespace; ask an administrator to add it to the annotation "
+        f"{QUEUES_ANNOTATION} of namespace {namespace}, or for the verb use on queues.scheduling.volcano.sh/{queue}"
     )

@@ -1,4 +1,4 @@
-"""Typed arguments of a command: a dataclass that is built from the values that click has parsed."""
+"""Typed arguments of a command: a dataclass built from the values that click has parsed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ S = TypeVar("S")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Dress = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""A decorator that adds options to a command, such as `click.option(...)`."""
+"""Decorator that adds options to a command, such as `click.option(...)`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetsArguments:
-    """Names of jobs or gangs, [KIND/]NAME each, in a namespace (None: that of the kubeconfig's context)."""
+    """Names of jobs or gangs ([KIND/]NAME), in `namespace` (None: the one of the kubeconfig's context)."""
 
     names: tuple[str, ...]
     namespace: str | None
@@ -34,7 +34,7 @@ def combined(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def pass_arguments(arguments: type[S], *shared: Dress) -> Callable[[Callable[[S], None]], Callable[..., None]]:
-    """Call a command that asks no cluster with an instance of the dataclass `arguments`.
+    """Call a command without cluster connection with an instance of the dataclass `arguments`.
 
     The options `shared` are added to the command in this order, after those of the decorators above.
     """
@@ -43,7 +43,7 @@ def pass_arguments(arguments: type[S], *shared: Dress) -> Callable[[Callable[[S]
         @functools.wraps(command)
         def callback(**values: object) -> None:
             built = build_arguments(arguments, values)
-            # click passes every option that is declared: one that is left over has no field.
+            # click passes every declared option: a remaining value has no field in the dataclass.
             if values:
                 raise TypeError(f"{arguments.__name__} has no field {', '.join(values)}")
             command(built)
@@ -54,5 +54,5 @@ def pass_arguments(arguments: type[S], *shared: Dress) -> Callable[[Callable[[S]
 
 
 def build_arguments(arguments: type[S], values: dict[str, object]) -> S:
-    """Return an instance of the dataclass `arguments`; the values that it takes are removed from `values`."""
+    """Return an instance of the dataclass `arguments` and remove the used values from `values`."""
     return arguments(**{field.name: values.pop(field.name) for field in fields(arguments)})  # type: ignore[arg-type]

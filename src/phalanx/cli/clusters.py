@@ -1,4 +1,4 @@
-"""`phalanx clusters`: the member clusters, and which gangs are where."""
+"""`phalanx clusters`: member clusters of a hub and the gangs dispatched to them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class ClustersArguments:
     gangs: bool
 
 
-@click.command(short_help="List member clusters, and which gangs are where.")
-@click.option("--gangs", is_flag=True, help="List the gangs instead, with what was said about each.")
+@click.command(short_help="List member clusters and the gangs dispatched to them.")
+@click.option("--gangs", is_flag=True, help="List the gangs, with the clusters' answers and the attempts.")
 @pass_invocation(ClustersArguments, kubeconfig_option, output_option)
 def clusters(invocation: Invocation, arguments: ClustersArguments) -> None:
-    """List the member clusters of a hub, whether they can be used, what they have, and how many gangs are there.
+    """List the member clusters of a hub with state, capacity and number of gangs.
 
-    NODES are ready/all. CPU and GPU are used/all, where used is what pods held when the hub last asked the cluster
-    about a gang. CREDENTIAL says for how long the hub's kubeconfig there is good.
+    NODES is ready/total. CPU and GPU are used/total; used is as of the hub's last request to that cluster.
+    CREDENTIAL is the remaining validity of the hub's kubeconfig for that cluster.
 
     \b
     phalanx clusters
@@ -39,7 +39,7 @@ def clusters(invocation: Invocation, arguments: ClustersArguments) -> None:
     members, records = invocation.run(_read)
     if not invocation.prints_table:
         invocation.print_document(
-            [_gang(each) for each in records] if gangs else [_cluster(each, records) for each in members]
+            [_gang(item) for item in records] if gangs else [_cluster(item, records) for item in members]
         )
         return
     click.echo("\n".join(_gang_lines(records) if gangs else _lines(members, records)))
@@ -54,7 +54,9 @@ async def _read(client: KubeClient) -> tuple[list[dict[str, Any]], list[dict[str
         records = (await client.list_all(DISPATCHES.path()))["items"]
     except ApiError as error:
         if error.status == 404:
-            raise click.ClickException("this cluster is no hub: `phalanx install --hub` makes it one") from error
+            raise click.ClickException(
+                "this cluster is not a hub; set it up with: phalanx install --hub"
+            ) from error
         raise
     return members, records
 
@@ -64,7 +66,7 @@ def _cluster(member: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
 
     name, spec, status = member["metadata"]["name"], member.get("spec") or {}, member.get("status") or {}
     active: dict[str, Any] = next(
-        (each for each in status.get("conditions") or () if each.get("type") == "Active"), {}
+        (condition for condition in status.get("conditions") or () if condition.get("type") == "Active"), {}
     )
     return {
         "name": name,
@@ -79,13 +81,13 @@ def _cluster(member: dict[str, Any], records: list[dict[str, Any]]) -> dict[str,
         "used": _texts(_part(status, "used")),
         "credentialExpires": printable(status.get("credentialExpires", "")),
         "cost": spec.get("cost", 0),
-        "gangs": sum(_is_at(each, name) for each in records),
+        "gangs": sum(_is_at(record, name) for record in records),
     }
 
 
 def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    part = document.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _texts(amounts: dict[str, Any]) -> dict[str, str]:
@@ -113,12 +115,12 @@ def _gang(record: dict[str, Any]) -> dict[str, Any]:
         "reason": printable(status.get("reason", "")),
         "message": printable(status.get("message", "")),
         "answers": [
-            {key: printable(each.get(key, "")) for key in ("cluster", "start", "message")}
-            for each in status.get("answers") or ()
+            {key: printable(answer.get(key, "")) for key in ("cluster", "start", "message")}
+            for answer in status.get("answers") or ()
         ],
         "attempts": [
-            {key: printable(each.get(key, "")) for key in ("epoch", "cluster", "outcome", "message", "time")}
-            for each in status.get("attempts") or ()
+            {key: printable(attempt.get(key, "")) for key in ("epoch", "cluster", "outcome", "message", "time")}
+            for attempt in status.get("attempts") or ()
         ],
     }
 
@@ -127,14 +129,14 @@ def _lines(members: list[dict[str, Any]], records: list[dict[str, Any]]) -> list
     from phalanx.cli.columns import columns
 
     if not members:
-        return ["No member clusters; docs/many-clusters.md says how one joins."]
+        return ["No member clusters. To join one, see docs/many-clusters.md."]
     head = ("NAME", "STATE", "ACTIVE", "REASON", "VERSION", "NODES", "CPU", "GPU", "GANGS", "COST", "CREDENTIAL")
     entries = [_cluster(member, records) for member in members]
     return columns((*head, "LAST SEEN", "MESSAGE"), [_cells(entry) for entry in entries])
 
 
 def _cells(entry: dict[str, Any]) -> list[str]:
-    """NODES are ready/all, CPU and GPU used/all."""
+    """Return the table cells of a cluster: NODES is ready/total, CPU and GPU are used/total."""
     nodes = entry["nodes"]
     first = [str(entry[key]) for key in ("name", "state", "active", "reason", "version")]
     devices = sorted(name for name in entry["allocatable"] if name.endswith("/gpu"))
@@ -158,7 +160,7 @@ def _of(entry: dict[str, Any], resource: str) -> str:
 
 
 def _expiry(moment: str) -> str:
-    """How long the hub's credential there is good for."""
+    """Return the remaining validity of the hub's credential for the cluster."""
     import time
 
     from phalanx.cli.listing.ages import span
@@ -167,32 +169,38 @@ def _expiry(moment: str) -> str:
     if not moment:
         return ""
     try:
-        left = parse_time(moment) - time.time()
+        seconds = parse_time(moment) - time.time()
     except ValueError:
         return moment
-    return f"{span(left)} left" if left > 0 else "expired"
+    return f"{span(seconds)} left" if seconds > 0 else "expired"
 
 
 def _gang_lines(records: list[dict[str, Any]]) -> list[str]:
     from phalanx.cli.columns import columns
 
     if not records:
-        return ["No gang has been left to the hub."]
+        return ["No gangs are dispatched by the hub."]
     entries = [_gang(record) for record in records]
     rows = [
-        [f"{each['namespace']}/{each['name']}", each["phase"], each["cluster"], str(each["epoch"]), each["message"]]
-        for each in entries
+        [
+            f"{entry['namespace']}/{entry['name']}",
+            entry["phase"],
+            entry["cluster"],
+            str(entry["epoch"]),
+            entry["message"],
+        ]
+        for entry in entries
     ]
     lines = columns(("GANG", "PHASE", "CLUSTER", "EPOCH", "MESSAGE"), rows)
-    found = lines[:1]
+    shown = lines[:1]
     for line, entry in zip(lines[1:], entries, strict=True):
-        found += [line, *_history(entry)]
-    return found
+        shown += [line, *_history(entry)]
+    return shown
 
 
 def _history(entry: dict[str, Any]) -> Iterator[str]:
     for attempt in entry["attempts"]:
-        where = f"epoch {attempt['epoch']} in {attempt['cluster']}"
-        yield f"  {where}: {attempt['outcome']} {attempt['message']}".rstrip()
+        attempt_name = f"epoch {attempt['epoch']} in {attempt['cluster']}"
+        yield f"  {attempt_name}: {attempt['outcome']} {attempt['message']}".rstrip()
     for answer in entry["answers"]:
         yield f"  {answer['cluster']}: starts {answer['start'] or 'never'} ({answer['message'] or 'no answer'})"

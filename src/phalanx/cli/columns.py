@@ -1,4 +1,4 @@
-"""Columns and bars as kubectl's users are used to them."""
+"""Text columns, field lists and bars in the layout of kubectl."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NONE = "<none>"
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Left-aligned, as wide as needed; empty cells are shown as `<none>`."""
+    """Return left-aligned lines with the header first; empty cells print as `<none>`."""
     table = [list(header), *(cells_of(row, NONE) for row in rows)]
-    widths = [max(len(row[place]) for row in table) for place in range(len(header))]
+    widths = [max(len(row[index]) for row in table) for index in range(len(header))]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def fields(pairs: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
-    """`Name:   value` lines with the values below each other; several lines of a value stay together."""
+    """Return `Name:   value` lines with aligned values; further lines of a value are indented below its first."""
     shown = [(name, [harmless(line) for line in value.splitlines()] or [NONE]) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0) + 2
     lines = []
@@ -31,18 +31,18 @@ def fields(pairs: Iterable[tuple[str, str]], indent: str = "") -> list[str]:
 
 
 def brief(amounts: Mapping[str, str], only: Iterable[str] | None = None) -> str:
-    """`cpu=4,gpu=2`: rounded, resources without their domain; of those in `only`, if given."""
+    """Return `cpu=4,gpu=2`: rounded amounts, resource names without domain, limited to `only` if given."""
     names = [name for name in amounts if only is None or name in only]
     return ",".join(f"{_short(name, names)}={rounded(name, amounts[name])}" for name in names)
 
 
 def spoken(amounts: Mapping[str, str]) -> str:
-    """`4 cpu, 2 nvidia.com/gpu`: as sentences say it."""
+    """Return `4 cpu, 2 nvidia.com/gpu`, for use in a sentence."""
     return ", ".join(f"{rounded(name, amount)} {name}" for name, amount in amounts.items())
 
 
 def without_slots(amounts: Mapping[str, str]) -> dict[str, str]:
-    """The amounts but for the slots that pods take: their number has a column of its own."""
+    """Return the amounts without the resource `pods`, whose count has its own column."""
     return {name: amount for name, amount in amounts.items() if name != PODS}
 
 
@@ -55,18 +55,18 @@ def percent(share: float) -> str:
 
 
 def bar(share: float, own: float, width: int) -> str:
-    """What is used of one's own (█), above it (▓), and one's own that is not used (░), of 100 percent."""
-    used, right = _cells(share, width), _cells(own, width)
-    within = min(used, right)
-    cells = "█" * within + "▓" * (used - within) + "░" * max(0, right - used)
+    """Return a bar of 100 percent: used within the own share (█), used above it (▓), own but unused (░)."""
+    used, own_cells = _cells(share, width), _cells(own, width)
+    within = min(used, own_cells)
+    cells = "█" * within + "▓" * (used - within) + "░" * max(0, own_cells - used)
     return cells.ljust(width, "·")
 
 
 def _cells(share: float, width: int) -> int:
-    """Anything at all is at least one cell."""
+    """Return the number of cells of `share`; a share above 0 has at least one."""
     return min(width, max(1, round(share * width / 100))) if share > 0 else 0
 
 
 def _short(name: str, names: Sequence[str]) -> str:
     last = name.rpartition("/")[2]
-    return last if sum(each.rpartition("/")[2] == last for each in names) == 1 else name
+    return last if sum(other.rpartition("/")[2] == last for other in names) == 1 else name

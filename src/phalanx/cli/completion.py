@@ -1,7 +1,8 @@
-"""Completion for `kubectl phalanx`: the program kubectl_complete-phalanx, which kubectl calls with the words.
+"""Completion for `kubectl phalanx`: the program kubectl_complete-phalanx, which kubectl calls with the typed words.
 
-It answers as kubectl's plugins do: a candidate a line (with a tab and its description), then `:` and a directive.
-bash, zsh and fish complete `phalanx` itself by click (`_PHALANX_COMPLETE=bash_source phalanx`).
+It answers like kubectl plugins: one candidate a line (with a tab and its description), then `:` and a
+directive. For `phalanx` itself, click generates the completion of bash, zsh and fish
+(`_PHALANX_COMPLETE=bash_source phalanx`).
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, ShellComplete
 
-# Of kubectl (cobra): nothing special, so files are candidates too; and no files.
+# Directives of kubectl (cobra): 0 also completes file names, 4 does not.
 _WITH_FILES, _NO_FILES = 0, 4
-# Nobody waits longer for candidates.
-_PATIENCE = 3.0
-_MOST = 500
+# Completion runs while the user types, so a slow cluster yields no candidates after this time.
+_TIMEOUT_SECONDS = 3.0
+_MAX_CANDIDATES = 500
 
 Lister = Callable[[Any, str], Awaitable[list[str]]]
-"""The candidates, from a client and the namespace that was typed."""
+"""Function that returns candidates from a client and the typed namespace."""
 
 
 class _Words(ShellComplete):
-    """Only the candidates; how they are written is kubectl's affair."""
+    """Source of candidates only; `main` formats them for kubectl."""
 
     name = "kubectl"
 
 
 def main() -> None:
-    """The entry point; the last word is the one to complete. Exit code 0, whatever happens: no candidates."""
+    """Print candidates for the last word. The exit code is always 0; errors yield no candidates."""
     from phalanx.cli.listing.harmless import harmless
     from phalanx.cli.main import cli
 
@@ -42,13 +43,13 @@ def main() -> None:
         if item.type in ("file", "dir"):
             directive = _WITH_FILES
         elif item.value:
-            told = f"\t{harmless(str(item.help))}" if item.help else ""
-            sys.stdout.write(f"{harmless(str(item.value))}{told}\n")
+            description = f"\t{harmless(str(item.help))}" if item.help else ""
+            sys.stdout.write(f"{harmless(str(item.value))}{description}\n")
     sys.stdout.write(f":{directive}\n")
 
 
 def candidates(command: click.Command, words: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    """For the last, unfinished word behind complete ones; nothing where they make no sense."""
+    """Return candidates for the unfinished word `incomplete` after `words`; none after an unknown command."""
     if isinstance(command, click.Group) and words and words[0] not in command.list_commands(click.Context(command)):
         return []
     try:
@@ -58,24 +59,26 @@ def candidates(command: click.Command, words: Sequence[str], incomplete: str) ->
 
 
 def names_from(lister: Lister) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """For `shell_complete`: names that the cluster has, looked up by the connection that was typed so far. Whatever
-    goes wrong is no candidate."""
+    """Return a `shell_complete` callback that lists names from the cluster over the connection typed so far.
+
+    An error yields no candidates.
+    """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from phalanx.cli.connection import run_connected
 
         async def work(client: Any) -> list[str]:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await lister(client, ctx.params.get("namespace") or client.namespace)
 
         try:
             with ctx.scope(cleanup=False):
-                found = run_connected(work, ctx.params.get("kubeconfig"))
+                names = run_connected(work, ctx.params.get("kubeconfig"))
         except (click.ClickException, OSError, TimeoutError, ValueError):
             return []
-        known = ctx.params.get("names") or ()
-        fitting = [name for name in found if name.startswith(incomplete) and name not in known]
-        return [CompletionItem(name) for name in fitting[:_MOST]]
+        typed = ctx.params.get("names") or ()
+        matches = [name for name in names if name.startswith(incomplete) and name not in typed]
+        return [CompletionItem(name) for name in matches[:_MAX_CANDIDATES]]
 
     return complete
 
@@ -93,15 +96,15 @@ async def queues(client: Any, namespace: str) -> list[str]:
 
 
 async def gangs(client: Any, namespace: str) -> list[str]:
-    """Return the shown names of gangs that have not ended."""
+    """Return the displayed names of unfinished gangs."""
     import time
 
     from phalanx.reports.jobs.job_report import JobReader
 
-    found = [each.entry for each in await JobReader(client).jobs(namespace, time.time())]
-    return [entry.shown for entry in found if not entry.over]
+    entries = [job.entry for job in await JobReader(client).jobs(namespace, time.time())]
+    return [entry.shown for entry in entries if not entry.over]
 
 
 async def _names(client: Any, path: str) -> list[str]:
-    listed = await client.get(path, {"limit": _MOST})
-    return [str(each["metadata"]["name"]) for each in listed.get("items") or ()]
+    listed = await client.get(path, {"limit": _MAX_CANDIDATES})
+    return [str(item["metadata"]["name"]) for item in listed.get("items") or ()]

@@ -1,4 +1,4 @@
-"""Options and errors that every command which talks to a cluster shares."""
+"""Options and error handling that all commands with a cluster connection share."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 kubeconfig_option = click.option(
     "--kubeconfig",
     metavar="FILE",
-    help="The kubeconfig to use. By default $KUBECONFIG, ~/.kube/config, or the pod's service account.",
+    help="Path to the kubeconfig. Default: $KUBECONFIG, ~/.kube/config, or the pod's service account.",
 )
-# Key of the ClientOptions that have been parsed so far, in the context of the command.
+# Key of the ClientOptions parsed so far, in the meta dictionary of the click context.
 _META = "phalanx.connection"
 _NO_LIMIT = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
-    """Which cluster is asked, as whom, and how long for one request (seconds; None: the client's default)."""
+    """Cluster, user and timeout of API requests (`request_timeout` in seconds; None: the client's default)."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -40,14 +40,14 @@ class ClientOptions:
 
 
 def parsed_client_options(kubeconfig: str | None) -> ClientOptions:
-    """Return the options of the command that runs, or that is completed, with its `kubeconfig`."""
+    """Return the connection options of the running (or completed) command, with `kubeconfig`."""
     context = click.get_current_context(silent=True)
     parsed = context.meta.get(_META, ClientOptions()) if context is not None else ClientOptions()
     return replace(parsed, kubeconfig=kubeconfig)
 
 
 def _remember_timeout(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """A Go duration or plain seconds, as kubectl takes it; 0 is no limit. Raises click.BadParameter."""
+    """Parse a Go duration or plain seconds like kubectl; 0 means no limit. Raises click.BadParameter."""
     from phalanx.model.text.duration import parse_nanoseconds
 
     if value is None:
@@ -58,7 +58,7 @@ def _remember_timeout(ctx: click.Context, param: click.Parameter, value: str | N
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
     if seconds < 0:
-        raise click.BadParameter(f"{value} is below 0", ctx, param)
+        raise click.BadParameter(f"{value} is negative; write a duration of 0 or more", ctx, param)
     _remember(ctx, param, min(seconds, _NO_LIMIT) or _NO_LIMIT)
 
 
@@ -69,26 +69,26 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _connection_option(*names: str, **more: Any) -> Callable[[F], F]:
-    """An option that no command has to pass on: `parsed_client_options` finds it."""
+    """Return an option that is not passed to the command; `parsed_client_options` reads it."""
     return click.option(*names, **{"expose_value": False, "callback": _remember, **more})
 
 
 def connection_options(command: F) -> F:
-    """kubectl's options of the cluster and of who asks. The command gets `kubeconfig` alone."""
+    """Add kubectl's options of the cluster and the user. The command receives only `kubeconfig`."""
     return combined(
         kubeconfig_option,
-        _connection_option("--context", metavar="NAME", help="The context of the kubeconfig to use."),
-        _connection_option("--cluster", metavar="NAME", help="The cluster of the kubeconfig to use."),
-        _connection_option("--user", "login", metavar="NAME", help="The user of the kubeconfig to use."),
-        _connection_option("--as", "act_as", metavar="USER", help="Whom to impersonate."),
+        _connection_option("--context", metavar="NAME", help="Context of the kubeconfig."),
+        _connection_option("--cluster", metavar="NAME", help="Cluster of the kubeconfig."),
+        _connection_option("--user", "login", metavar="NAME", help="User of the kubeconfig."),
+        _connection_option("--as", "act_as", metavar="USER", help="User to impersonate."),
         _connection_option(
-            "--as-group", "act_as_groups", metavar="GROUP", multiple=True, help="A group of his; may be repeated."
+            "--as-group", "act_as_groups", metavar="GROUP", multiple=True, help="Group to impersonate; repeatable."
         ),
         _connection_option(
             "--request-timeout",
             callback=_remember_timeout,
             metavar="TIME",
-            help="For one request, such as 10s; 0 for no limit.  [default: 30s]",
+            help="Timeout of one API request, such as 10s; 0 for no limit.  [default: 30s]",
         ),
     )(command)
 
@@ -96,7 +96,7 @@ def connection_options(command: F) -> F:
 namespace_option = click.option(
     "-n",
     "--namespace",
-    help="By default that of the kubeconfig's context.",
+    help="Namespace. Default: the one of the kubeconfig's context.",
     shell_complete=lambda ctx, param, incomplete: complete_namespaces(ctx, param, incomplete),
 )
 lease_namespace_option = click.option(
@@ -104,16 +104,16 @@ lease_namespace_option = click.option(
     default="kube-system",
     show_default=True,
     metavar="NAMESPACE",
-    help="Where the scheduler keeps its lease, its policy, and what accounts used in the past.",
+    help="Namespace of the scheduler's lease, policy and stored usage.",
 )
 policy_file_option = click.option(
-    "--config", default="", metavar="POLICY", help="The scheduler's policy file; by default what is built in."
+    "--config", default="", metavar="POLICY", help="Policy file of the scheduler. Default: the built-in policy."
 )
 policy_option = click.option(
     "--config",
     default="",
     metavar="POLICY",
-    help="The file of the policy to go by; by default what the scheduler says that it uses.",
+    help="Policy file to use. Default: the policy that the scheduler publishes.",
 )
 output_option = click.option(
     "-o",
@@ -121,7 +121,7 @@ output_option = click.option(
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="How to print the answer.",
+    help="Output format.",
 )
 
 
@@ -132,36 +132,38 @@ def complete_namespaces(ctx: click.Context, param: click.Parameter, incomplete: 
 
 
 def scheduler_names_option(pods: str) -> Callable[[F], F]:
-    """`--scheduler-name`; `pods` goes on from "The scheduler whose pods". By default none is given: `policy_reader`
-    tells which those of the scheduler are."""
+    """Return `--scheduler-name`. `pods` completes the sentence "Scheduler whose pods ...".
+
+    The default is no name: `policy_reader` then reads the names that the scheduler publishes.
+    """
     return click.option(
         "--scheduler-name",
         "scheduler_names",
         multiple=True,
-        help=f"The scheduler whose pods {pods}; may be repeated. By default all names that the scheduler says it "
-        "serves, or else phalanx.",
+        help=f"Scheduler whose pods {pods}; repeatable. Default: all names that the scheduler publishes, "
+        "or else phalanx.",
     )
 
 
 def scheduler_options(pods: str) -> Callable[[F], F]:
-    """Add the options of a command that plans as the scheduler does: its names, policy and lease namespace."""
+    """Add the options of a command that plans like the scheduler: scheduler names, policy and lease namespace."""
     return combined(scheduler_names_option(pods), policy_option, lease_namespace_option)
 
 
 def fixed_scheduler_names_option(pods: str) -> Callable[[F], F]:
-    """Likewise, for what runs for long and is told by whoever starts it."""
+    """Return `--scheduler-name` with the default phalanx, for long-running services."""
     return click.option(
         "--scheduler-name",
         "scheduler_names",
         multiple=True,
         default=("phalanx",),
         show_default=True,
-        help=f"The scheduler whose pods {pods}; may be repeated.",
+        help=f"Scheduler whose pods {pods}; repeatable.",
     )
 
 
 def time_limit(seconds: float = 30.0) -> Callable[[], bool]:
-    """Whether so much time is up since."""
+    """Return a function that reports whether `seconds` have passed since this call."""
     deadline = time.monotonic() + seconds
     return lambda: time.monotonic() >= deadline
 
@@ -172,7 +174,7 @@ def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str
 
 
 def run_on_client(work: Callable[[Any], Coroutine[Any, Any, T]], options: ClientOptions) -> T:
-    """Run `work(client)` on a connection; failures become one plain line and exit code 1."""
+    """Run `work(client)` on a connection. A failure becomes one error line and exit code 1."""
     from phalanx.kube.auth.config import Overrides, load_config
     from phalanx.kube.client import KubeClient
     from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
@@ -189,13 +191,13 @@ def run_on_client(work: Callable[[Any], Coroutine[Any, Any, T]], options: Client
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     except ApiError as error:
-        raise click.ClickException(f"the API server refused: {error}") from error
+        raise click.ClickException(f"request rejected by the API server: {error}") from error
     except ConnectionLost as error:
-        raise click.ClickException(f"no connection to the API server: {error}") from error
+        raise click.ClickException(f"cannot reach the API server: {error}") from error
 
 
 def print_structured(document: object, output: str) -> None:
-    """JSON or YAML on stdout."""
+    """Print `document` on stdout as YAML or JSON."""
     if output == "yaml":
         import yaml
 

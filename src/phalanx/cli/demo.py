@@ -1,4 +1,4 @@
-"""`phalanx demo`: worked scenarios, played on an embedded cluster."""
+"""`phalanx demo`: scenarios that run on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class DemoArguments:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--list", "list_only", is_flag=True, help="Name the scenarios.")
+@click.option("--list", "list_only", is_flag=True, help="List the scenarios.")
 @output_option
-@click.option("--policy", default="", metavar="POLICY", help="A policy file for the scheduler.")
+@click.option("--policy", default="", metavar="POLICY", help="Policy file of the scheduler.")
 @pass_invocation(DemoArguments)
 def demo(invocation: Invocation, arguments: DemoArguments) -> None:
-    """Run a worked scenario on an embedded cluster and show what happens.
+    """Run a demo scenario on an embedded cluster and print each step.
 
-    NAME is one of those that --list shows; without it the main job runs: a TensorFlow gang that waits as one and
-    starts as one. Ends with exit code 0 only if everything happened as told.
+    NAME is a scenario of --list. The default is a TensorFlow gang whose pods wait and start together. The exit
+    code is 0 only if every step has its expected result.
     """
     from phalanx.demo.scenarios import SCENARIOS
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
     if not arguments.list_only and not invocation.prints_table:
-        raise click.UsageError(f"-o {invocation.output} goes with --list; a demo tells what happens line by line")
+        raise click.UsageError(f"-o {invocation.output} works with --list only")
     if not invocation.prints_table:
         invocation.print_document([{"name": entry.name, "summary": entry.summary} for entry in SCENARIOS])
         return
@@ -46,7 +46,7 @@ def demo(invocation: Invocation, arguments: DemoArguments) -> None:
         return
     chosen = known.get(arguments.name) if arguments.name else SCENARIOS[0]
     if chosen is None:
-        raise click.UsageError(f"unknown scenario {arguments.name!r}; known are {', '.join(known)}")
+        raise click.UsageError(f"unknown scenario {arguments.name!r}; expected one of {', '.join(known)}")
     _play(chosen, arguments.policy)
 
 
@@ -71,10 +71,10 @@ def _play(chosen: type, policy: str) -> None:
         )
         cluster = LocalCluster(options)
         write_nodes(cluster, scenario.nodes)
-        began = time.monotonic()
+        start = time.monotonic()
         click.echo("starting an embedded cluster: API server, kubelets, scheduler ...")
         async with cluster.running():
-            click.echo(f"ready after {time.monotonic() - began:.1f} s at {cluster.client.config.server}")
+            click.echo(f"ready after {time.monotonic() - start:.1f} s at {cluster.client.config.server}")
             await scenario.play(ScenarioRun(cluster, scenario, click.echo))
 
     try:
@@ -83,5 +83,5 @@ def _play(chosen: type, policy: str) -> None:
     except StartError as error:
         raise click.ClickException(str(error)) from None
     except ScenarioError as error:
-        raise click.ClickException(f"the demo did not go as told: {error}") from None
-    click.echo(f"\ndemo {scenario.name}: everything happened as told")
+        raise click.ClickException(f"the demo failed: {error}") from None
+    click.echo(f"\ndemo {scenario.name}: all steps succeeded")

@@ -1,4 +1,4 @@
-"""Answers on stdout, once or again and again."""
+"""Output of answers on stdout, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -14,30 +14,34 @@ _HOME, _CLEAR = "\x1b[H", "\x1b[2J"
 
 
 class Display:
-    """Prints what it is shown. A `live` one prints only what is new: on a terminal in the place of the last, else
-    below it, apart by an empty line (YAML: as a document of its own, JSON: one line each).
+    """Prints answers. A live display prints only changed answers.
+
+    On a terminal a changed answer replaces the last one. Elsewhere it follows after an empty line (YAML: as a new
+    document; JSON: one line each).
     """
 
     def __init__(self, output: str, *, live: bool) -> None:
         self._output = output
         self._live = live
         self._last: str | None = None
-        self._told: tuple[str, ...] = ()
+        self._last_warnings: tuple[str, ...] = ()
 
     def show(self, answer: list[str] | object, warnings: list[str]) -> None:
         text = self._text(answer)
         redraws = self._live and self._output in ("table", "wide") and sys.stdout.isatty()
-        news = text != self._last
-        if news and redraws:
+        changed = text != self._last
+        if changed and redraws:
             head = time.strftime("%H:%M:%S") + "   (ctrl-c ends)"
             click.echo(_CLEAR + _HOME + _cut([head, "", *text.splitlines()]), nl=False)
-        elif news:
-            apart = self._last is not None and self._output != "json"
-            click.echo(("---\n" if self._output == "yaml" else "\n" if apart else "") + text if apart else text)
-        if tuple(warnings) != self._told or (news and redraws):
+        elif changed:
+            separate = self._last is not None and self._output != "json"
+            click.echo(
+                ("---\n" if self._output == "yaml" else "\n" if separate else "") + text if separate else text
+            )
+        if tuple(warnings) != self._last_warnings or (changed and redraws):
             for warning in warnings:
                 click.echo(f"warning: {warning}", err=True)
-        self._last, self._told = text, tuple(warnings)
+        self._last, self._last_warnings = text, tuple(warnings)
         sys.stdout.flush()
 
     def complain(self, text: str) -> None:
@@ -56,7 +60,7 @@ class Display:
 
 
 def _cut(lines: list[str]) -> str:
-    """As many lines as the terminal has, and how many are missing."""
+    """Return the lines that fit on the terminal, with the number of omitted lines."""
     height = shutil.get_terminal_size().lines
     if len(lines) >= height > 2:
         lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines"]

@@ -1,7 +1,7 @@
-"""Options that commands share, as one typed object beside the struct of a command's own arguments.
+"""Options shared by commands, as one typed object beside the dataclass of a command's own arguments.
 
-`pass_invocation` is the innermost decorator of a command that has such options, `pass_arguments` of one that
-has none. So a callback has at most two parameters however many options there are.
+`pass_invocation` is the innermost decorator of a command with shared options, `pass_arguments` of any other.
+A callback therefore has at most two parameters, however many options it has.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """Options that commands share: the cluster, the policy, the schedulers, and the format of the answer.
+    """Options shared by commands: cluster, policy, schedulers and output format.
 
-    A command that lacks one of these options sees its default. `scheduler_names` is empty where the names are to be
-    read from the scheduler, `config` where the policy is.
+    A command without one of these options sees its default. An empty `scheduler_names` or `config` means: read it
+    from the scheduler.
     """
 
     client: ClientOptions
@@ -43,11 +43,11 @@ class Invocation:
         return self.output == "table"
 
     def run(self, work: Callable[[KubeClient], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` on a client of the cluster. Raises click.ClickException with one line where that fails."""
+        """Run `work` with a client of the cluster. Raises click.ClickException with one line on failure."""
         return run_on_client(work, self.client)
 
     def show(self, work: Callable[[KubeClient], Coroutine[Any, Any, None]], *, watch: bool) -> None:
-        """Run `work`, which prints an answer; with `watch` ctrl-c is its regular end."""
+        """Run `work`, which prints an answer. With `watch`, Ctrl-C is a regular end."""
         try:
             self.run(work)
         except KeyboardInterrupt:
@@ -57,14 +57,14 @@ class Invocation:
     def policy_reader(self, *, names_only: bool = False) -> ReadPolicy:
         """Return a function that reads the policy and the scheduler names; see `scheduler_policy.policy_reader`.
 
-        Raises click.ClickException for a file that holds no policy.
+        Raises click.ClickException for an invalid policy file.
         """
         from phalanx.cli.scheduler_policy import policy_reader
 
         return policy_reader(self.config, self.lease_namespace, self.scheduler_names, names_only=names_only)
 
     def print_document(self, document: object) -> None:
-        """Print `document` on stdout, as YAML with `-o yaml`, else as JSON."""
+        """Print `document` on stdout: YAML with `-o yaml`, else JSON."""
         print_structured(document, self.output)
 
     def refuse_empty_names(self) -> None:

@@ -1,4 +1,4 @@
-"""`phalanx`: the command line."""
+"""Entry point of the command line `phalanx`."""
 
 from __future__ import annotations
 
@@ -11,104 +11,110 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-# Command -> (module:attribute, the line in `phalanx --help`); a module is imported when its command is used.
+# Command -> (module:attribute, summary in `phalanx --help`). A module is imported when its command is used.
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("phalanx.cli.up:up", "Start an embedded cluster with nodes and the scheduler, and keep it running."),
-    "demo": ("phalanx.cli.demo:demo", "Run a worked scenario on an embedded cluster and show what happens."),
+    "up": ("phalanx.cli.up:up", "Start an embedded cluster with nodes and the scheduler, and run it until Ctrl-C."),
+    "demo": ("phalanx.cli.demo:demo", "Run a demo scenario on an embedded cluster."),
     "apiserver": ("phalanx_local.cli.apiserver:apiserver", "Run the embedded Kubernetes API server alone."),
     "node-agent": (
         "phalanx_local.cli.node_agent:node_agent",
-        "Play the kubelets of many nodes over the Kubernetes API.",
+        "Simulate the kubelets of many nodes over the Kubernetes API.",
     ),
     "install": (
         "phalanx.cli.installation.install:install",
         "Install CRDs, RBAC and the default queue into a cluster.",
     ),
     "scheduler": ("phalanx.cli.services.scheduler:scheduler", "Run the scheduler against a cluster."),
-    "controllers": ("phalanx.cli.services.controllers:controllers", "Run the controllers of jobs and groups."),
-    "hub": ("phalanx.cli.services.hub:hub", "Send gangs to member clusters, each whole to where it starts first."),
-    "clusters": ("phalanx.cli.clusters:clusters", "List member clusters, and which gangs are where."),
+    "controllers": ("phalanx.cli.services.controllers:controllers", "Run the controllers of jobs and PodGroups."),
+    "hub": ("phalanx.cli.services.hub:hub", "Dispatch each gang to the member cluster where it starts first."),
+    "clusters": ("phalanx.cli.clusters:clusters", "List member clusters and the gangs dispatched to them."),
     "submit": ("phalanx.cli.jobs.submit:submit", "Submit a job from a file or from flags."),
-    "job": ("phalanx.cli.jobs.job:job", "Look at jobs, suspend, resume and cancel them, read their output."),
-    "jobs": ("phalanx.cli.jobs.gang_list:jobs", "One line a gang or job: state, members, nodes or reason."),
-    "nodes": ("phalanx.cli.nodes.node_list:nodes", "Pools of nodes, what is free, and why one is not used."),
-    "order": ("phalanx.cli.explanation.turn_order:order", "Who is next, and by which key."),
+    "job": ("phalanx.cli.jobs.job:job", "List, describe, suspend, resume and cancel jobs, and print their logs."),
+    "jobs": ("phalanx.cli.jobs.gang_list:jobs", "List gangs and jobs with state, members, nodes or reason."),
+    "nodes": (
+        "phalanx.cli.nodes.node_list:nodes",
+        "List node pools with free resources and the reasons of unusable nodes.",
+    ),
+    "order": ("phalanx.cli.explanation.turn_order:order", "Show the scheduling order and the sort keys."),
     "reservations": (
         "phalanx.cli.explanation.reservation_list:reservations",
-        "Room that is kept: promised starts, and reservations in advance.",
+        "List promised starts and advance reservations.",
     ),
-    "hold": ("phalanx.cli.orders.commands:hold", "Keep gangs that wait from starting."),
-    "release": ("phalanx.cli.orders.commands:release", "Let gangs that are held take their turn."),
-    "cancel": ("phalanx.cli.orders.commands:cancel", "Delete gangs with what made them."),
-    "move": ("phalanx.cli.orders.commands:move", "Move gangs that wait to another queue."),
+    "hold": ("phalanx.cli.orders.commands:hold", "Hold waiting gangs: they do not start until released."),
+    "release": ("phalanx.cli.orders.commands:release", "Release held gangs."),
+    "cancel": ("phalanx.cli.orders.commands:cancel", "Delete gangs with their pods and their owner."),
+    "move": ("phalanx.cli.orders.commands:move", "Move waiting gangs to another queue."),
     "shell-commands": (
         "phalanx.cli.jobs.volcano_commands:shell_commands",
-        "Make short commands: Volcano's vsub, vjobs, ..., or pq, pinfo, ... as Slurm's.",
+        "Link short commands: vsub, vjobs, ... (Volcano) or pq, pinfo, ... (Slurm).",
     ),
     "webhook": (
         "phalanx.cli.services.webhook:webhook",
-        "Fill in and check jobs, queues, groups and pods at admission.",
+        "Run the admission webhook: set defaults, validate jobs, queues and pods.",
     ),
-    "why": ("phalanx.cli.explanation.why:why", "Say why a pod or a group waits, and what would help."),
-    "top": ("phalanx.cli.top.command:top", "Look at queues, gangs and nodes in the terminal, live."),
+    "why": ("phalanx.cli.explanation.why:why", "Explain why a pod or gang waits, and how to fix it."),
+    "top": ("phalanx.cli.top.command:top", "Show queues, gangs and nodes live in the terminal."),
     "dashboard": (
         "phalanx.cli.services.dashboard:dashboard",
-        "Serve a page that shows queues, gangs and nodes, live.",
+        "Serve a web page with live queues, gangs and nodes.",
     ),
-    "defrag": ("phalanx.cli.nodes.defrag:defrag", "Free nodes, or make room for a gang, by moving pods."),
-    "queue": ("phalanx.cli.accounts.queue:queue", "Say what queues have, deserve, borrow and wait for."),
-    "quota": ("phalanx.cli.accounts.queue:quota", "Say what elastic quotas have, borrow and lend."),
-    "history": ("phalanx.cli.accounts.history:history", "List runs of gangs, also of those that are long gone."),
-    "report": ("phalanx.cli.accounts.history:report", "Say what queues and users used in a month."),
+    "defrag": ("phalanx.cli.nodes.defrag:defrag", "Move pods to empty nodes or to make room for a gang."),
+    "queue": ("phalanx.cli.accounts.queue:queue", "Show the usage, deserved share and waiting gangs of queues."),
+    "quota": ("phalanx.cli.accounts.queue:quota", "Show the usage, borrowing and lending of elastic quotas."),
+    "history": ("phalanx.cli.accounts.history:history", "List past and current runs of gangs."),
+    "report": ("phalanx.cli.accounts.history:report", "Report the usage of queues and users in a month."),
     "accounting": (
         "phalanx.cli.services.accounting:accounting",
-        "Keep what gangs have used, after their objects are gone.",
+        "Record the usage of gangs in a database.",
     ),
     "simulate": ("phalanx.cli.simulate:simulate", "Run workloads through the scheduler in virtual time."),
     "capture": (
         "phalanx.cli.explanation.capture:capture",
-        "Write down a live cluster, without secrets, for simulate and what-if.",
+        "Save a live cluster to a file, without secrets, for simulate and what-if.",
     ),
     "what-if": (
         "phalanx.cli.explanation.what_if:what_if",
-        "Say what would happen: with a file, more nodes, another queue or policy.",
+        "Predict the effect of a new job, more nodes, another queue or policy.",
     ),
     "bench": (
         "phalanx.cli.bench.command:bench",
-        "Measure how fast pods are bound, beside what the API server allows.",
+        "Measure pods bound per second against the API server's limit.",
     ),
-    "migrate": ("phalanx.cli.migrate:migrate", "Say what of another scheduler's objects works here as it is."),
-    "policy": ("phalanx.cli.policy:policy", "Check a policy file and show the pipeline that it makes."),
+    "migrate": (
+        "phalanx.cli.migrate:migrate",
+        "Check which objects of another scheduler work here, and plan the migration.",
+    ),
+    "policy": ("phalanx.cli.policy:policy", "Check a policy file and show its plugin pipeline."),
 }
-# The same under names of their own, for whoever links them (`phalanx shell-commands`).
+# Short commands of Volcano; `phalanx shell-commands` creates the links.
 SHORT_COMMANDS: dict[str, tuple[str, str]] = {
-    name: (f"phalanx.cli.jobs.volcano_commands:{name}", told)
-    for name, told in (
+    name: (f"phalanx.cli.jobs.volcano_commands:{name}", summary)
+    for name, summary in (
         ("vsub", "Submit a job."),
         ("vjobs", "List Volcano Jobs."),
         ("vcancel", "Delete a job."),
         ("vsuspend", "Suspend a job."),
-        ("vresume", "Let a suspended job go on."),
+        ("vresume", "Resume a suspended job."),
         ("vqueues", "List queues."),
     )
 }
-# Short names for those who come from Slurm, made by `phalanx shell-commands --set slurm`.
+# Short commands for users of Slurm; `phalanx shell-commands --set slurm` creates the links.
 SLURM_COMMANDS: dict[str, tuple[str, str]] = {
-    "pq": ("phalanx.cli.jobs.gang_list:jobs", "phalanx jobs, as squeue."),
-    "pinfo": ("phalanx.cli.nodes.node_list:nodes", "phalanx nodes, as sinfo."),
-    "psub": ("phalanx.cli.jobs.submit:submit", "phalanx submit, as sbatch."),
-    "pcancel": ("phalanx.cli.orders.commands:cancel", "phalanx cancel, as scancel."),
-    "pprio": ("phalanx.cli.explanation.turn_order:order", "phalanx order, as sprio."),
-    "pshare": ("phalanx.cli.accounts.queue:queue_tree", "phalanx queue tree, as sshare."),
+    "pq": ("phalanx.cli.jobs.gang_list:jobs", "Run phalanx jobs (like squeue)."),
+    "pinfo": ("phalanx.cli.nodes.node_list:nodes", "Run phalanx nodes (like sinfo)."),
+    "psub": ("phalanx.cli.jobs.submit:submit", "Run phalanx submit (like sbatch)."),
+    "pcancel": ("phalanx.cli.orders.commands:cancel", "Run phalanx cancel (like scancel)."),
+    "pprio": ("phalanx.cli.explanation.turn_order:order", "Run phalanx order (like sprio)."),
+    "pshare": ("phalanx.cli.accounts.queue:queue_tree", "Run phalanx queue tree (like sshare)."),
 }
 _LINKED = {**SHORT_COMMANDS, **SLURM_COMMANDS}
-# Those that need the second package and what the extra [local] brings.
+# Commands that need the package phalanx-local and the extra [local].
 _LOCAL = ("up", "demo", "apiserver", "node-agent")
-# Those that need what the extra [webhook] brings, and that alone.
+# Commands that need the extra [webhook] (certificates).
 _CERTIFIED = ("webhook",)
-# Those that need a terminal's whole screen, and the extra [tui].
+# Commands that need the extra [tui] (full-screen terminal).
 _SCREEN = ("top",)
-# Those that need a database, and the extra [history].
+# Commands that need the extra [history] (database).
 _ACCOUNTS = ("history", "report", "accounting")
 
 
@@ -120,7 +126,7 @@ def _load(where: str) -> click.Command:
 
 
 class LazyGroup(click.Group):
-    """Lists commands without importing them."""
+    """Command group that lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -134,11 +140,11 @@ class LazyGroup(click.Group):
             )
         if cmd_name in _CERTIFIED and importlib.util.find_spec("cryptography") is None:
             raise click.ClickException(
-                f"`phalanx {cmd_name}` makes certificates: pip install 'phalanx-scheduler[webhook]'"
+                f"`phalanx {cmd_name}` needs the certificate library: pip install 'phalanx-scheduler[webhook]'"
             )
         if cmd_name in _SCREEN and importlib.util.find_spec("textual") is None:
             raise click.ClickException(
-                f"`phalanx {cmd_name}` draws on the whole screen: pip install 'phalanx-scheduler[tui]'"
+                f"`phalanx {cmd_name}` needs the terminal interface: pip install 'phalanx-scheduler[tui]'"
             )
         if cmd_name in _ACCOUNTS and not all(map(importlib.util.find_spec, ("sqlalchemy", "alembic"))):
             raise click.ClickException(
@@ -147,9 +153,9 @@ class LazyGroup(click.Group):
         return _load(_COMMANDS[cmd_name][0])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands, without importing them."""
-        known = ((name, told) for name, (_, told) in _COMMANDS.items() if name.startswith(incomplete))
-        return [CompletionItem(name, help=told) for name, told in known]
+        """Return the matching command names without importing the commands."""
+        matches = ((name, summary) for name, (_, summary) in _COMMANDS.items() if name.startswith(incomplete))
+        return [CompletionItem(name, help=summary) for name, summary in matches]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -159,21 +165,21 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="phalanx-scheduler", prog_name="phalanx")
 def cli() -> None:
-    """A batch scheduler for Kubernetes: a gang moves as one, or not at all."""
+    """Phalanx, a gang scheduler for Kubernetes: the pods of a gang start together or not at all."""
 
 
 def main() -> None:
-    """The entry point, also of `kubectl phalanx` and of links with short names.
+    """Run the command line, also as `kubectl phalanx` and under its short names.
 
-    Exit codes: 0 good, 1 failed, 2 usage; of waiting also 124 for time that is up.
+    Exit codes: 0 success, 1 failure, 2 usage error; wait commands also 124 for a timeout.
     """
-    # Nothing here multiplies matrices; the threads that numpy keeps for that would take turns from who has work.
+    # No command multiplies matrices: idle BLAS threads of numpy would only take CPU time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    called = Path(sys.argv[0]).name
-    command = _load(_LINKED[called][0]) if called in _LINKED else cli
-    name = "kubectl phalanx" if called == "kubectl-phalanx" else called if called in _LINKED else None
+    program = Path(sys.argv[0]).name
+    command = _load(_LINKED[program][0]) if program in _LINKED else cli
+    name = "kubectl phalanx" if program == "kubectl-phalanx" else program if program in _LINKED else None
     try:
-        # Click hands the code of an early end out instead of ending with it.
+        # In this mode click returns the exit code of an early exit instead of raising SystemExit.
         sys.exit(command.main(prog_name=name, standalone_mode=False) or 0)
     except click.exceptions.Abort:
         sys.exit(130)
@@ -183,7 +189,7 @@ def main() -> None:
     except click.ClickException as error:
         from phalanx.cli.listing.harmless import harmless_lines
 
-        # It may quote what the API says.
+        # The message can contain text from the API server, with control characters.
         click.echo(f"Error: {harmless_lines(error.format_message())}", err=True)
         sys.exit(error.exit_code)
     except click.exceptions.Exit as error:

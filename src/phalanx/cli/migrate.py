@@ -1,4 +1,4 @@
-"""`phalanx migrate`: what a cluster that another scheduler runs would be here."""
+"""`phalanx migrate`: which objects and fields of another scheduler Phalanx honours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MigrateArguments:
-    """Arguments of `phalanx migrate`; `sources` are files and folders, without which the cluster is read."""
+    """Arguments of `phalanx migrate`; `sources` are files and directories (empty: read the cluster)."""
 
     namespace: str | None
     sources: tuple[Path, ...]
@@ -35,7 +35,7 @@ class MigrateArguments:
 @click.option(
     "-n",
     "--namespace",
-    help="Only this one, and what belongs to none. By default the whole cluster.",
+    help="Check this namespace and cluster-scoped objects. Default: all namespaces.",
     shell_complete=complete_namespaces,
 )
 @click.option(
@@ -44,29 +44,27 @@ class MigrateArguments:
     multiple=True,
     metavar="DIR|FILE",
     type=click.Path(exists=True, path_type=Path),
-    help="Read manifests and no cluster; may be repeated.",
+    help="Read manifests instead of the cluster; repeatable.",
 )
 @click.option(
     "--write",
     "target",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write policy.yaml, objects/ and patches/ there. The cluster is never written to.",
+    help="Write policy.yaml, objects/ and patches/ to this directory. The cluster is never changed.",
 )
-@click.option(
-    "--scheduler-name", default="phalanx", show_default=True, help="The name of the scheduler to move to."
-)
-@click.option("--all-fields", is_flag=True, help="In tables also the fields that work as they are.")
+@click.option("--scheduler-name", default="phalanx", show_default=True, help="Name of the target scheduler.")
+@click.option("--all-fields", is_flag=True, help="Also list fields that work as they are (tables only).")
 @pass_invocation(MigrateArguments, output_option)
 def migrate(invocation: Invocation, arguments: MigrateArguments) -> None:
-    """Say what of Volcano's, scheduler-plugins', Koordinator's, KAI's and Kueue's objects works here as it is.
+    """Check which objects of Volcano, scheduler-plugins, Koordinator, KAI and Kueue work with Phalanx.
 
-    Object by object and field by field: works as it is, works after a change, not honoured; then the steps to move
-    in. Whether a field is honoured is asked of the decoders that the scheduler itself uses. Reads the cluster (or
-    files) and changes nothing; kinds that may not be read are named.
+    Each object and field is reported as: works as it is, works after a change, or not honoured. The migration steps
+    follow. The check uses the same decoders as the scheduler. It reads the cluster (or files), changes nothing, and
+    lists the kinds that it is not allowed to read.
 
-    Exit codes: 0 everything works as it is or after a change, 1 something is not honoured or could not be read (or
-    the cluster could not be reached, which is said on the last line), 2 usage.
+    Exit codes: 0 everything works as it is or after a change, 1 something is not honoured, or objects or the
+    cluster could not be read (see the last line), 2 usage error.
 
     \b
     phalanx migrate
@@ -86,54 +84,59 @@ def migrate(invocation: Invocation, arguments: MigrateArguments) -> None:
             await read_cluster_objects(client, source, arguments.namespace)
 
         invocation.run(work)
-    found = source.examiner.found
-    told = summary(found, source.webhooks, str(arguments.target or ""))
+    findings = source.examiner.found
+    steps = summary(findings, source.webhooks, str(arguments.target or ""))
     if arguments.target is not None:
-        for path in write_manifests(found, source.examiner.policies, arguments.target):
+        for path in write_manifests(findings, source.examiner.policies, arguments.target):
             click.echo(f"written: {path}", err=True)
     if invocation.prints_table:
-        _print(found, told, source, arguments.all_fields)
+        _print(findings, steps, source, arguments.all_fields)
     else:
-        invocation.print_document(_document(found, told, source))
-    if source.missing or any(each.verdict is MigrationVerdict.NOT_HONOURED for each in found):
+        invocation.print_document(_document(findings, steps, source))
+    if source.missing or any(finding.verdict is MigrationVerdict.NOT_HONOURED for finding in findings):
         raise click.exceptions.Exit(1)
 
 
-def _print(found: list[ObjectFinding], told: Steps, source: Source, all_fields: bool) -> None:
+def _print(findings: list[ObjectFinding], steps: Steps, source: Source, all_fields: bool) -> None:
     import yaml
 
-    for each in found:
-        alike = f" and {each.alike} alike" if each.alike else ""
-        click.echo(f"{each.title}{alike}: {each.verdict}")
-        for field in each.fields:
+    for finding in findings:
+        similar = f" and {finding.alike} similar" if finding.alike else ""
+        click.echo(f"{finding.title}{similar}: {finding.verdict}")
+        for field in finding.fields:
             if all_fields or field.verdict.value != "works as it is":
                 message = f": {field.message}" if field.message else ""
                 click.echo(f"  {field.verdict:20} {field.field or '-'}{message}")
-        for words, change in (("apply in its place", each.manifests), ("patch", (each.patch,))):
+        for action, change in (("apply instead", finding.manifests), ("patch", (finding.patch,))):
             for document in filter(None, change):
-                click.echo(f"  {words}:\n" + indent(yaml.safe_dump(document, sort_keys=False).rstrip(), "    "))
+                click.echo(f"  {action}:\n" + indent(yaml.safe_dump(document, sort_keys=False).rstrip(), "    "))
     for missing in source.missing:
         click.echo(f"not read: {missing}")
-    if not found:
-        click.echo("nothing of Volcano, scheduler-plugins, Koordinator, KAI or Kueue was found")
-    for system, counts in told.counts.items():
+    if not findings:
+        click.echo("no objects of Volcano, scheduler-plugins, Koordinator, KAI or Kueue found")
+    for system, counts in steps.counts.items():
         click.echo(f"{system}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
-    for number, step in enumerate(told.steps, 1):
+    for number, step in enumerate(steps.steps, 1):
         click.echo(f"{number}. {step}")
 
 
-def _document(found: list[ObjectFinding], told: Steps, source: Source) -> dict[str, Any]:
+def _document(findings: list[ObjectFinding], steps: Steps, source: Source) -> dict[str, Any]:
     import msgspec
 
-    objects = [{**msgspec.to_builtins(each), "verdict": each.verdict.value} for each in found]
-    return {"objects": objects, "missing": source.missing, "summary": dict(told.counts), "steps": list(told.steps)}
+    objects = [{**msgspec.to_builtins(finding), "verdict": finding.verdict.value} for finding in findings]
+    return {
+        "objects": objects,
+        "missing": source.missing,
+        "summary": dict(steps.counts),
+        "steps": list(steps.steps),
+    }
 
 
-def write_manifests(found: list[ObjectFinding], policies: dict[str, str], target: Path) -> list[Path]:
-    """Ready manifests; what is there already under these names is replaced. Raises click.ClickException."""
+def write_manifests(findings: list[ObjectFinding], policies: dict[str, str], target: Path) -> list[Path]:
+    """Write ready manifests and return their paths; existing files are replaced. Raises click.ClickException."""
     from phalanx.reports.migration.replacements import manifest_files
 
-    files = manifest_files(found, policies)
+    files = manifest_files(findings, policies)
     try:
         for path, text in files.items():
             (target / path).parent.mkdir(parents=True, exist_ok=True)

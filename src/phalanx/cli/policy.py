@@ -1,4 +1,4 @@
-"""`phalanx policy`: look at a policy before a scheduler has to live with it."""
+"""`phalanx policy`: show and check a policy file before a scheduler uses it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from phalanx.cli.invocation import Invocation, pass_invocation
 
 @click.group()
 def policy() -> None:
-    """Check a policy file and show the pipeline that it makes."""
+    """Check a policy file and show its plugin pipeline."""
 
 
-@policy.command(short_help="Print which plugin speaks where, and what is not active.")
-@click.option("--config", default="", metavar="POLICY", help="A policy file; without one, the built-in policy.")
+@policy.command(short_help="Print the plugins of each extension point.")
+@click.option("--config", default="", metavar="POLICY", help="Policy file. Default: the built-in policy.")
 @pass_invocation(None, output_option)
 def show(invocation: Invocation) -> None:
-    """Print which plugin speaks at which extension point, the features of the cycle that installed packages offer,
-    and what is not active yet."""
+    """Print the plugins of each extension point, the features of installed packages, and inactive settings."""
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.scheduling.framework.eviction_options import describe
@@ -67,17 +66,17 @@ class PolicyLintArguments:
     strict: bool
 
 
-@policy.command(short_help="List a policy's mistakes and doubts, with their lines.")
+@policy.command(short_help="List errors and warnings of policy files.")
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True)
 )
-@click.option("--strict", is_flag=True, help="Warnings are errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @pass_invocation(PolicyLintArguments, output_option)
 def lint(invocation: Invocation, arguments: PolicyLintArguments) -> None:
-    """List the mistakes and doubts of policy files, with line and what to write instead; Volcano's ConfigMap too.
+    """List errors and warnings of policy files with line and correction. Also reads Volcano's ConfigMap.
 
-    An error keeps a scheduler from starting with the file; a warning is about what has no effect, or another one
-    than one might think. Exit codes: 0 nothing but warnings, 1 errors (with --strict also warnings), 2 usage.
+    The scheduler does not start with a file that has an error. A warning marks a setting without effect or with an
+    unexpected effect. Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 usage error.
 
     \b
     phalanx policy lint policy.yaml
@@ -90,20 +89,20 @@ def lint(invocation: Invocation, arguments: PolicyLintArguments) -> None:
     def check(policy: Policy) -> None:
         dialect_options(policy)
 
-    found = []
+    findings = []
     for file in arguments.files:
         try:
             with click.open_file(file, encoding="utf-8") as opened:
                 text = opened.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{file}: cannot be read: {error}") from error
+            raise click.UsageError(f"cannot read {file}: {error}") from error
         for mistake in lint_policy(text, check):
             severity = ERROR if arguments.strict else mistake.severity
-            found.append({"file": file, "line": mistake.line, "severity": severity, "message": mistake.message})
+            findings.append({"file": file, "line": mistake.line, "severity": severity, "message": mistake.message})
     if invocation.prints_table:
-        for each in found:
-            click.echo(f"{each['file']}:{each['line']}: {each['severity']}: {each['message']}")
+        for finding in findings:
+            click.echo(f"{finding['file']}:{finding['line']}: {finding['severity']}: {finding['message']}")
     else:
-        invocation.print_document(found)
-    if any(each["severity"] == ERROR for each in found):
+        invocation.print_document(findings)
+    if any(finding["severity"] == ERROR for finding in findings):
         raise click.exceptions.Exit(1)

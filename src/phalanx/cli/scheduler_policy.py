@@ -1,4 +1,4 @@
-"""The policy that a command goes by, and whose pods it is about."""
+"""Policy and scheduler names that a command uses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 def policy_reader(
     config: str, lease_namespace: str, scheduler_names: tuple[str, ...], *, names_only: bool = False
 ) -> ReadPolicy:
-    """Reads the policy of `--config`, else the scheduler's as it is now, and the scheduler's names: those of
-    `--scheduler-name`, else those that it says it serves. Whoever gets another is warned, once.
-    Lists that only ask how users and the like are called (`names_only`) go without a word where it may not be read.
+    """Return a function that reads the policy and the scheduler names.
 
-    Raises click.ClickException for a file that holds none.
+    The policy is the file `config`, else the scheduler's current policy. The names are `scheduler_names`, else
+    those that the scheduler publishes. A differing policy prints a warning once; with `names_only` (a list that
+    only needs label names) no warning is printed.
+
+    Raises click.ClickException for an invalid policy file.
     """
     from phalanx.reports.scheduler_policy import SchedulerPolicy
     from phalanx.scheduling.framework.errors import PolicyError
@@ -33,10 +35,10 @@ def policy_reader(
     warned = set[str]()
 
     async def read(client: KubeClient) -> tuple[Policy, tuple[str, ...]]:
-        found = await source.read(client, lease_namespace, scheduler_names)
-        if found.warning and not names_only and found.warning not in warned:
-            warned.add(found.warning)
-            click.echo(f"warning: {found.warning}", err=True)
-        return found.policy, found.scheduler_names
+        scheduler_policy = await source.read(client, lease_namespace, scheduler_names)
+        if scheduler_policy.warning and not names_only and scheduler_policy.warning not in warned:
+            warned.add(scheduler_policy.warning)
+            click.echo(f"warning: {scheduler_policy.warning}", err=True)
+        return scheduler_policy.policy, scheduler_policy.scheduler_names
 
     return read

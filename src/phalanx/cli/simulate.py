@@ -1,4 +1,4 @@
-"""`phalanx simulate`: what a policy would do with a workload, in virtual time."""
+"""`phalanx simulate`: the effect of a policy on a workload, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import click
 
 from phalanx.cli.arguments import pass_arguments
 
-# Options that take as many values as stand behind them.
-_SEVERAL = ("--workload", "--policy", "--seed")
+# Options that accept several values after one flag.
+_MULTI_VALUE_OPTIONS = ("--workload", "--policy", "--seed")
 
 
-class _Several(click.Command):
-    """`--policy a b` is the same as `--policy a --policy b`."""
+class _MultiValueCommand(click.Command):
+    """Command that accepts `--policy a b` for `--policy a --policy b`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         expanded: list[str] = []
-        current, fed = "", False
+        current, has_value = "", False
         for word in args:
             if word.startswith("-"):
                 name = word.partition("=")[0]
-                current = name if name in _SEVERAL else ""
-                fed = "=" in word
+                current = name if name in _MULTI_VALUE_OPTIONS else ""
+                has_value = "=" in word
                 expanded.append(word)
                 continue
-            if current and fed:
+            if current and has_value:
                 expanded.append(current)
-            fed = True
+            has_value = True
             expanded.append(word)
             if not current:
-                current, fed = "", False
+                current, has_value = "", False
         return super().parse_args(ctx, expanded)
 
 
@@ -52,45 +52,58 @@ class SimulateArguments:
     quiet: bool
 
 
-@click.command(cls=_Several, short_help="Run workloads through the scheduler in virtual time.")
+@click.command(cls=_MultiValueCommand, short_help="Run workloads through the scheduler in virtual time.")
 @click.option(
     "--cluster",
     "cluster_file",
     metavar="FILE",
-    help="The nodes, queues and quotas: YAML objects, a capture, a table of nodes (.csv), or a log (.swf).",
+    help="Nodes, queues and quotas: YAML objects, a capture, a node table (.csv) or a workload log (.swf).",
 )
 @click.option(
     "--processors",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Instead of --cluster: a machine whose N processors are one pool.",
+    help="Simulate one pool of N processors (instead of --cluster).",
 )
 @click.option(
-    "--workload", "workload_files", multiple=True, metavar="FILE...", help="Jobs: YAML, .swf or .csv; all together."
+    "--workload",
+    "workload_files",
+    multiple=True,
+    metavar="FILE...",
+    help="Job files: YAML, .swf or .csv. All files are combined.",
 )
 @click.option(
     "--policy",
     "policy_files",
     multiple=True,
     metavar="FILE...",
-    help="Policies to compare; by default the built-in.",
+    help="Policy files to compare. Default: the built-in policy.",
 )
 @click.option(
-    "--seed", "seeds", multiple=True, type=click.IntRange(min=0), metavar="N...", help="Draws to repeat it with; 1."
+    "--seed",
+    "seeds",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="N...",
+    help="Random seeds, one run each. Default: 1.",
 )
-@click.option("--until", metavar="T", help="When to stop, after the beginning: 3600, 90m, 12h, 30d.")
+@click.option("--until", metavar="T", help="Simulated time until the run stops: 3600, 90m, 12h, 30d.")
 @click.option(
-    "--hour", metavar="T", help="Which hour the report shows node by node; by default that of the longest queue."
+    "--hour", metavar="T", help="Hour that the report shows node by node. Default: the hour with the longest queue."
 )
-@click.option("--report", "report_dir", required=True, metavar="DIR", help="Where the report goes.")
-@click.option("--processes", type=click.IntRange(min=1), metavar="N", help="At most so many at once.")
-@click.option("--dask", metavar="ADDRESS", help="Spread the runs over a Dask cluster (pip install distributed).")
-@click.option("--quiet", is_flag=True, help="No progress, no table.")
+@click.option("--report", "report_dir", required=True, metavar="DIR", help="Output directory of the report.")
+@click.option("--processes", type=click.IntRange(min=1), metavar="N", help="Maximum number of parallel runs.")
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Address of a Dask scheduler that executes the runs (pip install distributed).",
+)
+@click.option("--quiet", is_flag=True, help="Print no progress and no table.")
 @pass_arguments(SimulateArguments)
 def simulate(arguments: SimulateArguments) -> None:
-    """Run workloads through the scheduler in virtual time, and report what came of it.
+    """Run workloads through the scheduler in virtual time, and write a report.
 
-    DIR gets summary.json, jobs.csv and report.html. The same inputs give the same files.
+    The report directory gets summary.json, jobs.csv and report.html. The same inputs produce the same files.
     """
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.simulation.errors import InputError
@@ -107,9 +120,9 @@ def _simulate(arguments: SimulateArguments) -> None:
     from phalanx.simulation.sweep import sweep
 
     if (arguments.cluster_file is None) == (arguments.processors is None):
-        raise click.UsageError("give --cluster FILE, or --processors N for a machine that is one pool")
+        raise click.UsageError("set either --cluster FILE or --processors N (one pool of N processors)")
     if not arguments.workload_files and arguments.cluster_file is None:
-        raise click.UsageError("give at least one --workload FILE")
+        raise click.UsageError("no workload; set at least one --workload FILE")
     inputs = read_inputs(
         arguments.cluster_file,
         arguments.processors or 0,

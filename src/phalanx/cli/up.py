@@ -1,4 +1,4 @@
-"""`phalanx up`: a cluster to try things on."""
+"""`phalanx up`: an embedded cluster for experiments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from phalanx.demo.localcluster import LocalCluster
 
 DEFAULT_NODES = """\
-# The nodes of this cluster. Edit and save: nodes appear, change and go while it runs.
+# The nodes of this cluster. Edit and save the file to add, change or remove nodes while the cluster runs.
 - name: node-{i}
   count: 4
   allocatable: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 2, pods: 110}
@@ -26,7 +26,7 @@ DEFAULT_NODES = """\
 
 @dataclass(frozen=True, kw_only=True)
 class UpArguments:
-    """Arguments of `phalanx up`; `tenants` are namespaces, each with the file of a kubeconfig if it was named."""
+    """Arguments of `phalanx up`; `tenants` are namespaces with the kubeconfig path (None: default)."""
 
     directory: Path
     nodes: Path | None
@@ -48,41 +48,44 @@ class UpArguments:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".phalanx"),
     show_default=True,
-    help="Where kubeconfig, nodes file and logs are kept.",
+    help="Directory of kubeconfig, nodes file and logs.",
 )
 @click.option(
-    "--nodes", type=click.Path(dir_okay=False, path_type=Path), help="The nodes file; made if there is none."
+    "--nodes", type=click.Path(dir_okay=False, path_type=Path), help="Nodes file; created if it does not exist."
 )
 @click.option(
-    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig."
+    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Path of the kubeconfig to write."
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=0, help="The API server's port; 0 picks a free one."
+    "--port", type=click.IntRange(0, 65_535), default=0, help="Port of the API server; 0 picks a free one."
 )
-@click.option("--data", type=click.Path(dir_okay=False, path_type=Path), help="Keep the objects in this file.")
-@click.option("--config", default="", metavar="POLICY", help="A policy file for the scheduler.")
+@click.option("--data", type=click.Path(dir_okay=False, path_type=Path), help="Store the objects in this file.")
+@click.option("--config", default="", metavar="POLICY", help="Policy file of the scheduler.")
 @served_names_option(
-    "Schedule pods with this spec.schedulerName; may be repeated. Others stay pending.",
+    "Schedule pods with this spec.schedulerName; repeatable. All other pods stay pending.",
     default=("phalanx", "default-scheduler"),
 )
 @click.option(
-    "--metrics-address", default="", metavar="HOST:PORT", help="Serve the scheduler's metrics and health."
+    "--metrics-address",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve the scheduler's metrics and health checks on this address.",
 )
 @tenant_option
-@click.option("--exec", "run_processes", is_flag=True, help="Run the containers' commands as local processes.")
+@click.option("--exec", "run_processes", is_flag=True, help="Run container commands as local processes.")
 @click.option(
     "--dashboard/--no-dashboard",
     "with_dashboard",
     default=True,
     show_default=True,
-    help="Serve the page of `phalanx dashboard`.",
+    help="Serve the dashboard.",
 )
-@click.option("--webhook", is_flag=True, help="Fill in and check jobs, queues, groups and pods at admission.")
+@click.option("--webhook", is_flag=True, help="Run the admission webhook.")
 @pass_arguments(UpArguments)
 def up(arguments: UpArguments) -> None:
-    """Start an embedded cluster with nodes and the scheduler, and keep it running.
+    """Start an embedded cluster with nodes and the scheduler, and run it until Ctrl-C.
 
-    Writes a kubeconfig; a real kubectl works with it. Pods pretend to run unless --exec is given. Ctrl-C ends it.
+    Writes a kubeconfig that works with kubectl. Pods do not run real processes unless --exec is set.
     """
     import asyncio
 
@@ -107,7 +110,9 @@ def up(arguments: UpArguments) -> None:
         run_processes=arguments.run_processes,
         webhook=arguments.webhook,
         dashboard=arguments.with_dashboard,
-        tenants=tuple((each, file or tenant_file(kubeconfig, each)) for each, file in arguments.tenants),
+        tenants=tuple(
+            (namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in arguments.tenants
+        ),
     )
     click.echo("phalanx: starting API server, kubelets and scheduler ...", err=True)
     try:
@@ -117,7 +122,7 @@ def up(arguments: UpArguments) -> None:
 
 
 async def _stay_up(cluster: LocalCluster) -> None:
-    """Run the cluster until SIGTERM, Ctrl-C, or the failure of a part of it."""
+    """Run the cluster until SIGTERM, Ctrl-C or the failure of a component."""
     import asyncio
 
     from phalanx.demo.localcluster import StartError
@@ -144,6 +149,6 @@ def _announce(cluster: LocalCluster) -> None:
         click.echo(f"  tenant of {namespace}: export KUBECONFIG={file.resolve()}")
     click.echo("  kubectl get nodes")
     if cluster.dashboard_address:
-        click.echo(f"  dashboard: {cluster.dashboard_address} (good once; the next: {cluster.dashboard_file})")
+        click.echo(f"  dashboard: {cluster.dashboard_address} (one-time link; next link: {cluster.dashboard_file})")
     click.echo(f"  nodes file: {options.nodes_file} (edit it to add or change nodes)")
-    click.echo(f"  logs: {options.directory}/*.log    Ctrl-C ends the cluster")
+    click.echo(f"  logs: {options.directory}/*.log    Ctrl-C stops the cluster")

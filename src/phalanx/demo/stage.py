@@ -120,7 +120,7 @@ class ScenarioRun:
         answer = await self.why(gang)
         text = f"$ phalanx why podgroup/{gang}\n{answer.message}"
         if answer.change:
-            text += f"\nwhat would help: {answer.change}"
+            text += f"\nfix: {answer.change}"
         self.say(text)
         return answer
 

@@ -35,8 +35,8 @@ class EvictedMembers(msgspec.Struct, omit_defaults=True):
     def told(self) -> str:
         """Who was told to leave, and when; only while they are there."""
         who = "1 pod was" if len(self.pods) == 1 else f"{len(self.pods)} pods were"
-        until = f" (the last has until {self.until})" if self.until else ""
-        return f"{who} told to leave{f' at {self.since}' if self.since else ''}{until}"
+        until = f" (the last grace period ends at {self.until})" if self.until else ""
+        return f"{who} evicted{f' at {self.since}' if self.since else ''}{until}"
 
 
 def evicted_members_of(

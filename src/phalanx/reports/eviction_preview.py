@@ -110,8 +110,8 @@ def _leaving(dry_run: DryRun, found: Eviction) -> EvictionPreview:
     left = int(last - now)
     end = ""
     if last:
-        end = f"; the last has {format_duration(left)} left" if left > 0 else _OVERDUE
-    return EvictionPreview(LEAVING, f"{_pods(len(found.terminating))} on the way out{end}")
+        end = f"; the last ends in {format_duration(left)}" if left > 0 else _OVERDUE
+    return EvictionPreview(LEAVING, f"{_pods(len(found.terminating))} terminating{end}")
 
 
 def _due(
@@ -125,7 +125,7 @@ def _due(
     when = "as soon as eviction rates allow it" if paced else "now"
     return EvictionPreview(
         DUE,
-        f"{_pods(len(told))} would be told to leave {when}, with at most {format_duration(grace)} of grace",
+        f"{_pods(len(told))} would be evicted {when}, with a grace period of at most {format_duration(grace)}",
         paced=list(paced),
         reasons=[EvictionReasons(why, pods) for why, pods in groups.items()],
         cost=_price(found, dry_run.session.now) if found.victims else None,
@@ -135,18 +135,17 @@ def _due(
 def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPreview:
     what_if = found.what_if
     if what_if is None:
-        return EvictionPreview(NO_HELP, "its gang has the minimum, and the policy evicts nobody for more than that")
+        return EvictionPreview(NO_HELP, "the gang has its minimum; the policy evicts no pods for further members")
     if what_if.eviction is None:
         missing = _missing(unit, what_if.missing) if what_if.missing is not None else ""
-        return EvictionPreview(NO_HELP, "it would not start even if all others gave way", missing=missing)
+        return EvictionPreview(NO_HELP, "it would not start even if all other pods were evicted", missing=missing)
     records, losers = _records(what_if.eviction), what_if.eviction.displaced
     stuck = {record.pod.uid for obstacle in what_if.obstacles for record in obstacle.records}
-    may_not = "may not" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them may not"
-    ways = [f"{_pods(len(records))} would have to go"] if records else []
-    ways += [f"{_pods(len(losers))} would have to give up room that is held"] if losers else []
+    needs = [f"the eviction of {_pods(len(records))}"] if records else []
+    needs += [f"the reserved room of {_pods(len(losers))}"] if losers else []
     return EvictionPreview(
         NO_HELP,
-        f"{', '.join(ways)}, and {may_not}",
+        f"the start needs {' and '.join(needs)}, of which {len(stuck)} cannot be evicted",
         overtaken=[record.pod.key for record in losers],
         rooms=_rooms(dry_run, what_if.eviction),
         pods=[_departure(record) for record in records],
@@ -177,7 +176,7 @@ def _about(obstacle: EvictionObstacle) -> str:
 def _missing(unit: QueuedUnit, facts: GangFault) -> str:
     verdict = _sentence(unit, facts)
     change = verdict.change.replace("free or add", "add")
-    return f"{verdict.message.rstrip('.')}" + (f". To help: {change}" if change else "")
+    return f"{verdict.message.rstrip('.')}" + (f". Fix: {change}" if change else "")
 
 
 def _sentence(unit: QueuedUnit, facts: GangFault) -> Verdict:

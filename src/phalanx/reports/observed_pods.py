@@ -79,7 +79,7 @@ class ObservedPods:
         target = self._disruption_targets.get(pod.uid)
         if target is not None:
             answer.reason = target.reason
-            answer.message = f"the pod was told to leave node {pod.node}: {target.sentence}"
+            answer.message = f"the pod was evicted from node {pod.node}: {target.sentence}"
         if pod.leaves:
             answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
 

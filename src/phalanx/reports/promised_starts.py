@@ -12,7 +12,7 @@ from phalanx.scheduling.start_reservations.forecasts import UnitStart
 from phalanx.scheduling.start_reservations.rehearsal import PromiseMove
 from phalanx.views.promises import PromisedStart, Promises, with_move
 
-#: Nobody can say how likely the forecast is.
+#: Reason of a forecast without probability.
 NOT_CALIBRATED = "NotCalibrated"
 
 
@@ -63,5 +63,5 @@ def _not_calibrated(forecasts: StartCalibration) -> str:
     score = forecasts.score()
     if score.starts and not score.holds:
         part = round(100 * score.coverage[-1])
-        return f"nobody can say how likely that is: of the last {score.starts} starts P90 covered {part} %"
-    return f"nobody can say how likely that is: {len(forecasts)} starts seen are too few"
+        return f"no probability: the 90 % forecast held for only {part} % of the last {score.starts} starts"
+    return f"no probability: {len(forecasts)} observed starts are too few"

@@ -228,7 +228,7 @@ class WhyReport:
         if eviction is None:
             return self._own_words.verdict(record)
         when = "as soon as eviction rates allow it" if next(rates(record), None) else "now"
-        return f"; it would be told to leave {when}: {eviction.sentence}"
+        return f"; it would be evicted {when}: {eviction.sentence}"
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
         answer.members, answer.gang_name = self._counts[record.key], record.title

@@ -1,4 +1,4 @@
-"""`phalanx history` and `phalanx report`: what the accounts say of the past."""
+"""`phalanx history` and `phalanx report`: past usage from the accounting database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FORMATS = ("table", "json", "yaml", "csv", "parquet")
 _DIMENSIONS = ("queue", "user", "namespace")
-# As sacct has them.
+# Abbreviations as in sacct.
 _SHORT_STATES = {
     "PD": "PENDING",
     "R": "RUNNING",
@@ -36,27 +36,27 @@ database_option = click.option(
     "--database",
     envvar="PHALANX_ACCOUNTING_DATABASE",
     metavar="FILE|URL",
-    help="Where the accounts are: a file, or postgresql://USER@HOST/NAME. By default $PHALANX_ACCOUNTING_DATABASE, "
-    "else a file in ~/.local/state/phalanx.",
+    help="Accounting database: a file, or postgresql://USER@HOST/NAME. Default: $PHALANX_ACCOUNTING_DATABASE, "
+    "or a file in ~/.local/state/phalanx.",
 )
 file_option = click.option(
-    "-f", "--file", metavar="FILE", type=click.Path(dir_okay=False), help="With -o csv or parquet: write there."
+    "-f", "--file", metavar="FILE", type=click.Path(dir_okay=False), help="Output file (with -o csv or -o parquet)."
 )
 format_option = click.option(
-    "-o", "--output", type=click.Choice(_FORMATS), default="table", show_default=True, help="How to print it."
+    "-o", "--output", type=click.Choice(_FORMATS), default="table", show_default=True, help="Output format."
 )
 
 
 def _states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The callback of an option that may be repeated, and holds several with commas."""
-    found = []
-    for each in ",".join(values).upper().split(",") if values else ():
-        state = _SHORT_STATES.get(each.strip(), each.strip())
+    """Parse a repeatable option with comma-separated states."""
+    states = []
+    for text in ",".join(values).upper().split(",") if values else ():
+        state = _SHORT_STATES.get(text.strip(), text.strip())
         if state not in _SHORT_STATES.values():
             known = ", ".join(f"{short} ({name})" for short, name in _SHORT_STATES.items())
-            raise click.BadParameter(f"{each!r} is no state; there are {known}")
-        found.append(state)
-    return tuple(found)
+            raise click.BadParameter(f"unknown state {text!r}; expected one of {known}")
+        states.append(state)
+    return tuple(states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,27 +78,27 @@ class HistoryArguments:
 @click.command()
 @click.argument("gang", required=False)
 @database_option
-@click.option("-n", "--namespace", default="", help="Only of this namespace.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces, as without -n.")
-@click.option("-q", "--queue", "queues", multiple=True, help="Only of this queue; may be repeated.")
-@click.option("-u", "--user", "users", multiple=True, help="Only of this user; may be repeated.")
+@click.option("-n", "--namespace", default="", help="Only gangs in this namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="List gangs in all namespaces. This is the default.")
+@click.option("-q", "--queue", "queues", multiple=True, help="Only gangs of this queue; repeatable.")
+@click.option("-u", "--user", "users", multiple=True, help="Only gangs of this user; repeatable.")
 @click.option(
-    "-s", "--state", "states", multiple=True, callback=_states, help="Only in these states: PD, R, CD, F, ..."
+    "-s", "--state", "states", multiple=True, callback=_states, help="Only gangs in these states: PD, R, CD, F, ..."
 )
 @click.option(
-    "-S", "--starttime", "since", callback=moment, default="today", show_default=True, help="What was there since."
+    "-S", "--starttime", "since", callback=moment, default="today", show_default=True, help="Start of the period."
 )
 @click.option(
-    "-E", "--endtime", "until", callback=moment, default="now", show_default=True, help="What was there by."
+    "-E", "--endtime", "until", callback=moment, default="now", show_default=True, help="End of the period."
 )
 @pass_invocation(HistoryArguments, format_option, file_option)
 def history(invocation: Invocation, arguments: HistoryArguments) -> None:
-    """List runs of gangs, also of those whose objects are gone, as sacct lists jobs.
+    """List past and current runs of gangs, like sacct.
 
-    WAIT is from the submission to the first pod on a node, RUN how long any pod held a node, EVICTIONS how often
-    the gang was evicted and went on, HOURS what its pods held: core-hours of cpu, GiB-hours of memory, else hours
-    of a device. A ~ before RUN tells that something happened while nobody watched, so that a moment is an estimate.
-    All times are UTC. The accounts are written by `phalanx accounting run`.
+    WAIT is the time from submission to the first bound pod. RUN is the time in which any pod had a node.
+    EVICTIONS is the number of evictions after which the gang continued. HOURS is the usage: core-hours of CPU,
+    GiB-hours of memory, hours of devices. A ~ before RUN marks an estimate (accounting did not run at that
+    time). All times are UTC. The database is written by `phalanx accounting run`.
 
     \b
     phalanx history
@@ -116,7 +116,7 @@ def history(invocation: Invocation, arguments: HistoryArguments) -> None:
     history_tables.check_file(output, arguments.file)
     asked = RunFilter(
         since=arguments.since,
-        # What began within this second is there, too.
+        # `until` is exclusive: a run that started within this second counts.
         until=arguments.until + 1,
         namespace=arguments.namespace,
         queues=arguments.queues,
@@ -130,11 +130,11 @@ def history(invocation: Invocation, arguments: HistoryArguments) -> None:
         history_tables.write_rows(output, arguments.file, history_tables.run_rows(entries))
     elif output == "table":
         if not entries:
-            click.echo("No runs were there then.", err=True)
+            click.echo("No runs in this period.", err=True)
             return
         click.echo("\n".join(history_tables.run_table(entries, namespaces=not arguments.namespace)))
     else:
-        invocation.print_document([history_tables.run_document(each) for each in entries])
+        invocation.print_document([history_tables.run_document(entry) for entry in entries])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,20 +158,20 @@ class ReportArguments:
     default="queue",
     show_default=True,
     metavar="NAMES",
-    help=f"One line each: any of {', '.join(_DIMENSIONS)}.",
+    help=f"Group by these, comma-separated: {', '.join(_DIMENSIONS)}.",
 )
-@click.option("--month", metavar="YYYY-MM", help="A month, in UTC.")
-@click.option("--from", "since", callback=moment, help="From this moment; by default the first of this month.")
-@click.option("--to", "until", callback=moment, help="Until this moment; by default now.")
-@click.option("-q", "--queue", "queues", multiple=True, help="Only of this queue; may be repeated.")
+@click.option("--month", metavar="YYYY-MM", help="Report this month (UTC).")
+@click.option("--from", "since", callback=moment, help="Start of the period. Default: the first of this month.")
+@click.option("--to", "until", callback=moment, help="End of the period. Default: now.")
+@click.option("-q", "--queue", "queues", multiple=True, help="Only this queue; repeatable.")
 @format_option
-@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@click.option("--json", "as_json", is_flag=True, help="Short form of -o json.")
 @pass_invocation(ReportArguments, file_option)
 def report(invocation: Invocation, arguments: ReportArguments) -> None:
-    """Say what queues, users and namespaces used in a month, or between two moments, as sreport does.
+    """Report the usage of queues, users and namespaces in a month or period, like sreport.
 
-    Hours are core-hours of cpu, GiB-hours of memory, else hours of a device. EVICTED is the part whose pods were
-    evicted, FAILED whose pods failed; waits are of the runs that started then. What is under way counts until now.
+    Hours are core-hours of CPU, GiB-hours of memory, hours of devices. EVICTED is the usage of evicted pods,
+    FAILED of failed pods. Waits are those of runs that started in the period. Running gangs count until now.
 
     \b
     phalanx report --month 2026-11
@@ -182,9 +182,9 @@ def report(invocation: Invocation, arguments: ReportArguments) -> None:
 
     output = "json" if arguments.as_json else invocation.output
     history_tables.check_file(output, arguments.file)
-    dimensions = tuple(dict.fromkeys(each.strip() for each in arguments.by.split(",") if each.strip()))
-    if unknown := [each for each in dimensions if each not in _DIMENSIONS]:
-        raise click.UsageError(f"--by {unknown[0]}: there are {', '.join(_DIMENSIONS)}")
+    dimensions = tuple(dict.fromkeys(name.strip() for name in arguments.by.split(",") if name.strip()))
+    if unknown := [name for name in dimensions if name not in _DIMENSIONS]:
+        raise click.UsageError(f"unknown --by {unknown[0]!r}; expected any of {', '.join(_DIMENSIONS)}")
     begin, end = _window(arguments.month, arguments.since, arguments.until)
     with connected(arguments.database) as connection:
         lines = read_report(connection, dimensions, begin, end, int(time.time()), arguments.queues)
@@ -192,7 +192,7 @@ def report(invocation: Invocation, arguments: ReportArguments) -> None:
         history_tables.write_rows(output, arguments.file, history_tables.report_rows(dimensions, lines))
     elif output == "table":
         if not lines:
-            click.echo("Nothing was used then.", err=True)
+            click.echo("No usage in this period.", err=True)
             return
         click.echo("\n".join(history_tables.report_table(dimensions, lines)))
     else:
@@ -202,22 +202,22 @@ def report(invocation: Invocation, arguments: ReportArguments) -> None:
 def _window(month: str | None, since: int | None, until: int | None) -> tuple[int, int]:
     if month is not None:
         if since is not None or until is not None:
-            raise click.UsageError("--month says both ends; give no --from and --to beside it")
+            raise click.UsageError("--month excludes --from and --to")
         try:
             return month_of(month)
         except ValueError as error:
-            raise click.UsageError(f"--month {month}: write it as 2026-11") from error
+            raise click.UsageError(f"invalid --month {month!r}; write it as YYYY-MM, such as 2026-11") from error
     now = int(time.time())
     begin = since if since is not None else month_of(time.strftime("%Y-%m", time.gmtime(now)))[0]
     end = until if until is not None else now
     if end <= begin:
-        raise click.UsageError("--to is not after --from")
+        raise click.UsageError("--to must be later than --from")
     return begin, end
 
 
 @contextmanager
 def connected(database: str | None) -> Iterator[Connection]:
-    """A read of the accounts; what fails becomes one plain line."""
+    """Open the accounting database for reading. A failure becomes one error line."""
     from phalanx.accounting.database import Database, DatabaseError, default_location
 
     try:

@@ -1,4 +1,4 @@
-"""What `phalanx history` and `phalanx report` print: tables for people, rows for files, documents."""
+"""Output of `phalanx history` and `phalanx report`: tables, rows of files, and documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GIB = 2**30
 
 
 def hours(resource: str, sum_of_seconds: int) -> float:
-    """Core-hours of CPU, GiB-hours of bytes, else hours of one device."""
+    """Convert resource-seconds to core-hours (CPU), GiB-hours (bytes) or device-hours."""
     unit = 1000 if resource == CPU else _GIB if _is_bytes(resource) else 1
     return sum_of_seconds / unit / 3600
 
@@ -60,9 +60,9 @@ def run_document(entry: RunEntry) -> dict[str, Any]:
 
 
 def run_rows(entries: Sequence[RunEntry]) -> tuple[list[str], Rows, list[str]]:
-    """(header, rows, the names of the columns with exact sums)."""
+    """Return the header, the rows, and the names of the columns with exact sums."""
     resources = _ordered({resource for entry in entries for resource in entry.used})
-    sums = [f"{resource}_{what}" for resource in resources for what in ("seconds", "evicted_seconds")]
+    sums = [f"{resource}_{kind}" for resource in resources for kind in ("seconds", "evicted_seconds")]
     fixed = "namespace gang kind uid queue user state reason submitted admitted started ended wait_seconds"
     header = [*fixed.split(), "run_seconds", "members", "evictions", "estimated", *sums]
     rows = [
@@ -79,8 +79,8 @@ def run_rows(entries: Sequence[RunEntry]) -> tuple[list[str], Rows, list[str]]:
 
 def report_table(by: Sequence[str], lines: Sequence[ReportLine]) -> list[str]:
     resources = _ordered({resource for line in lines for resource in line.resources})
-    header = [*(each.upper() for each in by), "STARTED", "ENDED", "WAIT-P50", "WAIT-P90"]
-    header += [*(f"{_heading(each)}-HOURS" for each in resources), "EVICTED", "FAILED"]
+    header = [*(name.upper() for name in by), "STARTED", "ENDED", "WAIT-P50", "WAIT-P90"]
+    header += [*(f"{_heading(resource)}-HOURS" for resource in resources), "EVICTED", "FAILED"]
     rows = []
     for line in lines:
         used = {name: entry.used for name, entry in line.resources.items()}
@@ -92,7 +92,7 @@ def report_table(by: Sequence[str], lines: Sequence[ReportLine]) -> list[str]:
                 str(line.started),
                 str(line.ended),
                 *(span(wait) if wait is not None else "" for wait in (line.wait_p50, line.wait_p90)),
-                *(f"{hours(each, used.get(each, 0)):.2f}" for each in resources),
+                *(f"{hours(resource, used.get(resource, 0)):.2f}" for resource in resources),
                 _brief(evicted),
                 _brief(failed),
             ]
@@ -132,11 +132,11 @@ def report_rows(by: Sequence[str], lines: Sequence[ReportLine]) -> tuple[list[st
     kinds = ("seconds", "evicted_seconds", "failed_seconds")
     sums = [f"{resource}_{kind}" for resource in resources for kind in kinds]
     header = [*by, "started", "ended", "wait_p50_seconds", "wait_p90_seconds"]
-    header += [*(f"{each}_hours" for each in resources), *sums]
+    header += [*(f"{resource}_hours" for resource in resources), *sums]
     rows: list[list[Cell]] = []
     for line in lines:
         held = [line.resources.get(resource) for resource in resources]
-        exact = [(each.used, each.evicted, each.failed) if each is not None else (0, 0, 0) for each in held]
+        exact = [(entry.used, entry.evicted, entry.failed) if entry is not None else (0, 0, 0) for entry in held]
         used = [hours(resource, part[0]) for resource, part in zip(resources, exact, strict=True)]
         counts = (line.started, line.ended, line.wait_p50, line.wait_p90)
         rows.append([*line.group, *counts, *used, *(number for part in exact for number in part)])
@@ -144,7 +144,7 @@ def report_rows(by: Sequence[str], lines: Sequence[ReportLine]) -> tuple[list[st
 
 
 def write_rows(output: str, file: str | None, rows: tuple[list[str], Rows, list[str]]) -> None:
-    """CSV on stdout or into the file; Parquet into the file."""
+    """Write CSV to stdout or `file`, or Parquet to `file`. Raises click.ClickException."""
     from phalanx.accounting.exports import as_csv, write_parquet
 
     header, cells, sums = rows
@@ -157,27 +157,27 @@ def write_rows(output: str, file: str | None, rows: tuple[list[str], Rows, list[
         else:
             click.echo(as_csv(header, cells), nl=False)
     except ImportError as error:
-        raise click.ClickException("Parquet needs pyarrow: pip install 'phalanx-scheduler[parquet]'") from error
+        raise click.ClickException("-o parquet needs pyarrow: pip install 'phalanx-scheduler[parquet]'") from error
     except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror or error}") from error
+        raise click.ClickException(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def check_file(output: str, file: str | None) -> None:
-    """Raises UsageError."""
+    """Raise click.UsageError if `file` does not match the output format."""
     if output == "parquet" and file is None:
-        raise click.UsageError("-o parquet needs a file to write to: add --file FILE")
+        raise click.UsageError("-o parquet needs an output file; set --file FILE")
     if file is not None and output not in ("csv", "parquet"):
-        raise click.UsageError("--file goes with -o csv and -o parquet")
+        raise click.UsageError("--file works with -o csv and -o parquet only")
 
 
 def _brief(sums: Mapping[str, int]) -> str:
-    """`cpu=12.50,gpu=4.00`: hours, resources without their domain."""
-    return ",".join(f"{_short(each)}={hours(each, sums[each]):.2f}" for each in _ordered(sums) if sums[each])
+    """Return `cpu=12.50,gpu=4.00`: hours, with resource names without domain."""
+    return ",".join(f"{_short(name)}={hours(name, sums[name]):.2f}" for name in _ordered(sums) if sums[name])
 
 
 def _ordered(resources: Iterable[str]) -> list[str]:
     first = (CPU, MEMORY)
-    return sorted(resources, key=lambda each: (first.index(each) if each in first else len(first), each))
+    return sorted(resources, key=lambda name: (first.index(name) if name in first else len(first), name))
 
 
 def _heading(resource: str) -> str:

@@ -1,4 +1,4 @@
-"""`phalanx queue` and `phalanx quota`: who has what, from the live cluster."""
+"""`phalanx queue` and `phalanx quota`: usage and shares of accounts, from the live cluster."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from phalanx.scheduling.framework.policy import Policy
 
 Render = Callable[["QueueReport", str], "list[str] | object"]
-"""What to print of a report: lines for people, or a document."""
+"""Function that renders a report as table lines or as a document."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountArguments:
-    """Arguments of questions about queues or quotas."""
+    """Arguments of commands about queues or quotas."""
 
     watch: bool
     interval: float
@@ -35,7 +35,7 @@ class AccountArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class OneAccountArguments(AccountArguments):
-    """Arguments of questions about one queue or quota."""
+    """Arguments of commands about one queue or quota."""
 
     name: str
 
@@ -51,18 +51,19 @@ def _report_options(*, wide: bool = False) -> tuple[Dress, ...]:
             type=click.Choice(formats),
             default="table",
             show_default=True,
-            help="How to print it.",
+            help="Output format.",
         ),
-        watch_options("Print it again whenever something has changed; ctrl-c ends."),
+        watch_options("Print the answer again after each change, until Ctrl-C."),
     )
 
 
 @click.group()
 def queue() -> None:
-    """Say what queues have, deserve and wait for.
+    """Show the usage, deserved share and waiting gangs of queues.
 
-    The numbers come from a dry run of the scheduler over the live cluster, so they are current even while no
-    scheduler runs. Nothing is changed.
+
+    The numbers come from a dry run of the scheduler over the live cluster. They are current even if no scheduler
+    runs. Nothing is changed.
 
     \b
     phalanx queue list
@@ -74,11 +75,11 @@ def queue() -> None:
 @queue.command("list")
 @pass_invocation(AccountArguments, *_report_options(wide=True))
 def queue_list(invocation: Invocation, arguments: AccountArguments) -> None:
-    """One line a queue, parents first.
+    """List queues, one line each, parents first.
 
-    DESERVED is what the policy gives the queue now, SHARE the largest part it uses of any resource of the cluster,
-    GANGS are running/pending, BORROWED is used above what the queue is entitled to. WAITS FOR is why the first unit
-    that waits in the queue does not start, START its promised start. -o wide shows the rest.
+    DESERVED is the current deserved amount under the policy. SHARE is the queue's largest share of any resource
+    of the cluster. GANGS is running/pending. BORROWED is the usage above the queue's own amount. WAITS FOR is
+    the reason of the first waiting unit, START its promised start. -o wide shows all columns.
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
@@ -89,12 +90,12 @@ def queue_list(invocation: Invocation, arguments: AccountArguments) -> None:
     _show_report(invocation, arguments, render)
 
 
-@queue.command("tree", short_help="The queues as a tree, with bars.")
+@queue.command("tree", short_help="Show the queue tree with bars.")
 @pass_invocation(AccountArguments, *_report_options())
 def queue_tree(invocation: Invocation, arguments: AccountArguments) -> None:
-    """The queues as a tree, each with a bar of its part of the cluster.
+    """Show the queue tree with a bar of each queue's share of the cluster.
 
-    The bar is about the resource of which the queue uses the largest part; so are the amounts beside it.
+    The bar and the amounts beside it are those of the resource with the queue's largest share.
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
@@ -105,11 +106,11 @@ def queue_tree(invocation: Invocation, arguments: AccountArguments) -> None:
     _show_report(invocation, arguments, render)
 
 
-@queue.command("describe", short_help="Everything about one queue.")
+@queue.command("describe", short_help="Show the details of one queue.")
 @click.argument("name")
 @pass_invocation(OneAccountArguments, *_report_options())
 def queue_describe(invocation: Invocation, arguments: OneAccountArguments) -> None:
-    """Everything about one queue: amounts by resource, ceilings, loans, tenants, and what waits first."""
+    """Show the details of one queue: amounts by resource, limits, loans, tenants and first waiting unit."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import describe_queue
@@ -122,10 +123,10 @@ def queue_describe(invocation: Invocation, arguments: OneAccountArguments) -> No
 
 @click.group()
 def quota() -> None:
-    """Say what elastic quotas have, borrow and lend.
+    """Show the usage, borrowing and lending of elastic quotas.
 
-    All families are shown: ElasticQuotas of scheduler-plugins, Koordinator's trees, ACK's ElasticQuotaTree. As
-    `phalanx queue`, it is a dry run over the live cluster, and nothing is changed.
+    All families are shown: ElasticQuotas of scheduler-plugins, Koordinator's trees, ACK's ElasticQuotaTree. The
+    numbers come from a dry run over the live cluster; nothing is changed.
 
     \b
     phalanx quota list
@@ -136,10 +137,11 @@ def quota() -> None:
 @quota.command("list")
 @pass_invocation(AccountArguments, *_report_options(wide=True))
 def quota_list(invocation: Invocation, arguments: AccountArguments) -> None:
-    """One line a quota, parents first.
+    """List quotas, one line each, parents first.
 
-    BORROWED is used above min, LENT is the part of min that others hold now. RUNTIME, where Koordinator's
-    quotas are, is what a quota may use while idle siblings lend. -o wide shows the rest.
+    BORROWED is the usage above min. LENT is the part of min that other quotas use now. RUNTIME (only with
+    Koordinator's quotas) is the amount that a quota can use while idle siblings lend. -o wide shows all
+    columns.
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
@@ -153,7 +155,7 @@ def quota_list(invocation: Invocation, arguments: AccountArguments) -> None:
 @quota.command("tree")
 @pass_invocation(AccountArguments, *_report_options())
 def quota_tree(invocation: Invocation, arguments: AccountArguments) -> None:
-    """The quotas as trees, each with a bar of its part of the cluster."""
+    """Show the quota trees with a bar of each quota's share of the cluster."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import quota_tree
@@ -167,7 +169,7 @@ def quota_tree(invocation: Invocation, arguments: AccountArguments) -> None:
 @click.argument("name")
 @pass_invocation(OneAccountArguments, *_report_options())
 def quota_describe(invocation: Invocation, arguments: OneAccountArguments) -> None:
-    """Everything about one quota. NAME is that of the object or node, its namespace, or NAMESPACE/NAME."""
+    """Show the details of one quota. NAME is the object, the tree node, the namespace, or NAMESPACE/NAME."""
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import describe_quota
@@ -179,22 +181,22 @@ def quota_describe(invocation: Invocation, arguments: OneAccountArguments) -> No
 
 
 def _show_report(invocation: Invocation, arguments: AccountArguments, render: Render) -> None:
-    """Print the report as `render` has it, with --watch again whenever it has changed."""
+    """Print the rendered report; with --watch print it again after each change."""
     from phalanx.cli.display import Display
 
     read_policy = invocation.policy_reader()
     display = Display(invocation.output, live=arguments.watch)
 
     async def work(client: KubeClient) -> None:
-        async def look() -> None:
+        async def refresh() -> None:
             report = await _read(client, *await read_policy(client), invocation.lease_namespace)
             display.show(render(report, invocation.output), report.warnings)
 
-        await look()
+        await refresh()
         while arguments.watch:
             await asyncio.sleep(arguments.interval)
             with survived_outage(display.complain):
-                await look()
+                await refresh()
 
     invocation.show(work, watch=arguments.watch)
 
@@ -227,24 +229,26 @@ def _quotas(report: QueueReport) -> object:
 E_co = TypeVar("E_co", bound="AccountEntry")
 
 
-def _find(name: str, what: str, entries: Sequence[E_co]) -> E_co:
-    """The entry of that name, else the only one of which it is a part. Raises ClickException."""
+def _find(name: str, kind: str, entries: Sequence[E_co]) -> E_co:
+    """Return the entry called `name`, else the only entry with `name` as a part. Raises click.ClickException."""
     exact = [entry for entry in entries if entry.name == name]
-    found = exact or [entry for entry in entries if name in entry.name.split("/")]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise click.ClickException(f"{name!r} may be {', '.join(entry.name for entry in found)}")
-    raise click.ClickException(f"no {what} {name!r}{_known(name, what, [entry.name for entry in entries])}")
+    matches = exact or [entry for entry in entries if name in entry.name.split("/")]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise click.ClickException(
+            f"{name!r} is ambiguous; use one of: {', '.join(entry.name for entry in matches)}"
+        )
+    raise click.ClickException(f"no {kind} {name!r}{_known(name, kind, [entry.name for entry in entries])}")
 
 
-def _known(name: str, what: str, names: list[str]) -> str:
+def _known(name: str, kind: str, names: list[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
     if not names:
-        return f": there is no {what} at all"
+        return f": the cluster has no {kind}s"
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"; there are {shown}"
+    return f"; expected one of {shown}"

@@ -1,4 +1,4 @@
-"""Queues and quotas as people read them: tables, trees, and everything about one."""
+"""Tables, trees and details of queues and quotas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.cli.listing.ages import relative
 from phalanx.reports.account_entries import AccountEntry, Counts, FirstWaiting, QueueEntry, QueueReport, QuotaEntry
 
 _BAR = 24
-_LEGEND = "█ used of its own   ▓ used above it (borrowed)   ░ its own, not used   · the rest of the cluster"
+_LEGEND = "█ own share, used   ▓ borrowed   ░ own share, unused   · rest of the cluster"
 
 
 def queue_table(report: QueueReport, wide: bool, now: float) -> list[str]:
@@ -32,17 +32,17 @@ def queue_table(report: QueueReport, wide: bool, now: float) -> list[str]:
         header[-1:] = ["FROM", "LENT", "PAST", "PODS", "FIRST", "WAITS FOR"]
     rows = []
     for entry in report.queues:
-        told = _told(entry, entry.guarantee, entry.capability)
+        resources = _relevant_resources(entry, entry.guarantee, entry.capability)
         row = [
             entry.name,
             state(entry),
             str(entry.weight),
-            brief(entry.deserved, told or None),
+            brief(entry.deserved, resources or None),
             brief(without_slots(entry.used)),
             percent(entry.share),
             brief(without_slots(entry.pending)),
             _counts(entry.gangs),
-            brief(entry.borrowed, told),
+            brief(entry.borrowed, resources),
             _start(entry.first, now),
             _reason(entry.first),
         ]
@@ -58,7 +58,7 @@ def queue_table(report: QueueReport, wide: bool, now: float) -> list[str]:
 
 def quota_table(report: QueueReport, wide: bool) -> list[str]:
     if not report.quotas:
-        return ["no quotas: there is no ElasticQuota and no ElasticQuotaTree"]
+        return ["no quotas: the cluster has no ElasticQuota and no ElasticQuotaTree"]
     runtime = any(entry.runtime for entry in report.quotas)
     header = ["NAME", "FAMILY", "MIN", "MAX", "USED", "BORROWED", "LENT", "PENDING", "WAITS FOR"]
     if runtime:
@@ -68,16 +68,16 @@ def quota_table(report: QueueReport, wide: bool) -> list[str]:
         header[-1:] = ["FROM/TO", "SHARE", "GANGS", "PODS", "FIRST", "WAITS FOR"]
     rows = []
     for entry in report.quotas:
-        told = {*entry.min, *entry.max}
+        resources = {*entry.min, *entry.max}
         row = [
             entry.name,
             entry.family + (" (fault)" if entry.fault else ""),
             brief(entry.min),
             brief(entry.max),
-            brief(entry.used, told or None),
+            brief(entry.used, resources or None),
             brief(entry.borrowed),
             brief(entry.lent),
-            brief(entry.pending, told or None),
+            brief(entry.pending, resources or None),
             _reason(entry.first),
         ]
         if runtime:
@@ -100,7 +100,7 @@ def queue_tree(report: QueueReport) -> list[str]:
 
 def quota_tree(report: QueueReport) -> list[str]:
     if not report.quotas:
-        return ["no quotas: there is no ElasticQuota and no ElasticQuotaTree"]
+        return ["no quotas: the cluster has no ElasticQuota and no ElasticQuotaTree"]
     rights = [f"{_of(entry.min, entry)} / {_of(entry.max, entry)}" for entry in report.quotas]
     notes = ["" if entry.depth else entry.family for entry in report.quotas]
     return _tree(report.quotas, rights, "MIN / MAX", notes)
@@ -115,7 +115,7 @@ def describe_queue(entry: QueueEntry, now: float) -> list[str]:
         ("Priority", str(entry.priority)),
         ("Reclaimable", "yes" if entry.reclaimable else "no"),
         *_shares(entry, "entitled to"),
-        ("Share over time", percent(entry.past) if entry.past is not None else "not kept by this policy"),
+        ("Share over time", percent(entry.past) if entry.past is not None else "not recorded by this policy"),
         *_budget(entry),
         *_protection(entry),
         *_problems(entry),
@@ -132,16 +132,16 @@ def describe_queue(entry: QueueEntry, now: float) -> list[str]:
         header = ["KIND", "NAME", "WEIGHT", "SHARE", "PAST", "USED", "PENDING", "WAITS FOR"]
         rows = [
             [
-                each.kind,
-                each.name,
-                str(each.weight),
-                percent(each.share),
-                percent(each.past) if each.past is not None else "",
-                brief(without_slots(each.used)),
-                brief(without_slots(each.pending)),
-                f"{_reason(each.first)} ({each.first.name})" if each.first else "",
+                tenant.kind,
+                tenant.name,
+                str(tenant.weight),
+                percent(tenant.share),
+                percent(tenant.past) if tenant.past is not None else "",
+                brief(without_slots(tenant.used)),
+                brief(without_slots(tenant.pending)),
+                f"{_reason(tenant.first)} ({tenant.first.name})" if tenant.first else "",
             ]
-            for each in entry.tenants
+            for tenant in entry.tenants
         ]
         lines += ["", "Tenants:", *_indented(columns(header, rows))]
     return lines + _first(entry, now)
@@ -154,7 +154,7 @@ def describe_quota(entry: QuotaEntry, now: float) -> list[str]:
         *([("Tree", entry.tree)] if entry.tree else []),
         ("Parent", entry.parent),
         ("Namespaces", ", ".join(entry.namespaces)),
-        ("Lends", "yes, what it does not use" if entry.lends else "no: its min stays reserved"),
+        ("Lends", "yes, its unused amount" if entry.lends else "no: its min stays reserved"),
         *_shares(entry, "its min is"),
         *_budget(entry),
         *_protection(entry),
@@ -172,52 +172,52 @@ def describe_quota(entry: QuotaEntry, now: float) -> list[str]:
 
 
 def state(entry: QueueEntry) -> str:
-    """The state, and whether something is wrong beside it."""
-    shut = entry.state in ("Closed", "Closing")
-    return entry.state if shut or not entry.fault else f"{entry.state} (fault)"
+    """Return the state of the queue, marked "(fault)" if an open queue has one."""
+    is_closed = entry.state in ("Closed", "Closing")
+    return entry.state if is_closed or not entry.fault else f"{entry.state} (fault)"
 
 
 def _tree(entries: Sequence[AccountEntry], rights: Sequence[str], word: str, notes: Sequence[str]) -> list[str]:
     rows = []
     for entry, branch, right, note in zip(entries, _branches(entries), rights, notes, strict=True):
-        told = "; ".join(filter(None, [note, *_remarks(entry)]))
+        remark = "; ".join(filter(None, [note, *_remarks(entry)]))
         shown = bar(entry.share, max(entry.own_share, entry.share - entry.borrowed_share), _BAR)
-        rows.append([branch + entry.name, shown, percent(entry.share), _of(entry.used, entry), right, told])
-    # A blank, since an empty cell would be shown as <none>.
+        rows.append([branch + entry.name, shown, percent(entry.share), _of(entry.used, entry), right, remark])
+    # A blank keeps a cell empty: an empty string prints as <none>.
     filled = [[cell or " " for cell in row] for row in rows]
     return [*columns(["NAME", "SHARE OF THE CLUSTER", "", "USED", word, "NOTES"], filled), "", _LEGEND]
 
 
 def _branches(entries: Sequence[AccountEntry]) -> list[str]:
-    """What stands before each name: the entries come parents first, each with its depth."""
-    found: list[str] = []
+    """Return the tree lines before each name; entries are sorted parents first."""
+    branches: list[str] = []
     open_below: dict[int, bool] = {}
     for entry in reversed(entries):
         depth = entry.depth
         stem = "".join("│  " if open_below.get(level) else "   " for level in range(1, depth))
-        found.append(stem + ("├─ " if open_below.get(depth) else "└─ ") if depth else "")
+        branches.append(stem + ("├─ " if open_below.get(depth) else "└─ ") if depth else "")
         open_below = {level: more for level, more in open_below.items() if level < depth} | {depth: True}
-    return found[::-1]
+    return branches[::-1]
 
 
 def _remarks(entry: AccountEntry) -> list[str]:
-    found = []
+    remarks = []
     if entry.borrowed:
-        whom = f" from {_partners(entry)}" if entry.partners else " of what nobody claims"
-        found.append(f"borrows {_of(entry.borrowed, entry)}{whom}")
+        source = f" from {_partners(entry)}" if entry.partners else " of unclaimed resources"
+        remarks.append(f"borrows {_of(entry.borrowed, entry)}{source}")
     if entry.lent:
-        found.append(f"lends {_of(entry.lent, entry)} to {_partners(entry)}")
+        remarks.append(f"lends {_of(entry.lent, entry)} to {_partners(entry)}")
     if entry.pods.pending:
-        found.append(f"{entry.pods.pending} pod{'s' if entry.pods.pending > 1 else ''} pending")
+        remarks.append(f"{entry.pods.pending} pod{'s' if entry.pods.pending > 1 else ''} pending")
     if entry.first is not None and not entry.fault:
-        found.append(f"waits: {entry.first.reason}")
+        remarks.append(f"waits: {entry.first.reason}")
     if entry.fault:
-        found.append(f"! {entry.fault}")
-    return found + [f"! {warning}" for warning in entry.warnings]
+        remarks.append(f"! {entry.fault}")
+    return remarks + [f"! {warning}" for warning in entry.warnings]
 
 
 def _of(amounts: dict[str, str], entry: AccountEntry) -> str:
-    """The amount of the resource that the line is about; all of them where that one is not among them."""
+    """Return the amount of the entry's dominant resource, or all amounts if it is not among them."""
     if entry.dominant in amounts:
         return f"{rounded(entry.dominant, amounts[entry.dominant])} {entry.dominant.rpartition('/')[2]}"
     return brief(without_slots(amounts)) or "-"
@@ -227,8 +227,8 @@ def _deserved(entry: QueueEntry) -> str:
     return _of(entry.deserved or entry.guarantee, entry)
 
 
-def _told(entry: AccountEntry, *declared: dict[str, str]) -> set[str]:
-    """The resources that matter to an account: what it uses, asks for, or names itself."""
+def _relevant_resources(entry: AccountEntry, *declared: dict[str, str]) -> set[str]:
+    """Return the resources that the account uses, requests or declares."""
     named = {name for amounts in declared for name in amounts}
     return named | without_slots(entry.used).keys() | without_slots(entry.pending).keys()
 
@@ -248,14 +248,14 @@ def _sums(entry: AccountEntry) -> dict[str, dict[str, str]]:
     }
 
 
-def _amounts(found: dict[str, dict[str, str]]) -> list[str]:
-    """One line a resource."""
-    resources = sorted({name for amounts in found.values() for name in amounts})
+def _amounts(sums: dict[str, dict[str, str]]) -> list[str]:
+    """Return a table with one line per resource."""
+    resources = sorted({name for amounts in sums.values() for name in amounts})
     rows = [
-        [name, *(rounded(name, amounts[name]) if name in amounts else "-" for amounts in found.values())]
+        [name, *(rounded(name, amounts[name]) if name in amounts else "-" for amounts in sums.values())]
         for name in resources
     ]
-    return columns(["RESOURCE", *found], rows) if rows else ["nothing is declared, used or asked for"]
+    return columns(["RESOURCE", *sums], rows) if rows else ["no amounts declared, used or requested"]
 
 
 def _limits(entry: AccountEntry) -> list[str]:
@@ -263,16 +263,16 @@ def _limits(entry: AccountEntry) -> list[str]:
         return []
     return [
         "",
-        "May hold at most, as things are:",
-        *(f"  {each.word}: {spoken(each.limits)}" for each in entry.ceilings),
+        "Current limits:",
+        *(f"  {limit.word}: {spoken(limit.limits)}" for limit in entry.ceilings),
     ]
 
 
 def _loan(entry: AccountEntry) -> list[str]:
     lines = []
     if entry.borrowed:
-        whom = _partners(entry) if entry.partners else "nobody: it is room that nobody else may claim"
-        lines += ["", f"Borrows {spoken(entry.borrowed)} from {whom}"]
+        source = _partners(entry) if entry.partners else "unclaimed resources"
+        lines += ["", f"Borrows {spoken(entry.borrowed)} from {source}"]
     if entry.lent:
         lines += ["", f"Lends {spoken(entry.lent)} to {_partners(entry)}"]
     return lines
@@ -286,14 +286,14 @@ def _partners(entry: AccountEntry, comma: str = ", ") -> str:
 def _first(entry: AccountEntry, now: float) -> list[str]:
     first = entry.first
     if first is None:
-        return ["", "Nothing waits."]
-    change = [f"  What would help: {first.change}"] if first.change else []
+        return ["", "Waiting: none"]
+    change = [f"  Fix: {first.change}"] if first.change else []
     start = [f"  {line}" for line in start_lines(first.start, now)] if first.start is not None else []
-    return ["", f"First in line: {first.name} ({first.reason})", f"  {first.message}", *start, *change]
+    return ["", f"First waiting: {first.name} ({first.reason})", f"  {first.message}", *start, *change]
 
 
 def _start(first: FirstWaiting | None, now: float) -> str:
-    """Return the promised start of the unit that waits first."""
+    """Return the promised start of the first waiting unit."""
     return relative(first.start.no_later_than, now) if first is not None and first.start is not None else ""
 
 
@@ -302,34 +302,30 @@ def _budget(entry: AccountEntry) -> list[tuple[str, str]]:
     if budget is None:
         return []
     spent = ", ".join(f"{budget.spent[name]} of {cap} {name} hours" for name, cap in budget.hours.items())
-    return [("Budget", f"{spent} spent in the {budget.window} that end at {budget.ends}")]
+    return [("Budget", f"{spent} used in the {budget.window} until {budget.ends}")]
 
 
 def _protection(entry: AccountEntry) -> list[tuple[str, str]]:
     pairs = []
     if entry.min_run_time:
-        pairs.append(("Protected for", f"{entry.min_run_time} after a pod has got its node"))
+        pairs.append(("Protected for", f"{entry.min_run_time} after a pod is bound"))
     if entry.eviction_rate:
         pods, _, window = entry.eviction_rate.partition("/")
-        pairs.append(("Evictions", f"at most {pods} pod(s) within {window}"))
-    limit = (
-        f" for at most {entry.max_protection_time} after a pod has got its node"
-        if entry.max_protection_time
-        else ""
-    )
+        pairs.append(("Evictions", f"at most {pods} pods within {window}"))
+    limit = f" for at most {entry.max_protection_time} after a pod is bound" if entry.max_protection_time else ""
     if entry.self_protection or limit:
-        pairs.append(("Self-protection", f"{entry.self_protection or 'as above it'}{limit}"))
+        pairs.append(("Self-protection", f"{entry.self_protection or 'inherited'}{limit}"))
     return pairs
 
 
 def _problems(entry: AccountEntry) -> list[tuple[str, str]]:
-    found = [("Fault", entry.fault)] if entry.fault else []
-    return found + ([("Warnings", "\n".join(entry.warnings))] if entry.warnings else [])
+    problems = [("Fault", entry.fault)] if entry.fault else []
+    return problems + ([("Warnings", "\n".join(entry.warnings))] if entry.warnings else [])
 
 
 def _faults(entries: Sequence[AccountEntry]) -> list[str]:
-    told = [(entry.name, text) for entry in entries for text in (entry.fault, *entry.warnings) if text]
-    return ["", *(f"! {name}: {text}" for name, text in told)] if told else []
+    faults = [(entry.name, text) for entry in entries for text in (entry.fault, *entry.warnings) if text]
+    return ["", *(f"! {name}: {text}" for name, text in faults)] if faults else []
 
 
 def _reason(first: FirstWaiting | None) -> str:

@@ -1,1 +1,1 @@
-"""`phalanx bench`: how fast pods are bound through an API server, beside the server's own ceiling."""
+"""`phalanx bench`: pods bound per second through an API server, compared with the server's limit."""

@@ -1,4 +1,4 @@
-"""`phalanx bench live`, `phalanx bench backlog`."""
+"""Commands `phalanx bench live` and `phalanx bench backlog`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
 _GROUPS = ("labels", "scheduler-plugins", "volcano", "native", "none")
-#: The exit code of who was told to end by SIGTERM.
+#: Exit code after SIGTERM.
 _TERMINATED = 128 + signal.SIGTERM
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchArguments:
-    """Arguments of a measurement."""
+    """Arguments of a benchmark."""
 
     nodes: int
     pods: int
@@ -50,44 +50,51 @@ class BenchPostArguments:
 
 @click.group()
 def bench() -> None:
-    """Measure how fast a scheduler binds pods, beside what the API server lets anybody bind.
+    """Measure how many pods per second a scheduler binds, compared with the limit of the API server.
 
-    Makes nodes without kubelets and pods that only fit there, in a namespace of their own, and deletes them at
-    the end, also after Ctrl-C and SIGTERM. The scheduler in question must run already. Meant for clusters without
-    a node controller, such as `phalanx apiserver` and test control planes: others take such nodes for dead.
+    The benchmark creates nodes without kubelets and pods that fit only there, in a new namespace. It deletes
+    them at the end, also after Ctrl-C and SIGTERM. The scheduler must already run. Use a cluster without node
+    controller, such as `phalanx apiserver` or a test control plane: a node controller marks these nodes as
+    lost.
     """
 
 
 _OPTIONS: tuple[Dress, ...] = (
     output_option,
     kubeconfig_option,
-    click.option("--concurrency", default=64, show_default=True, type=click.IntRange(1), help="Requests at once."),
-    click.option("--scheduler-name", default="phalanx", show_default=True, help="The scheduler that is measured."),
+    click.option(
+        "--concurrency",
+        default=64,
+        show_default=True,
+        type=click.IntRange(1),
+        help="Maximum number of parallel requests.",
+    ),
+    click.option("--scheduler-name", default="phalanx", show_default=True, help="Name of the measured scheduler."),
     click.option(
         "--groups",
         type=click.Choice(_GROUPS),
         default="labels",
         show_default=True,
-        help="How gangs are declared: by pod-group.scheduling.sigs.k8s.io labels, by PodGroups of "
-        "scheduler-plugins, Volcano or scheduling.k8s.io, or not at all.",
+        help="Declaration of gangs: labels pod-group.scheduling.sigs.k8s.io, PodGroups of scheduler-plugins, "
+        "Volcano or scheduling.k8s.io (native), or none.",
     ),
-    click.option("--gang", default=4, show_default=True, type=click.IntRange(1), help="Pods of a gang."),
-    click.option("--pods", default=4000, show_default=True, type=click.IntRange(1), help="How many pods."),
-    click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="How many nodes."),
+    click.option("--gang", default=4, show_default=True, type=click.IntRange(1), help="Pods per gang."),
+    click.option("--pods", default=4000, show_default=True, type=click.IntRange(1), help="Number of pods."),
+    click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="Number of nodes."),
 )
 
 
 @bench.command()
 @pass_invocation(BenchArguments, *_OPTIONS)
 def backlog(invocation: Invocation, arguments: BenchArguments) -> None:
-    """All pods wait already when the nodes come."""
+    """Measure with all pods waiting before the nodes are created."""
     _measure("backlog", invocation, arguments)
 
 
 @bench.command()
 @pass_invocation(BenchArguments, *_OPTIONS)
 def live(invocation: Invocation, arguments: BenchArguments) -> None:
-    """Pods come as fast as they can be created: also how long each waits."""
+    """Measure with pods created as fast as possible, and report their waiting times."""
     _measure("live", invocation, arguments)
 
 
@@ -99,12 +106,14 @@ def live(invocation: Invocation, arguments: BenchArguments) -> None:
 @click.option("--live", is_flag=True)
 @pass_invocation(BenchPostArguments, kubeconfig_option)
 def post(invocation: Invocation, arguments: BenchPostArguments) -> None:
-    """Bind the pods of a namespace by hand."""
+    """Bind the pods of a namespace directly (child process of a benchmark)."""
     from phalanx.cli.bench.rounds import post as post_all
 
-    asked = arguments
+    options = arguments
     invocation.run(
-        lambda client: post_all(client, asked.namespace, asked.nodes, asked.pods, asked.concurrency, asked.live)
+        lambda client: post_all(
+            client, options.namespace, options.nodes, options.pods, options.concurrency, options.live
+        )
     )
 
 
@@ -114,11 +123,11 @@ def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> No
     nodes, pods, gang = arguments.nodes, arguments.pods, arguments.gang
     gangs = pods // gang
     if not gangs:
-        raise click.UsageError(f"--pods {pods} is less than one gang of {gang}")
+        raise click.UsageError(f"--pods {pods} must be at least one gang ({gang} pods)")
     if gangs * gang > nodes * PODS_PER_NODE:
         raise click.UsageError(
-            f"{gangs * gang} pods do not fit on {nodes} nodes of {PODS_PER_NODE}: "
-            f"take at least --nodes {-(-gangs * gang // PODS_PER_NODE)}"
+            f"{gangs * gang} pods do not fit on {nodes} nodes of {PODS_PER_NODE} pods each: "
+            f"set at least --nodes {-(-gangs * gang // PODS_PER_NODE)}"
         )
 
     terminated = False
@@ -127,7 +136,7 @@ def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> No
         measuring = asyncio.current_task()
 
         def terminate() -> None:
-            # Once: what is cancelled cleans up, and that must not be cancelled.
+            # Cancel only once: a second cancellation would interrupt the cleanup.
             nonlocal terminated
             if not terminated and measuring is not None:
                 terminated = True
@@ -141,7 +150,7 @@ def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> No
     except asyncio.CancelledError:
         raise click.exceptions.Exit(_TERMINATED if terminated else 130) from None
     except TimeoutError as error:
-        raise click.ClickException(f"{error}. Does a scheduler named {arguments.scheduler_name!r} run?") from error
+        raise click.ClickException(f"{error}. Check that scheduler {arguments.scheduler_name!r} runs.") from error
     if invocation.prints_table:
         _print(answer)
     else:
@@ -166,23 +175,25 @@ async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kube
     kind = Groups(arguments.groups)
     version = await native_version(client) if kind is Groups.NATIVE else ""
     if kind is Groups.NATIVE and not version:
-        raise click.ClickException("the API server has no PodGroups of scheduling.k8s.io")
+        raise click.ClickException("the API server does not serve PodGroups of scheduling.k8s.io")
     namespace = f"bench-{uuid.uuid4().hex[:8]}"
     workload = BenchWorkload(namespace, arguments.pods // size, size, arguments.scheduler_name, kind, version)
     try:
         await make_namespace(client, namespace)
         if mode == "backlog":
-            measured = await _told(
-                "pods wait, nodes come", lambda told: rounds.backlog(client, workload, nodes, concurrency, told)
+            measured = await _with_progress(
+                "backlog", lambda progress: rounds.backlog(client, workload, nodes, concurrency, progress)
             )
         else:
             await make_nodes(client, namespace, nodes, concurrency)
-            measured = await _told("pods come", lambda told: rounds.live(client, workload, concurrency, told))
+            measured = await _with_progress(
+                "live", lambda progress: rounds.live(client, workload, concurrency, progress)
+            )
         await clear(client, workload)
         bare = rounds.bare_backlog if mode == "backlog" else rounds.bare_live
-        ceiling = await _told(
-            "the same bindings by hand",
-            lambda told: bare(client, workload, nodes, concurrency, kubeconfig, told),
+        ceiling = await _with_progress(
+            "bare client",
+            lambda progress: bare(client, workload, nodes, concurrency, kubeconfig, progress),
         )
     finally:
         await remove_all(client, namespace)
@@ -190,20 +201,20 @@ async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kube
     return rounds.Measurement(mode, nodes, size, arguments.groups, measured, ceiling, ratio)
 
 
-async def _told(what: str, work: Callable[[Callable[[int], None]], Awaitable[Figures]]) -> Figures:
-    """Runs a round and shows on a terminal how far it is."""
+async def _with_progress(title: str, work: Callable[[Callable[[int], None]], Awaitable[Figures]]) -> Figures:
+    """Run a round; on a terminal print the number of bound pods."""
     last = -1
 
-    def told(bound: int) -> None:
+    def show_progress(bound: int) -> None:
         nonlocal last
         if bound // 100 != last:
             last = bound // 100
-            click.echo(f"\r{what}: {bound} bound", err=True, nl=False)
+            click.echo(f"\r{title}: {bound} bound", err=True, nl=False)
 
     if not sys.stderr.isatty():
         return await work(lambda bound: None)
     try:
-        return await work(told)
+        return await work(show_progress)
     finally:
         click.echo("\r\x1b[K", err=True, nl=False)
 
@@ -215,19 +226,18 @@ def _print(answer: Measurement) -> None:
     )
     click.echo(f"  scheduler   {scheduler.bindings_per_second:8.0f} bindings/s, {scheduler.seconds:.2f} s")
     if answer.mode == "live":
-        waited = {
+        waiting_times = {
             "P50": scheduler.p50_milliseconds,
             "P90": scheduler.p90_milliseconds,
             "P99": scheduler.p99_milliseconds,
             "max": scheduler.max_milliseconds,
         }
         click.echo(
-            f"  pods came at {scheduler.created_per_second:.0f}/s, beside the bare client at "
-            f"{bare.created_per_second:.0f}/s"
+            f"  pods created at {scheduler.created_per_second:.0f}/s (bare client: {bare.created_per_second:.0f}/s)"
         )
         click.echo(
             "  from creation to binding (ms): "
-            + ", ".join(f"{name} {value:.0f}" for name, value in waited.items() if value is not None)
+            + ", ".join(f"{name} {value:.0f}" for name, value in waiting_times.items() if value is not None)
         )
     click.echo(f"  bare client {bare.bindings_per_second:8.0f} bindings/s, {bare.seconds:.2f} s")
     click.echo(f"  ratio       {answer.ratio:8.2f}")

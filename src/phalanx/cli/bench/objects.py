@@ -1,4 +1,4 @@
-"""What a measurement makes in a cluster: nodes without kubelets, gangs and their pods, all under one label."""
+"""Objects of a benchmark in the cluster: nodes without kubelets, gangs and their pods, with one common label."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 
 LABEL = "phalanx.dev/bench"
-"""On everything that a measurement makes; its value is the measurement's namespace."""
+"""Label of all objects of a benchmark; its value is the benchmark's namespace."""
 BARE = "phalanx-bench-bare"
-"""The scheduler of pods that nobody schedules: they are bound by hand."""
+"""Scheduler name without a scheduler: pods of the bare client, which binds them directly."""
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 _AMOUNTS = {"cpu": "64", "memory": "256Gi", "pods": "250"}
-#: How often one deletion of everything is asked for.
-_TURNS = 10
-#: So many pods of one CPU fit on a node.
+#: Maximum number of attempts of one delete-collection request.
+_MAX_ATTEMPTS = 10
+#: Number of pods with one CPU that fit on a node.
 PODS_PER_NODE = 64
 
 
 class Groups(enum.StrEnum):
-    """How gangs are declared."""
+    """Declaration of gangs."""
 
     LABELS = "labels"
     SCHEDULER_PLUGINS = "scheduler-plugins"
@@ -37,13 +37,15 @@ class Groups(enum.StrEnum):
     NONE = "none"
 
 
-#: The versions of the native API, the newest first.
+#: Versions of the native API, newest first.
 _NATIVE_VERSIONS = ("v1beta1", "v1alpha2")
 
 
 class BenchWorkload(msgspec.Struct, frozen=True):
-    """`gangs` gangs of `size` pods in `namespace` for `scheduler`, declared as `groups` say; for the native API
-    `version` is the one that the server has. Their names begin with `prefix`."""
+    """`gangs` gangs of `size` pods for `scheduler` in `namespace`, declared as `groups`.
+
+    `version` is the server's version of the native API. The gang names start with `prefix`.
+    """
 
     namespace: str
     gangs: int
@@ -58,7 +60,7 @@ class BenchWorkload(msgspec.Struct, frozen=True):
         return self.gangs * self.size
 
     def group(self, gang: int) -> tuple[Resource, dict[str, Any]] | None:
-        """The object that declares a gang, where there is one."""
+        """Return the resource and the object that declare the gang; None for labels and for no declaration."""
         match self.groups:
             case Groups.SCHEDULER_PLUGINS:
                 resource = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -100,7 +102,7 @@ class BenchWorkload(msgspec.Struct, frozen=True):
 
 
 async def native_version(client: KubeClient) -> str:
-    """The version of native PodGroups that the server has; "" for none."""
+    """Return the server's version of native PodGroups; "" if it has none."""
     for version in _NATIVE_VERSIONS:
         try:
             served = await client.get(f"/apis/scheduling.k8s.io/{version}")
@@ -108,23 +110,23 @@ async def native_version(client: KubeClient) -> str:
             if error.status not in (403, 404):
                 raise
             continue
-        if any(each.get("name") == "podgroups" for each in served.get("resources", [])):
+        if any(resource.get("name") == "podgroups" for resource in served.get("resources", [])):
             return version
     return ""
 
 
 async def each_of(items: Iterable[int], work: Callable[[int], Awaitable[None]], concurrency: int) -> None:
-    """Does the work for every item, so many at once. Raises what was raised first, and ends the others."""
-    waiting = iter(items)
+    """Run `work` for every item, `concurrency` at a time. The first error stops all and is raised."""
+    pending = iter(items)
 
-    async def take() -> None:
-        for item in waiting:
+    async def work_off() -> None:
+        for item in pending:
             await work(item)
 
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
-                group.create_task(take())
+                group.create_task(work_off())
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 
@@ -132,7 +134,7 @@ async def each_of(items: Iterable[int], work: Callable[[int], Awaitable[None]], 
 async def make_namespace(client: KubeClient, name: str) -> None:
     metadata = {"name": name, "labels": {LABEL: name}}
     await client.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    # Pods are refused before their account is there, and its controller takes its time, or does not run.
+    # Pods need the service account; its controller is slow or absent, so it is created here.
     try:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         await client.create(ACCOUNTS.path(name), account)
@@ -151,7 +153,7 @@ async def make_nodes(client: KubeClient, namespace: str, count: int, concurrency
         await client.create(
             NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
         )
-        # A real API server taints every new node; where no node controller runs nobody takes that away.
+        # A real API server taints new nodes; without node controller the taint would stay.
         await client.patch(NODES.path(name=name), {"spec": {"taints": None}}, PatchType.MERGE)
 
     await each_of(range(count), make, concurrency)
@@ -162,9 +164,12 @@ def node_name(namespace: str, number: int) -> str:
 
 
 async def make_gangs(
-    client: KubeClient, workload: BenchWorkload, concurrency: int, made: Callable[[str], None] = lambda name: None
+    client: KubeClient,
+    workload: BenchWorkload,
+    concurrency: int,
+    on_created: Callable[[str], None] = lambda name: None,
 ) -> None:
-    """Every gang's object, then its pods; `made` is told the name of each pod when it is there."""
+    """Create each gang's object and its pods; call `on_created` with the name of each created pod."""
 
     path = PODS.path(workload.namespace)
 
@@ -175,15 +180,15 @@ async def make_gangs(
             await client.request("POST", resource.path(workload.namespace), body=msgspec.json.encode(document))
         for member in range(workload.size):
             pod = workload.pod(gang, member)
-            # The answer is not read: what is measured must not wait for who measures.
+            # The response body is not decoded, so that the benchmark client does not slow down the measurement.
             await client.request("POST", path, body=msgspec.json.encode(pod))
-            made(pod["metadata"]["name"])
+            on_created(pod["metadata"]["name"])
 
     await each_of(range(workload.gangs), make, concurrency)
 
 
 async def clear(client: KubeClient, workload: BenchWorkload) -> None:
-    """Deletes the pods and groups of a workload."""
+    """Delete the pods and groups of a workload."""
     await _delete_all(client, PODS.path(workload.namespace), workload.namespace)
     group = workload.group(0)
     if group is not None:
@@ -191,19 +196,19 @@ async def clear(client: KubeClient, workload: BenchWorkload) -> None:
 
 
 async def _delete_all(client: KubeClient, path: str, namespace: str) -> None:
-    """The server takes a minute for one request at most, and is asked again for the rest."""
+    """Delete all labelled objects; repeat the request while the server times out after one minute."""
     selected: dict[str, str | int] = {"labelSelector": f"{LABEL}={namespace}", "gracePeriodSeconds": 0}
-    for patience in reversed(range(_TURNS)):
+    for attempts_left in reversed(range(_MAX_ATTEMPTS)):
         try:
             await client.request("DELETE", path, params=selected, timeout=300)
             return
         except ApiError as error:
-            if error.status != 504 or not patience:
+            if error.status != 504 or not attempts_left:
                 raise
 
 
 async def remove_all(client: KubeClient, namespace: str) -> None:
-    """Deletes the nodes and the namespace of a measurement."""
+    """Delete the nodes and the namespace of a benchmark."""
     await _delete_all(client, NODES.path(), namespace)
     try:
         await client.delete(NAMESPACES.path(name=namespace))

@@ -1,4 +1,4 @@
-"""The rounds of a measurement: pods that a scheduler binds, and the same bindings posted by hand."""
+"""Rounds of a benchmark: pods bound by the scheduler, and the same bindings posted by a bare client."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Any
 import msgspec
 
 from phalanx.cli.bench.objects import BARE, BenchWorkload, Groups, clear, each_of, make_gangs, make_nodes, node_name
-from phalanx.cli.bench.silence import tell_of_silence
+from phalanx.cli.bench.silence import report_silence
 from phalanx.cli.bench.stopwatch import Stopwatch
 from phalanx.kube.client import KubeClient, Params
 from phalanx.kube.core_resources import PODS
 
-#: So many seconds without a further binding end a round.
+#: Timeout in seconds without a new binding.
 PATIENCE = 120.0
 
 
 class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of one round: bindings per second from the first to the last, how long that took, how many pods were created
-    per second, and in milliseconds how long they waited from their creation to their binding (None, and left out,
-    where that was not measured)."""
+    """Result of one round.
+
+    The rates are per second, from the first to the last pod. The quantiles are waiting times from creation to
+    binding (None, and omitted, if not measured).
+    """
 
     pods: int
     bindings_per_second: float
@@ -36,7 +38,7 @@ class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """What was measured; `ratio` is the scheduler's part of what the server lets anybody bind in this mode."""
+    """Result of a benchmark; `ratio` is the scheduler's rate divided by the rate of the bare client."""
 
     mode: str
     nodes: int
@@ -48,10 +50,10 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 async def backlog(
-    client: KubeClient, workload: BenchWorkload, nodes: int, concurrency: int, told: Callable[[int], None]
+    client: KubeClient, workload: BenchWorkload, nodes: int, concurrency: int, progress: Callable[[int], None]
 ) -> Figures:
-    """All pods wait already when the nodes come."""
-    async with Stopwatch(client, workload.namespace, told) as watch:
+    """Measure with all pods waiting before the nodes are created."""
+    async with Stopwatch(client, workload.namespace, progress) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
         await make_nodes(client, workload.namespace, nodes, concurrency)
         await _all_bound(client, workload, watch)
@@ -59,21 +61,21 @@ async def backlog(
 
 
 async def live(
-    client: KubeClient, workload: BenchWorkload, concurrency: int, told: Callable[[int], None]
+    client: KubeClient, workload: BenchWorkload, concurrency: int, progress: Callable[[int], None]
 ) -> Figures:
-    """The nodes are there, and pods come as fast as they can be created."""
-    async with Stopwatch(client, workload.namespace, told) as watch:
+    """Measure with existing nodes and pods created as fast as possible."""
+    async with Stopwatch(client, workload.namespace, progress) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
         await _all_bound(client, workload, watch)
     return figures(watch, waits=True)
 
 
 async def _all_bound(client: KubeClient, workload: BenchWorkload, watch: Stopwatch) -> None:
-    telling = asyncio.create_task(tell_of_silence(client, workload, watch))
+    silence_report = asyncio.create_task(report_silence(client, workload, watch))
     try:
         await watch.all_bound(workload.pods, PATIENCE)
     finally:
-        telling.cancel()
+        silence_report.cancel()
 
 
 async def bare_backlog(
@@ -82,12 +84,11 @@ async def bare_backlog(
     nodes: int,
     concurrency: int,
     kubeconfig: str | None,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> Figures:
-    """As many pods without groups, created while nobody else does anything, and then bound by a process that does
-    nothing but post bindings, so many at once."""
+    """Create the same number of pods without groups, then bind them from a process that only posts bindings."""
     workload = msgspec.structs.replace(like, scheduler=BARE, groups=Groups.NONE)
-    async with Stopwatch(client, workload.namespace, told) as watch:
+    async with Stopwatch(client, workload.namespace, progress) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
         async with _posting(workload, nodes, concurrency, kubeconfig):
             await watch.all_bound(workload.pods, PATIENCE)
@@ -101,14 +102,16 @@ async def bare_live(
     nodes: int,
     concurrency: int,
     kubeconfig: str | None,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> Figures:
-    """The same gangs, created as fast as they can be, while a process watches them and binds each pod as soon as it
-    sees it, wherever its turn is: what no scheduler can exceed."""
-    # (Other names: Kubernetes' own groups stay until a controller that may not be there lets them go.)
+    """Create the same gangs as fast as possible, while a process binds each pod as soon as it sees it.
+
+    No scheduler can exceed this rate.
+    """
+    # Other names than before: without their controller, native groups are never finally deleted.
     workload = msgspec.structs.replace(like, scheduler=BARE, prefix="bare")
     async with (
-        Stopwatch(client, workload.namespace, told) as watch,
+        Stopwatch(client, workload.namespace, progress) as watch,
         _posting(workload, nodes, concurrency, kubeconfig, "--live"),
     ):
         await make_gangs(client, workload, concurrency, watch.made)
@@ -121,7 +124,7 @@ async def bare_live(
 async def _posting(
     workload: BenchWorkload, nodes: int, concurrency: int, kubeconfig: str | None, *more: str
 ) -> AsyncGenerator[None]:
-    """While it is entered a process of its own posts bindings; it has begun by then, and ends by itself."""
+    """Run a child process that posts bindings; it has started on entry and ends by itself."""
     arguments = ["bench", "post", "--namespace", workload.namespace, "--nodes", str(nodes), *more]
     arguments += ["--concurrency", str(concurrency), "--pods", str(workload.pods)]
     arguments += ["--kubeconfig", kubeconfig] if kubeconfig else []
@@ -141,15 +144,17 @@ async def _posting(
 
 
 async def post(client: KubeClient, namespace: str, nodes: int, pods: int, concurrency: int, live: bool) -> None:
-    """Binds so many pods of a namespace, one after the other over the nodes: those that are there, or with `live`
-    those that come. Prints a line when it begins."""
+    """Bind pods of a namespace, spread over the nodes: existing pods, with `live` also new ones.
+
+    Prints a line when it starts.
+    """
     listed = await client.list_all(PODS.path(namespace))
-    waiting = asyncio.Queue[dict[str, Any]]()
+    unbound = asyncio.Queue[dict[str, Any]]()
     for item in listed["items"]:
-        waiting.put_nowait(item["metadata"])
+        unbound.put_nowait(item["metadata"])
 
     async def bind(number: int) -> None:
-        metadata = await waiting.get()
+        metadata = await unbound.get()
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -162,14 +167,14 @@ async def post(client: KubeClient, namespace: str, nodes: int, pods: int, concur
     print("begun", flush=True)
     async with asyncio.TaskGroup() as tasks:
         version = listed["metadata"]["resourceVersion"]
-        coming = tasks.create_task(_follow(client, namespace, version, waiting)) if live else None
+        watch = tasks.create_task(_follow(client, namespace, version, unbound)) if live else None
         await each_of(range(pods), bind, concurrency)
-        if coming is not None:
-            coming.cancel()
+        if watch is not None:
+            watch.cancel()
 
 
 async def _follow(client: KubeClient, namespace: str, version: str, waiting: asyncio.Queue[dict[str, Any]]) -> None:
-    """Puts the metadata of each pod that comes into a queue."""
+    """Put the metadata of each new pod into the queue."""
     params: Params = {"watch": True, "resourceVersion": version}
     stream = client.stream(PODS.path(namespace), params, read_timeout=PATIENCE)
     async with contextlib.aclosing(stream):
@@ -180,22 +185,21 @@ async def _follow(client: KubeClient, namespace: str, version: str, waiting: asy
 
 
 def figures(watch: Stopwatch, *, waits: bool) -> Figures:
-    """What a watch has seen; `waits`: pods came while others were bound, so that how long each waited matters."""
+    """Return the figures of a round; with `waits` also the waiting times (pods created while others are bound)."""
     bound = sorted(watch.bound_at.values())
     seconds, created = max(bound[-1] - bound[0], 1e-6), _rate(sorted(watch.made_at.values()))
     if not waits:
         return Figures(len(bound), _rate(bound), seconds, created)
-    waited = sorted(1e3 * (when - watch.made_at[name]) for name, when in watch.bound_at.items())
-    quantiles = (_quantile(waited, part) for part in (0.5, 0.9, 0.99, 1.0))
+    waiting_times = sorted(1e3 * (when - watch.made_at[name]) for name, when in watch.bound_at.items())
+    quantiles = (_quantile(waiting_times, part) for part in (0.5, 0.9, 0.99, 1.0))
     return Figures(len(bound), _rate(bound), seconds, created, *quantiles)
 
 
 def _rate(moments: Sequence[float]) -> float:
-    """How many a second, from the first to the last."""
+    """Return the events per second, from the first to the last moment."""
     return (len(moments) - 1) / max(moments[-1] - moments[0], 1e-6) if len(moments) > 1 else 0.0
 
 
 def _quantile(ordered: Sequence[float], part: float) -> float:
-    """What so large a part of the values does not exceed, at least 0: a pod may be seen bound before the answer to
-    its creation has come."""
+    """Return the quantile `part` of sorted values, at least 0: a binding can be seen before the create response."""
     return max(0.0, ordered[min(len(ordered) - 1, int(part * len(ordered)))])

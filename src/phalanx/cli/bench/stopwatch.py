@@ -1,4 +1,4 @@
-"""When pods are bound, as a watch of the API server tells it."""
+"""Times at which pods are created and bound, from a watch of the API server."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class Stopwatch:
-    """Notes by name when each pod was made (`made`, told by who makes it) and when it was bound, in seconds of one
-    clock. Watches while it is entered."""
+    """Creation time and binding time per pod name, in seconds of one clock.
+
+    The creator reports creation times through `made`. The pods are watched while the context is entered.
+    """
 
     def __init__(
-        self, client: KubeClient, namespace: str, told: Callable[[int], None] = lambda bound: None
+        self, client: KubeClient, namespace: str, on_progress: Callable[[int], None] = lambda bound: None
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._told = told
+        self._on_progress = on_progress
         self.made_at: dict[str, float] = {}
         self.bound_at: dict[str, float] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -72,7 +74,7 @@ class Stopwatch:
         self.made_at[name] = time.perf_counter()
 
     async def all_bound(self, count: int, seconds: float) -> None:
-        """Returns when so many are bound. TimeoutError when in so many seconds no further one is."""
+        """Wait until `count` pods are bound. Raises TimeoutError after `seconds` without a new binding."""
         assert self._watching is not None
         while len(self.bound_at) < count:
             self._more.clear()
@@ -83,10 +85,11 @@ class Stopwatch:
             more.cancel()
             if self._watching in done:
                 self._watching.result()
-                raise ConnectionLost("the watch of pods has ended")
+                raise ConnectionLost("the watch of pods ended")
             if not done:
                 raise TimeoutError(
-                    f"for {seconds:g} seconds no further pod was bound: {len(self.bound_at)} of {count} are"
+                    f"timeout: no new pod was bound for {seconds:g} seconds "
+                    f"({len(self.bound_at)} of {count} are bound)"
                 )
 
     async def _watch(self) -> None:
@@ -94,7 +97,7 @@ class Stopwatch:
         path = PODS.path(self._namespace)
         version = (await self._client.get(path, {"limit": 1}))["metadata"]["resourceVersion"]
         while True:
-            # A busy server ends watches that do not keep up: what comes next is asked for where they ended.
+            # The server ends slow watches: the next watch resumes at the last version.
             params = {"watch": True, "resourceVersion": version}
             async with contextlib.aclosing(self._client.stream_batches(path, params, read_timeout=600)) as stream:
                 async for lines in stream:
@@ -106,6 +109,6 @@ class Stopwatch:
                         if pod.spec.node_name:
                             self.bound_at.setdefault(pod.metadata.name, now)
                     if lines:
-                        self._told(len(self.bound_at))
+                        self._on_progress(len(self.bound_at))
                         self._more.set()
             await asyncio.sleep(0.1)

@@ -1,1 +1,1 @@
-"""Commands that say why, who is next, and what would happen."""
+"""Commands that explain waiting gangs, the scheduling order and the effect of changes."""

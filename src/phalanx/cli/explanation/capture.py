@@ -1,4 +1,4 @@
-"""`phalanx capture`: a live cluster as a file, without secrets."""
+"""`phalanx capture`: save a live cluster to a file, without secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.simulation.capture import Capture
 
-# Objects between two words about how far it is.
+# Number of objects between two progress lines.
 _STEP = 1000
 
 
@@ -28,7 +28,7 @@ class CaptureArguments:
     output: str
 
 
-@click.command(short_help="Write down a live cluster, without secrets.")
+@click.command(short_help="Save a live cluster to a file, without secrets.")
 @connection_options
 @click.option(
     "-o",
@@ -36,15 +36,14 @@ class CaptureArguments:
     "output",
     required=True,
     metavar="FILE",
-    help="Where it goes; - for the terminal. A name that ends with .gz is compressed.",
+    help="Output file; - for stdout. A name that ends with .gz is compressed.",
 )
-@pass_invocation(CaptureArguments, scheduler_options("are its own"))
+@pass_invocation(CaptureArguments, scheduler_options("are scheduled in the capture"))
 def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
-    """Write down what the scheduler reads of a live cluster, for `phalanx simulate --cluster` and
-    `phalanx what-if --capture`.
+    """Save a live cluster to a file, for `phalanx simulate --cluster` and `phalanx what-if --capture`.
 
-    Only fields that decide about scheduling leave the cluster. Secrets are never read; environments, commands,
-    messages, parameters of devices and volumes and annotations that nobody asks for are left out.
+    The file contains only fields that affect scheduling. Secrets are never read. Environments, commands, messages,
+    parameters of devices and volumes, and unrelated annotations are omitted.
 
     \b
     phalanx capture -o cluster.json.gz
@@ -53,9 +52,9 @@ def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
 
     output = arguments.output
     read_policy = invocation.policy_reader()
-    began = time.monotonic()
+    start = time.monotonic()
 
-    def told(plural: str, count: int) -> None:
+    def show_progress(plural: str, count: int) -> None:
         if count % _STEP == 0:
             click.echo(f"{count} objects, reading {plural} ...", err=True)
 
@@ -68,13 +67,13 @@ def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
             time.time(),
             invocation.lease_namespace,
             own_namespace=client.namespace,
-            told=told,
+            told=show_progress,
         )
 
-    found, documents = invocation.run(work)
-    for text in found.missing:
-        click.echo(f"warning: not read: {text}", err=True)
-    content = encode_capture(found, documents, output.endswith(".gz"))
+    captured, documents = invocation.run(work)
+    for text in captured.missing:
+        click.echo(f"warning: cannot read {text}", err=True)
+    content = encode_capture(captured, documents, output.endswith(".gz"))
     if output == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -82,6 +81,6 @@ def capture(invocation: Invocation, arguments: CaptureArguments) -> None:
     try:
         Path(output).write_bytes(content)
     except OSError as error:
-        raise click.ClickException(f"{output}: cannot be written: {error}") from error
-    took = time.monotonic() - began
-    click.echo(f"{len(documents)} objects, {len(content):,} bytes in {output}, {took:.1f} s", err=True)
+        raise click.ClickException(f"cannot write {output}: {error}") from error
+    seconds = time.monotonic() - start
+    click.echo(f"{len(documents)} objects, {len(content):,} bytes in {output}, {seconds:.1f} s", err=True)

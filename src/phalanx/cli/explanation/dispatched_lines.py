@@ -1,4 +1,4 @@
-"""`phalanx why` at a hub: which clusters were asked about a gang, what each answered, and what would help."""
+"""`phalanx why` at a hub: dispatch of a gang, with the answers of the member clusters and the fix."""
 
 from __future__ import annotations
 
@@ -11,56 +11,54 @@ Json = dict[str, Any]
 
 
 async def dispatch_of(client: KubeClient, namespace: str, gang: str) -> Json | None:
-    """The newest Dispatch of a PodGroup; None where there is none, or this cluster is no hub."""
+    """Return the newest Dispatch of a gang; None if there is none or the cluster is not a hub."""
     from phalanx.hub.names import DISPATCHES
     from phalanx.kube.errors import ApiError
 
     try:
-        found = (await client.list_all(DISPATCHES.path(namespace)))["items"]
+        records = (await client.list_all(DISPATCHES.path(namespace)))["items"]
     except ApiError as error:
         if error.status in (403, 404):
             return None
         raise
-    of_gang = [each for each in found if ((each.get("spec") or {}).get("gang") or {}).get("name") == gang]
-    return max(of_gang, key=lambda each: str(each["metadata"].get("creationTimestamp")), default=None)
+    of_gang = [record for record in records if ((record.get("spec") or {}).get("gang") or {}).get("name") == gang]
+    return max(of_gang, key=lambda record: str(record["metadata"].get("creationTimestamp")), default=None)
 
 
 def dispatch_answer(record: Json) -> Json:
-    """As data."""
+    """Return the answer of a Dispatch record as a document."""
     import msgspec
 
     from phalanx.hub import dispatch_answer as answers
 
-    found: Json = msgspec.to_builtins(answers.dispatch_answer(record))
-    return found
+    answer: Json = msgspec.to_builtins(answers.dispatch_answer(record))
+    return answer
 
 
 def dispatch_lines(answer: Json) -> list[str]:
-    where = f" in cluster {answer['cluster']}, epoch {answer['epoch']}" if answer["cluster"] else " at the hub"
+    location = f" in cluster {answer['cluster']}, epoch {answer['epoch']}" if answer["cluster"] else " at the hub"
     lines = [
-        f"gang {answer['gang']}: {answer['phase']}{where}" + (f" ({answer['reason']})" * bool(answer["reason"]))
+        f"gang {answer['gang']}: {answer['phase']}{location}" + (f" ({answer['reason']})" * bool(answer["reason"]))
     ]
     if answer["message"]:
         lines.append(f"  {answer['message']}")
     if answer["promised"]:
         lines.append(f"  Promised: {answer['promised']}")
     if answer["unknownSince"]:
-        lines.append(f"  Its cluster has not answered since {answer['unknownSince']}")
+        lines.append(f"  No contact with its cluster since {answer['unknownSince']}")
     if answer["answers"]:
-        lines.append("  What the clusters said when it was chosen:")
-        for each in answer["answers"]:
-            mark = "*" if each["cluster"] == answer["cluster"] else " "
-            start = f"starts {each['start']}" if each["start"] else "no start"
-            said = f" ({each['message']})" if each["message"] else ""
-            lines.append(f"   {mark} {each['cluster']}: {start}{said}")
+        lines.append("  Answers of the clusters at dispatch:")
+        for reply in answer["answers"]:
+            mark = "*" if reply["cluster"] == answer["cluster"] else " "
+            start = f"starts {reply['start']}" if reply["start"] else "no start"
+            message = f" ({reply['message']})" if reply["message"] else ""
+            lines.append(f"   {mark} {reply['cluster']}: {start}{message}")
         if answer["cluster"]:
-            lines.append(
-                "    (* chosen: the earliest start; within a minute the lowest cost, then the fewest gangs)"
-            )
+            lines.append("    (* selected: earliest start; within one minute lowest cost, then fewest gangs)")
     lines += [
-        f"  Before: epoch {each['epoch']} in {each['cluster']}: {each['outcome']}, {each['message']}"
-        for each in answer["attempts"]
+        f"  Before: epoch {attempt['epoch']} in {attempt['cluster']}: {attempt['outcome']}, {attempt['message']}"
+        for attempt in answer["attempts"]
     ]
     if answer["change"]:
-        lines.append(f"  What would help: {answer['change']}")
+        lines.append(f"  Fix: {answer['change']}")
     return lines

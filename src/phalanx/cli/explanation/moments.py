@@ -1,4 +1,4 @@
-"""Moments and ages on the command line, as sacct and kubectl take them. All times are UTC."""
+"""Times and ages on the command line, in the notations of sacct and kubectl. All times are UTC."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ _MONTH = re.compile(r"([0-9]{4})-([0-9]{2})")
 
 
 def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The callback of an option: seconds since the epoch."""
+    """Parse the value of an option into seconds since the epoch. Raises click.BadParameter."""
     if value is None:
         return None
     try:
         return parse_moment(value, datetime.now(UTC))
     except (ValueError, OverflowError) as error:
         forms = "2026-11-23, 2026-11-23T10:30, 10:30, today or now-7days"
-        raise click.BadParameter(f"{value!r} is no moment such as {forms}") from error
+        raise click.BadParameter(f"invalid time {value!r}; write a time such as {forms}") from error
 
 
 def age(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The callback of an option: seconds."""
+    """Parse the value of an option into seconds. Raises click.BadParameter."""
     if value is None:
         return None
     try:
         return parse_age(value)
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no age such as 12h, 90d or 2w") from error
+        raise click.BadParameter(f"invalid age {value!r}; write an age such as 12h, 90d or 2w") from error
 
 
 def parse_moment(text: str, now: datetime) -> int:
-    """Seconds since the epoch of `now`, `now-3days`, `today`, `yesterday`, `10:30` (of today), `2026-11-23`, or
-    `2026-11-23T10:30`, with or without a zone. Raises ValueError."""
+    """Return the seconds since the epoch of `text`. Raises ValueError.
+
+    `text` is `now`, `now-3days`, `today`, `yesterday`, `10:30` (today), `2026-11-23` or `2026-11-23T10:30`, with or
+    without a zone.
+    """
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     text = text.strip()
     if text in ("now", "today", "midnight", "yesterday"):
-        found = {"now": now, "yesterday": today - timedelta(days=1)}.get(text, today)
-        return int(found.timestamp())
+        start = {"now": now, "yesterday": today - timedelta(days=1)}.get(text, today)
+        return int(start.timestamp())
     if text.startswith(("now-", "now+")):
         seconds = parse_age(text[4:])
         return int(now.timestamp()) + (seconds if text[3] == "+" else -seconds)
@@ -54,37 +57,40 @@ def parse_moment(text: str, now: datetime) -> int:
 
 
 def parse_age(text: str) -> int:
-    """A number with a unit by its first letter: `7d`, `7days`. Raises ValueError."""
-    found = _AGE.fullmatch(text.strip())
-    if found is None or found[2][0] not in _UNITS or found[2].startswith("mo"):
+    """Return the seconds of a number with a unit (`7d`, `7days`; only the first letter counts).
+
+    Raises ValueError.
+    """
+    match = _AGE.fullmatch(text.strip())
+    if match is None or match[2][0] not in _UNITS or match[2].startswith("mo"):
         raise ValueError(text)
-    return int(found[1]) * _UNITS[found[2][0]]
+    return int(match[1]) * _UNITS[match[2][0]]
 
 
 def month_of(text: str) -> tuple[int, int]:
-    """From its first second to the first of the next, of `2026-11`. Raises ValueError."""
-    found = _MONTH.fullmatch(text)
-    if found is None:
+    """Return the first second of a month (`2026-11`) and of the next month. Raises ValueError."""
+    match = _MONTH.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    year, month = int(found[1]), int(found[2])
+    year, month = int(match[1]), int(match[2])
     begin = datetime(year, month, 1, tzinfo=UTC)
     end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
     return int(begin.timestamp()), int(end.timestamp())
 
 
 def span(seconds: int) -> str:
-    """As sacct's Elapsed, but for zeros in front: `45s`, `12:30`, `1:02:03`, `2-03:04:05`."""
+    """Return a span like sacct's Elapsed, without leading zeros: `45s`, `12:30`, `1:02:03`, `2-03:04:05`."""
     if seconds < 60:
         return f"{seconds}s"
-    minutes, rest = divmod(seconds, 60)
+    minutes, seconds_left = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     if not hours:
-        return f"{minutes}:{rest:02}"
+        return f"{minutes}:{seconds_left:02}"
     days, hours = divmod(hours, 24)
-    clock = f"{hours:02}:{minutes:02}:{rest:02}"
+    clock = f"{hours:02}:{minutes:02}:{seconds_left:02}"
     return f"{days}-{clock}" if days else clock.removeprefix("0")
 
 
 def moment_text(seconds: int | None) -> str:
-    """Return seconds since the epoch as RFC 3339; "" for a moment that is not known."""
+    """Return seconds since the epoch as RFC 3339; "" if unknown."""
     return shown_moment(seconds)

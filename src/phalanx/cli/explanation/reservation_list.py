@@ -1,4 +1,4 @@
-"""`phalanx reservations`: room that is kept, by promise or in advance."""
+"""`phalanx reservations`: promised starts and advance reservations."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ class ReservationsArguments(ListArguments):
     kinds: tuple[str, ...]
 
 
-@click.command("reservations", short_help="Room that is kept: promised starts, and reservations in advance.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only these; may be repeated.")
+@click.command("reservations", short_help="List promised starts and advance reservations.")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only entries of this kind; repeatable."
+)
 @pass_invocation(
     ReservationsArguments,
     list_options(namespaced=False, selector=False),
-    scheduler_names_option("have the promised starts"),
+    scheduler_names_option("have promised starts"),
     lease_namespace_option,
 )
 def reservations(invocation: Invocation, arguments: ReservationsArguments) -> None:
-    """Room that is kept for somebody, the earliest first.
+    """List promised starts and advance reservations, sorted by start.
 
-    A promise is a start that the scheduler keeps for a gang that waits (the policy's action reserve); who may not
-    read the ConfigMap phalanx-reservations in --lease-namespace sees none of them. A reservation was made in
-    advance, for certain pods. END is that of the room: what has no known end has none.
+    A promise is a start that the scheduler guarantees to a waiting gang (action reserve of the policy).
+    Promises are listed only if you can read the ConfigMap phalanx-reservations in --lease-namespace. A
+    reservation was created in advance for certain pods. END is the end of the reserved room; it is empty if
+    unknown.
 
     \b
     phalanx reservations
@@ -53,9 +56,9 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
 
     async def read(client: KubeClient) -> Found[ReservationEntry]:
         _, names = await read_policy(client)
-        found, warnings = await read_reservations(client, invocation.lease_namespace, time.time(), names)
+        entries, warnings = await read_reservations(client, invocation.lease_namespace, time.time(), names)
         kinds = arguments.kinds
-        return Found([room for room in found if not kinds or room.kind in kinds], warnings)
+        return Found([room for room in entries if not kinds or room.kind in kinds], warnings)
 
     listing: Listing[ReservationEntry] = Listing(
         columns=_columns(),

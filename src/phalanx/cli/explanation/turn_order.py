@@ -1,4 +1,4 @@
-"""`phalanx order`: who is next, and by which key."""
+"""`phalanx order`: the scheduling order and the sort keys."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class TurnOrderArguments(NamespacedListArguments):
         return None if self.all_namespaces else self.namespace or None
 
 
-@click.command("order", short_help="Who is next, and by which key.")
+@click.command("order", short_help="Show the scheduling order and the sort keys.")
 @queues_option
-@pass_invocation(TurnOrderArguments, list_options(selector=False), scheduler_options("are put in order"))
+@pass_invocation(TurnOrderArguments, list_options(selector=False), scheduler_options("are listed"))
 def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
-    """The gangs, and pods on their own, that wait, in the order in which they get their turn.
+    """Show waiting gangs and single pods in scheduling order, with the sort keys.
 
-    It is a dry run of the scheduler over the live cluster: those that it would place now come first (STATE
-    Starting with -o wide). POS counts everybody, where only a queue or namespace is shown, too. KEYS are what
-    the policy's plugins say, compared from left to right; the smaller goes first. BEHIND-BY is the key by which one
-    comes after the one before: queue:PLUGIN where their queues are compared, age or name where all keys are equal,
-    repair for gangs that go first because they are half bound.
+    The order comes from a dry run of the scheduler over the live cluster. Gangs that it would place now come
+    first (STATE Starting with -o wide). POS counts all gangs, also with a filter. KEYS are the values of the
+    policy's plugins, compared from left to right; smaller values come first. BEHIND-BY is the first key that
+    differs from the previous gang: queue:PLUGIN for a comparison of queues, age or name if all keys are equal,
+    repair for gangs that come first because only a part of them is bound.
 
     \b
     phalanx order
@@ -63,14 +63,14 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
         return turn_order(snapshot, policy, time.time(), promises)
 
     async def read(client: KubeClient) -> Found[TurnEntry]:
-        found = await report(client)
-        where, queues = arguments.scope, arguments.queues
+        answer = await report(client)
+        namespace, queues = arguments.scope, arguments.queues
         shown = [
             entry
-            for entry in found.entries
-            if where in (None, entry.namespace) and (not queues or entry.queue in queues)
+            for entry in answer.entries
+            if namespace in (None, entry.namespace) and (not queues or entry.queue in queues)
         ]
-        return Found(shown, found.warnings)
+        return Found(shown, answer.warnings)
 
     listing: Listing[TurnEntry] = Listing(
         columns=_columns(),

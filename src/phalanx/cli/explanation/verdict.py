@@ -1,4 +1,4 @@
-"""The answer to `phalanx why`, from a dry run over the live cluster."""
+"""Verdict of `phalanx why`, from a dry run over the live cluster."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from phalanx.scheduling.framework.policy import Policy
 
 _OWNERS = frozenset({"job", "vcjob", "replicaset", "statefulset"})
-# Of these the name is that of the object itself; the others have ways of their own to what they own.
+# For these kinds the name is the object's own name; other kinds are resolved through their owner references.
 _NO_OWNERS = frozenset({"pod", "gang", "composite"}) | _OWNERS
-_OTHERS_NAMED = 5
+_MAX_GANG_NAMES = 5
 _NOUNS = {
     "": "gang, job or pod",
     "pod": "pod",
@@ -45,21 +45,21 @@ async def read_verdict(
 ) -> WhyAnswer:
     """Return the verdict of `target`: (namespace, kind as `parse_target` returns it, name).
 
-    Raises click.ClickException where there is no such object.
+    Raises click.ClickException if the object does not exist.
     """
     snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, names)
     for text in snapshot.missing:
-        click.echo(f"warning: not read: {text}", err=True)
+        click.echo(f"warning: cannot read {text}", err=True)
     promises, now = await read_promises(client, lease_namespace, names), time.time()
     report = WhyReport(snapshot, policy, now, promises)
     answer = await _TargetVerdict(client, report, *target).read()
     if answer.waits:
         namespace_of, _, gang = answer.gang.partition("/")
-        who = GangKey(namespace_of, gang) if gang else answer.uid
+        unit = GangKey(namespace_of, gang) if gang else answer.uid
         for text in promises.warnings(now):
             click.echo(f"warning: {text}", err=True)
-        answer.start = report.start(who, time_limit())
+        answer.start = report.start(unit, time_limit())
     return answer
 
 
@@ -75,31 +75,33 @@ class _TargetVerdict:
         self._owners = OwnerLookup(client, namespace)
 
     async def read(self) -> WhyAnswer:
-        report, kind, where, name = self._report, self._kind, self._namespace, self._name
+        report, kind, namespace, name = self._report, self._kind, self._namespace, self._name
         gangs, owned = await self._gangs()
         answer = None
         if kind == "pod":
-            answer = await add_past_eviction(self._client, where, name, report.pod(where, name))
+            answer = await add_past_eviction(self._client, namespace, name, report.pod(namespace, name))
         elif kind == "composite":
-            answer = report.composite(GangKey(where, name))
+            answer = report.composite(GangKey(namespace, name))
         elif kind in _OWNERS:
-            answer = await why_owner(self._client, report, kind, where, name)
+            answer = await why_owner(self._client, report, kind, namespace, name)
         elif gangs or kind == "gang":
             answer = await self._gang(gangs)
         elif owned:
-            answer = report.pods_below(kind, where, name, owned)
+            answer = report.pods_below(kind, namespace, name, owned)
         if answer is None and kind in ("gang", ""):
-            # It is a job without a gang, or one whose pods are another scheduler's.
-            answer = await why_owner(self._client, report, "job", where, name)
+            # The object is a job without a gang, or a job with pods of another scheduler.
+            answer = await why_owner(self._client, report, "job", namespace, name)
         if answer is None and not kind:
-            answer = report.pod(where, name)
+            answer = report.pod(namespace, name)
         if answer is None:
-            told = await without_pods(self._owners, name, kind) if kind not in _NO_OWNERS else ""
-            raise click.ClickException(told or f"no {_NOUNS.get(kind, kind)} {name!r} in namespace {where!r}")
+            message = await without_pods(self._owners, name, kind) if kind not in _NO_OWNERS else ""
+            raise click.ClickException(
+                message or f"no {_NOUNS.get(kind, kind)} {name!r} in namespace {namespace!r}"
+            )
         return answer
 
     async def _gangs(self) -> tuple[list[GangKey], set[str]]:
-        """Return the gangs of that name or below the owner of that name, and the uids below that owner."""
+        """Return the gangs of that name or below that owner, and the uids below the owner."""
         kind = self._kind
         try:
             gangs = self._report.gangs_called(self._namespace, self._name, kind)
@@ -115,6 +117,6 @@ class _TargetVerdict:
         answer = await add_missing_pods(client, answer, report.object_path(key), report.member_uids(key))
         answer = await add_suspended_job(self._owners, answer)
         if answer is not None and len(gangs) > 1:
-            others = ", ".join(report.name_of(each) for each in gangs[1:_OTHERS_NAMED])
-            answer.warnings.append(f"it is one of {len(gangs)} gangs of {self._name}: {others}")
+            others = ", ".join(report.name_of(other) for other in gangs[1:_MAX_GANG_NAMES])
+            answer.warnings.append(f"{self._name} has {len(gangs)} gangs; other gangs: {others}")
         return answer

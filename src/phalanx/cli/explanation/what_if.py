@@ -1,4 +1,4 @@
-"""`phalanx what-if`: the scheduler asked about a world that is not, over a copy of one that is."""
+"""`phalanx what-if`: effect of a change on the start times, in a simulation over a copy of the cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIfArguments:
-    """Arguments of `phalanx what-if`; `shape` and `length` are of the pods that --free asks about."""
+    """Arguments of `phalanx what-if`; `shape` and `length` are the requests and the run time of --free."""
 
     files: tuple[str, ...]
     gang: str
@@ -46,7 +46,7 @@ class WhatIfArguments:
 
     @property
     def queue_change(self) -> QueueChange | None:
-        """The queue as it would be, None without --queue. Raises click.UsageError."""
+        """Changed queue; None without --queue. Raises click.UsageError."""
         from phalanx.reports.whatif.changes import QueueChange
 
         capability, deserved = _amounts(self.capability, "--capability"), _amounts(self.deserved, "--deserved")
@@ -54,62 +54,70 @@ class WhatIfArguments:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The changes in words."""
-        told = []
+        """Descriptions of the changes."""
+        descriptions = []
         if self.add_nodes:
-            told.append(f"{self.add_nodes} node{'s' if self.add_nodes > 1 else ''} more like {self.like}")
-        told += [f"without the nodes {text}" for text in self.without_nodes]
+            descriptions.append(
+                f"{self.add_nodes} additional node{'s' if self.add_nodes > 1 else ''} like {self.like}"
+            )
+        descriptions += [f"without nodes {text}" for text in self.without_nodes]
         if (queue := self.queue_change) is not None and not self.free:
             fields = [f"weight {queue.weight}"] if queue.weight is not None else []
             amounts = (("capability", queue.capability), ("deserved", queue.deserved))
             fields += [f"{name} {_written(value)}" for name, value in amounts if value]
-            told.append(f"queue {queue.name} with {' and '.join(fields)}")
+            descriptions.append(f"queue {queue.name} with {' and '.join(fields)}")
         if self.priority is not None:
-            told.append(f"at priority {self.priority}")
+            descriptions.append(f"priority {self.priority}")
         if self.other_policy:
-            told.append(f"under the policy {Path(self.other_policy).name}")
-        return tuple(told)
+            descriptions.append(f"policy {Path(self.other_policy).name}")
+        return tuple(descriptions)
 
 
-@click.command("what-if", short_help="Say what would happen if.")
+@click.command("what-if", short_help="Predict the effect of a new job, more nodes, another queue or policy.")
 @click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE", help="What would be created; - for stdin."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Manifest of the objects to create; - for stdin.",
 )
 @click.option(
     "--gang",
     metavar="NAMESPACE/NAME",
     default="",
-    help="Ask about a gang that waits: NAMESPACE/NAME, NAMESPACE/KIND/NAME, or NAME alone.",
+    help="Predict the start of a waiting gang: NAMESPACE/NAME, NAMESPACE/KIND/NAME, or NAME alone.",
 )
-@click.option("--free", is_flag=True, help="Say what could start now without waiting for anybody.")
-@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="With so many nodes more; see --like.")
-@click.option("--like", default="", metavar="NODE", help="The node that they are like.")
+@click.option("--free", is_flag=True, help="Show which pods could start now without evictions.")
+@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="Add N nodes; see --like.")
+@click.option("--like", default="", metavar="NODE", help="Existing node as template of the added nodes.")
 @click.option(
     "--without-nodes",
     multiple=True,
     metavar="NAMES|LABELS",
-    help="Without these nodes: n1,n2 or topology.kubernetes.io/rack=r1. What runs there is lost.",
+    help="Remove nodes: n1,n2 or topology.kubernetes.io/rack=r1. Their pods are lost.",
 )
-@click.option("--queue", default="", metavar="NAME", help="A queue that is other than it is (with --free: where).")
-@click.option("--weight", type=click.IntRange(min=1), help="Its weight.")
-@click.option("--capability", default="", metavar="AMOUNTS", help="Its ceiling: cpu=64,nvidia.com/gpu=8.")
-@click.option("--deserved", default="", metavar="AMOUNTS", help="What it deserves, likewise.")
-@click.option("--priority", type=int, help="What is asked about has this priority.")
-@click.option("--policy", "other_policy", default="", metavar="FILE", help="Under this policy instead of --config.")
-@click.option("--pod", "shape", default="", metavar="AMOUNTS", help="With --free: what each pod asks for.")
-@click.option("--for", "length", default="", metavar="TIME", help="With --free: for how long it would run (2h).")
-@click.option("--horizon", default="7d", show_default=True, metavar="TIME", help="How far to look ahead.")
+@click.option("--queue", default="", metavar="NAME", help="Queue to change (with --free: queue of the pods).")
+@click.option("--weight", type=click.IntRange(min=1), help="New weight of --queue.")
 @click.option(
-    "--capture", "capture_file", default="", metavar="FILE", help="Over a capture instead of the cluster."
+    "--capability", default="", metavar="AMOUNTS", help="New capability of --queue: cpu=64,nvidia.com/gpu=8."
 )
+@click.option("--deserved", default="", metavar="AMOUNTS", help="New deserved amount of --queue, same format.")
+@click.option("--priority", type=int, help="New priority of the gang or the created objects.")
+@click.option(
+    "--policy", "other_policy", default="", metavar="FILE", help="Policy of the prediction, compared with --config."
+)
+@click.option("--pod", "shape", default="", metavar="AMOUNTS", help="Requests of each pod (with --free).")
+@click.option("--for", "length", default="", metavar="TIME", help="Run time of each pod, such as 2h (with --free).")
+@click.option("--horizon", default="7d", show_default=True, metavar="TIME", help="End of the prediction, from now.")
+@click.option("--capture", "capture_file", default="", metavar="FILE", help="Use a capture instead of the cluster.")
 @namespace_option
-@pass_invocation(WhatIfArguments, connection_options, scheduler_options("are its own"), output_option)
+@pass_invocation(WhatIfArguments, connection_options, scheduler_options("are scheduled"), output_option)
 def what_if(invocation: Invocation, arguments: WhatIfArguments) -> None:
-    """Say what would happen: whether this would start, now or when and where, who would have to go and who would
-    start later.
+    """Predict the effect of a change: start times and nodes, evictions, and delayed starts.
 
-    The real scheduler plans over a copy of the cluster, in virtual time: pods that run end at their limits, nothing
-    else comes. Nothing is changed and nothing is held: an answer is no promise.
+    The scheduler plans over a copy of the cluster in virtual time: running pods end at their limits, and no
+    other pods arrive. The cluster is not changed. The answer is not a promise.
 
     \b
     phalanx what-if -f job.yaml
@@ -141,13 +149,13 @@ def _answer(invocation: Invocation, arguments: WhatIfArguments) -> None:
     queue, changes = arguments.queue_change, arguments.changes
     _refuse_no_question(arguments, changes)
     objects = _objects(arguments.files)
-    cluster, where, policy = _cluster(invocation, arguments, other)
+    cluster, namespace, policy = _cluster(invocation, arguments, other)
     if arguments.free:
         room = free_room(
             FreeRoomQuestion(
                 cluster,
                 policy,
-                where,
+                namespace,
                 arguments.queue,
                 _amounts(arguments.shape, "--pod"),
                 seconds(arguments.length, "--for") if arguments.length else 0,
@@ -161,7 +169,7 @@ def _answer(invocation: Invocation, arguments: WhatIfArguments) -> None:
             policy,
             seconds(arguments.horizon, "--horizon"),
             tuple(objects),
-            where,
+            namespace,
             arguments.gang,
             arguments.add_nodes or 0,
             arguments.like,
@@ -183,30 +191,30 @@ def _print(invocation: Invocation, lines: Iterable[str], document: object) -> No
 
 
 def _refuse_lone_options(arguments: WhatIfArguments) -> None:
-    """Raise click.UsageError for an option without the one that it belongs to."""
+    """Raise click.UsageError for an option whose required option is missing."""
     if not arguments.free and (arguments.shape or arguments.length):
-        raise click.UsageError("--pod and --for go with --free")
+        raise click.UsageError("--pod and --for require --free")
     if (arguments.weight is not None or arguments.capability or arguments.deserved) and not arguments.queue:
-        raise click.UsageError("--weight, --capability and --deserved: say of which --queue")
+        raise click.UsageError("--weight, --capability and --deserved require --queue NAME")
     if arguments.like and not arguments.add_nodes:
-        raise click.UsageError("--like: say how many: --add-nodes N")
+        raise click.UsageError("--like requires --add-nodes N")
 
 
 def _refuse_no_question(arguments: WhatIfArguments, changes: tuple[str, ...]) -> None:
-    """Raise click.UsageError where nothing is asked, or two things."""
+    """Raise click.UsageError if no question, or more than one, is asked."""
     subjects = bool(arguments.files or arguments.gang or changes)
     if not subjects and not arguments.free:
-        raise click.UsageError("say what would be: -f FILE, --gang NAMESPACE/NAME, --free, or a change (--help)")
+        raise click.UsageError("no question; set -f FILE, --gang NAMESPACE/NAME, --free, or a change (see --help)")
     if subjects and arguments.free:
-        raise click.UsageError("--free is a question of its own; leave the others out")
+        raise click.UsageError("--free excludes -f, --gang and changes")
 
 
 def _amounts(text: str, option: str) -> dict[str, str]:
-    """`cpu=64,nvidia.com/gpu=8`."""
+    """Parse amounts such as `cpu=64,nvidia.com/gpu=8`. Raises click.UsageError."""
     pairs = [part.partition("=") for part in text.split(",") if part]
     for name, equals, amount in pairs:
         if not (name and equals and amount):
-            raise click.UsageError(f"{option} {text}: write amounts such as cpu=64,nvidia.com/gpu=8")
+            raise click.UsageError(f"invalid {option} {text!r}; write amounts such as cpu=64,nvidia.com/gpu=8")
     return {name: amount for name, _, amount in pairs}
 
 
@@ -218,21 +226,20 @@ def _objects(files: tuple[str, ...]) -> list[FileObject]:
     from phalanx.simulation.documents import read_documents
     from phalanx.simulation.errors import InputError
 
-    found = []
+    objects = []
     for path in files:
         try:
             text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read: {error}") from error
-        found += read_documents(text, path)
-    return found
+            raise InputError(f"cannot read {path}: {error}") from error
+        objects += read_documents(text, path)
+    return objects
 
 
 def _cluster(
     invocation: Invocation, arguments: WhatIfArguments, other: Policy | None
 ) -> tuple[SimulatedCluster, str, Policy]:
-    """The cluster, read from its file or over the API, as `other` would have it, the namespace of who asks, and the
-    scheduler's policy."""
+    """Return the cluster (of a capture or the API, under policy `other`), the user's namespace, and the policy."""
     from phalanx.daemon.policy_file import read_policy
     from phalanx.simulation.cluster import read_cluster
     from phalanx.simulation.inputs import read_text
@@ -242,14 +249,14 @@ def _cluster(
         return cluster, arguments.namespace or "default", read_policy(invocation.config)
     from phalanx.reports.capture.writing import capture_cluster, encode_capture
 
-    policy_now = invocation.policy_reader()
+    read_policy_now = invocation.policy_reader()
 
     async def work(client: KubeClient) -> tuple[bytes, str, Policy]:
-        policy, names = await policy_now(client)
-        found, documents = await capture_cluster(
+        policy, names = await read_policy_now(client)
+        captured, documents = await capture_cluster(
             client, names, other or policy, time.time(), invocation.lease_namespace, own_namespace=client.namespace
         )
-        return encode_capture(found, documents, packed=False), arguments.namespace or client.namespace, policy
+        return encode_capture(captured, documents, packed=False), arguments.namespace or client.namespace, policy
 
-    content, where, policy = invocation.run(work)
-    return read_cluster(content.decode(), "cluster"), where, policy
+    content, namespace, policy = invocation.run(work)
+    return read_cluster(content.decode(), "cluster"), namespace, policy

@@ -1,4 +1,4 @@
-"""Answers to what-if questions as lines for people."""
+"""Lines of answers to what-if questions."""
 
 from __future__ import annotations
 
@@ -14,81 +14,86 @@ if TYPE_CHECKING:
     from phalanx.reports.whatif.answer import AskedStart, EvictedGang, NodeRoom, Starts, WhatIfAnswer
     from phalanx.reports.whatif.free_room import FreeRoom
 
-_NAMED = 8
+_MAX_ENTRIES = 8
 
 
 def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
-    """What was asked about first, then what it does to others."""
+    """Yield the predicted starts first, then the effects on other gangs."""
     now = parse_time(answer.moment)
     if answer.changes:
-        yield f"With: {'; '.join(answer.changes)}"
-    shown = _alike(answer.asked)
-    for start, others in shown[:_NAMED]:
+        yield f"Changes: {'; '.join(answer.changes)}"
+    shown = _grouped(answer.asked)
+    for start, others in shown[:_MAX_ENTRIES]:
         yield from _asked_lines(start, others, answer.horizon_seconds, now)
-    if len(shown) > _NAMED:
-        yield f"... and {len(shown) - _NAMED} more"
+    if len(shown) > _MAX_ENTRIES:
+        yield f"... and {len(shown) - _MAX_ENTRIES} more"
     if answer.interrupted:
-        yield f"Would be interrupted by the loss of nodes: {len(answer.interrupted)}"
+        yield f"Interrupted by the loss of nodes: {len(answer.interrupted)}"
         rows = [
-            [each.name, str(each.pods), relative(each.again, now) or "unknown"]
-            for each in answer.interrupted[:_NAMED]
+            [entry.name, str(entry.pods), relative(entry.again, now) or "unknown"]
+            for entry in answer.interrupted[:_MAX_ENTRIES]
         ]
-        more = len(answer.interrupted) - _NAMED
+        more = len(answer.interrupted) - _MAX_ENTRIES
         yield from _indented(columns(("GANG OR POD", "PODS", "RUNS AGAIN"), rows), more)
     if answer.evicted:
-        yield f"Would be told to leave: {len(answer.evicted)}"
+        yield f"Would evict: {len(answer.evicted)}"
         rows = [
             [
-                each.name,
-                str(each.pods),
-                str(each.priority),
-                relative(each.when, now),
-                f"{each.pod_hours:g}",
-                _again(each, now),
+                entry.name,
+                str(entry.pods),
+                str(entry.priority),
+                relative(entry.when, now),
+                f"{entry.pod_hours:g}",
+                _again(entry, now),
             ]
-            for each in answer.evicted[:_NAMED]
+            for entry in answer.evicted[:_MAX_ENTRIES]
         ]
         header = ("GANG OR POD", "PODS", "PRIORITY", "AT", "POD-HOURS LOST", "RUNS AGAIN")
-        yield from _indented(columns(header, rows), len(answer.evicted) - _NAMED)
+        yield from _indented(columns(header, rows), len(answer.evicted) - _MAX_ENTRIES)
     elif answer.asked:
-        yield "Nobody would be told to leave"
+        yield "Evictions: none"
     if answer.moved:
-        yield f"Would start at another time: {len(answer.moved)}"
+        yield f"Effect of the change on other starts: {len(answer.moved)}"
         rows = [
             [
-                each.name,
-                relative(each.without, now) or "unknown",
-                relative(each.changed, now) or "unknown",
-                _delay(each.delay_seconds),
+                entry.name,
+                relative(entry.without, now) or "unknown",
+                relative(entry.changed, now) or "unknown",
+                _effect(entry.delay_seconds),
             ]
-            for each in answer.moved[:_NAMED]
+            for entry in answer.moved[:_MAX_ENTRIES]
         ]
         yield from _indented(
-            columns(("GANG OR POD", "WITHOUT", "WITH", "LATER BY"), rows), len(answer.moved) - _NAMED
+            columns(("GANG OR POD", "WITHOUT", "WITH", "EFFECT"), rows), len(answer.moved) - _MAX_ENTRIES
         )
     elif answer.asked or answer.changes:
-        yield "Nobody else would start at another time"
+        yield "Effect on other starts: none"
     if answer.moved_promises:
         yield f"Promised starts that would move: {len(answer.moved_promises)}"
         promises = [
-            [each.name, relative(each.promised, now), relative(each.moves_to, now) or "given up", each.cause or "-"]
-            for each in answer.moved_promises[:_NAMED]
+            [
+                entry.name,
+                relative(entry.promised, now),
+                relative(entry.moves_to, now) or "dropped",
+                entry.cause or "-",
+            ]
+            for entry in answer.moved_promises[:_MAX_ENTRIES]
         ]
-        more = len(answer.moved_promises) - _NAMED
+        more = len(answer.moved_promises) - _MAX_ENTRIES
         yield from _indented(columns(("GANG OR POD", "FROM", "TO", "CAUSE"), promises), more)
     if answer.changes or answer.moved:
-        yield "Of all others that wait:"
+        yield "Other waiting gangs and pods:"
         rows = [_starts_row("without", answer.without), _starts_row("with", answer.changed)]
         yield from _indented(columns(("", "START NOW", "LATER", "NOT WITHIN " + _horizon(answer)), rows), 0)
     yield from (f"Note: {note}" for note in answer.notes)
     if answer.missing:
-        yield "This answer rests on what you may see. Not read:"
-        yield from _indented(list(answer.missing[:_NAMED]), len(answer.missing) - _NAMED)
+        yield "Based on readable objects only. Cannot read:"
+        yield from _indented(list(answer.missing[:_MAX_ENTRIES]), len(answer.missing) - _MAX_ENTRIES)
 
 
 def _again(evicted: EvictedGang, now: float) -> str:
     if evicted.lost:
-        return "never: nobody makes it again"
+        return "never: no controller recreates it"
     return relative(evicted.again, now) or "unknown"
 
 
@@ -97,84 +102,89 @@ def _horizon(answer: WhatIfAnswer) -> str:
 
 
 def _span(seconds: int) -> str:
-    days, rest = divmod(seconds, 86400)
-    return f"{days}d" if days and not rest else format_duration(seconds)
+    days, seconds_left = divmod(seconds, 86400)
+    return f"{days}d" if days and not seconds_left else format_duration(seconds)
 
 
-def _alike(asked: Sequence[AskedStart]) -> list[tuple[AskedStart, int]]:
-    """Pods on their own that fare alike are told once, with the number of the others."""
-    found: dict[tuple[object, ...], tuple[AskedStart, int]] = {}
-    for each in asked:
-        key = (each.state, each.start, each.expected) if each.pods == 1 else (each.name,)
-        first, others = found.get(key, (each, -1))
-        found[key] = (first, others + 1)
-    return list(found.values())
+def _grouped(asked: Sequence[AskedStart]) -> list[tuple[AskedStart, int]]:
+    """Return the starts with the number of further single pods that have the same result."""
+    groups: dict[tuple[object, ...], tuple[AskedStart, int]] = {}
+    for start in asked:
+        key = (start.state, start.start, start.expected) if start.pods == 1 else (start.name,)
+        first, others = groups.get(key, (start, -1))
+        groups[key] = (first, others + 1)
+    return list(groups.values())
 
 
 def _asked_lines(asked: AskedStart, others: int, horizon: int, now: float) -> Iterator[str]:
-    what = f"{asked.name} ({_pods(asked.pods)})" if asked.pods > 1 else asked.name
+    subject = f"{asked.name} ({_pods(asked.pods)})" if asked.pods > 1 else asked.name
     if others:
-        what += f" and {others} more that fare alike"
+        subject += f" and {others} more with the same result"
     wait = relative(asked.start, now)
     match asked.state:
         case "Now":
-            yield f"{what} would start now"
+            yield f"{subject} would start now"
         case "AfterEvictions":
-            yield f"{what} would start {wait}, when those have left who would be told to"
+            yield f"{subject} would start {wait}, after evictions"
         case "Later":
-            yield f"{what} would start {wait}, if all run to their limits and nothing else comes"
+            yield f"{subject} would start {wait}, if all pods run to their limits and no other pods arrive"
         case _:
-            yield f"{what} would not start within {_span(horizon)}"
+            yield f"{subject} would not start within {_span(horizon)}"
     if asked.nodes:
         yield f"  On: {_rooms(asked.nodes)}"
     for key, counts in asked.domains.items():
         yield f"  By {key}: {', '.join(f'{value} {count}' for value, count in counts.items())}"
     if asked.expected:
-        yield f"  Expected: {relative(asked.expected, now)}, if pods run for as long as their users say"
+        yield f"  Expected: {relative(asked.expected, now)}, if pods end at their users' estimates"
     if asked.promised:
-        yield f"  Promised: at the latest {relative(asked.promised, now)} (action reserve)"
+        yield f"  Promised: no later than {relative(asked.promised, now)} (action reserve)"
     verdict = asked.verdict
     if verdict is not None and asked.state != "AfterEvictions":
         yield f"  Now: {verdict.message}" + (f" ({verdict.reason})" if verdict.reason else "")
         yield from (f"    {count:>4}  {reason}" for reason, count in verdict.nodes.items())
         if verdict.change:
-            yield f"  What would help: {verdict.change}"
+            yield f"  Fix: {verdict.change}"
     if asked.blockers and asked.state == "Later":
-        yield "  It starts when these have ended:"
-        rows = [[each.name, str(each.pods), relative(each.end, now)] for each in asked.blockers[:_NAMED]]
-        more = len(asked.blockers) - _NAMED
+        yield "  Starts after the end of:"
+        rows = [
+            [blocker.name, str(blocker.pods), relative(blocker.end, now)]
+            for blocker in asked.blockers[:_MAX_ENTRIES]
+        ]
+        more = len(asked.blockers) - _MAX_ENTRIES
         yield from (
-            f"  {line}" for line in _indented(columns(("GANG OR POD", "PODS", "AT THE LATEST"), rows), more)
+            f"  {line}" for line in _indented(columns(("GANG OR POD", "PODS", "ENDS NO LATER THAN"), rows), more)
         )
 
 
 def free_lines(room: FreeRoom) -> Iterator[str]:
-    """What starts now, for each size of pod and length."""
+    """Yield the pods that can start now, per pod size and run time."""
     rows = [
-        [each.pod, format_duration(each.seconds) if each.seconds else "any time", str(each.pods), str(each.nodes)]
-        for each in room.rows
+        [row.pod, format_duration(row.seconds) if row.seconds else "unlimited", str(row.pods), str(row.nodes)]
+        for row in room.rows
     ]
-    yield f"Starts now in queue {room.queue}, without waiting for anybody and nobody told to leave:"
-    yield from columns(("EACH POD", "FOR AT MOST", "PODS", "NODES"), rows)
+    yield f"Can start now in queue {room.queue}, without evictions:"
+    yield from columns(("PER POD", "RUN TIME", "PODS", "NODES"), rows)
     yield from (f"Note: {note}" for note in room.notes)
     if room.missing:
-        yield "This answer rests on what you may see. Not read:"
-        yield from _indented(list(room.missing[:_NAMED]), len(room.missing) - _NAMED)
+        yield "Based on readable objects only. Cannot read:"
+        yield from _indented(list(room.missing[:_MAX_ENTRIES]), len(room.missing) - _MAX_ENTRIES)
 
 
 def _starts_row(name: str, starts: Starts) -> list[str]:
     return [name, str(starts.now), str(starts.later), str(starts.never)]
 
 
-def _delay(seconds: int | None) -> str:
+def _effect(seconds: int | None) -> str:
     if seconds is None:
         return "unknown"
-    return format_duration(seconds) if seconds >= 0 else f"-{format_duration(-seconds)}"
+    if seconds == 0:
+        return "same time"
+    return f"{format_duration(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
 def _rooms(rooms: Sequence[NodeRoom]) -> str:
-    named = ", ".join(f"{room.node} ({room.pods})" if room.pods > 1 else room.node for room in rooms[:_NAMED])
-    return f"{named} and {len(rooms) - _NAMED} more nodes" if len(rooms) > _NAMED else named
+    named = ", ".join(f"{room.node} ({room.pods})" if room.pods > 1 else room.node for room in rooms[:_MAX_ENTRIES])
+    return f"{named} and {len(rooms) - _MAX_ENTRIES} more nodes" if len(rooms) > _MAX_ENTRIES else named
 
 
 def _pods(count: int) -> str:

@@ -1,4 +1,4 @@
-"""`phalanx why`: the verdict, from the live cluster."""
+"""`phalanx why`: verdict of a waiting pod or gang, from the live cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COMPOSITE_WORDS = frozenset({"compositepodgroup", "compositepodgroups", "cpg", 
 
 @dataclass(frozen=True, kw_only=True)
 class WhyArguments:
-    """Arguments of `phalanx why`; `target` are the words that `parse_target` reads."""
+    """Arguments of `phalanx why`; `target` are the words that `parse_target` parses."""
 
     target: tuple[str, ...]
     namespace: str | None
@@ -47,24 +47,22 @@ class WhyArguments:
 @click.command()
 @click.argument("target", metavar="[KIND/]NAME", nargs=-1, required=True)
 @namespace_option
-@pass_invocation(WhyArguments, connection_options, scheduler_options("to judge"), output_option)
+@pass_invocation(WhyArguments, connection_options, scheduler_options("are judged"), output_option)
 def why(invocation: Invocation, arguments: WhyArguments) -> None:
-    """Say why a pod or a group waits, and the smallest change that would help.
+    """Explain why a pod or gang waits, with the smallest change that would start it.
 
-    KIND is pod, podgroup or compositepodgroup (short: po, pg, cpg); a gang that only labels declare is a podgroup
-    too. Of a job (Kubernetes' or Volcano's; vcjob only the latter), replicaset or statefulset it says why its pods
-    do not exist or wait; a jobset, pytorchjob, rayjob, trainjob or whatever else has pods that start together is
-    asked about in the same way, also where its operator makes the PodGroup, whatever that is called. NAME alone is
-    a gang as `phalanx jobs` shows it, or else a job or a pod.
+    KIND is pod, podgroup or compositepodgroup (short: po, pg, cpg); a gang that is declared by labels is a
+    podgroup too. For a job (native or Volcano; vcjob: only Volcano), replicaset or statefulset the answer is
+    about its missing or waiting pods. Jobsets, pytorchjobs, rayjobs, trainjobs and other owners of gangs work
+    too, whatever the name of their PodGroup. NAME alone is a gang as in `phalanx jobs`, else a job or pod.
 
-    The answer comes from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is
-    changed.
+    The answer comes from a dry run over the live cluster, so it is current even if no scheduler runs. Nothing
+    is changed.
 
-    Of a podgroup that was left to a hub it says, at the hub, which clusters were asked, what each answered,
-    where it is and why.
+    At a hub, a dispatched podgroup is explained by the answers of the member clusters and the selected cluster.
 
-    Of what waits for room it also says who leaves or would be evicted for it, or who would have to go and may not.
-    Of a pod or a group that was evicted it says for whom, also after it is gone (as long as its events are kept).
+    If room is missing, the answer lists the pods that are or would be evicted, or the protected pods that block
+    it. For an evicted pod or gang it names the preemptor, also after its deletion (while its events exist).
 
     \b
     phalanx why pod/worker-0 -n training
@@ -82,16 +80,16 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
     async def work(client: KubeClient) -> WhyAnswer | dict[str, Any]:
         from phalanx.cli.explanation.verdict import read_verdict
 
-        where = arguments.namespace or client.namespace
-        sent = await dispatch_of(client, where, name) if kind in ("gang", "") else None
-        if sent is not None:
-            return dispatch_answer(sent)
+        namespace = arguments.namespace or client.namespace
+        dispatch = await dispatch_of(client, namespace, name) if kind in ("gang", "") else None
+        if dispatch is not None:
+            return dispatch_answer(dispatch)
         return await read_verdict(
-            client, *await read_policy(client), invocation.lease_namespace, (where, kind, name)
+            client, *await read_policy(client), invocation.lease_namespace, (namespace, kind, name)
         )
 
     answer = invocation.run(work)
-    # The answer is a dict for a gang that was left to a hub, when this is the hub's cluster.
+    # For a dispatched gang the answer is a document of the hub.
     if invocation.prints_table:
         lines = "\n".join(dispatch_lines(answer)) if isinstance(answer, dict) else render(answer)
         click.echo(harmless_lines(lines))
@@ -100,7 +98,7 @@ def why(invocation: Invocation, arguments: WhyArguments) -> None:
 
 
 def render(answer: WhyAnswer) -> str:
-    """The answer as people read it: the sentence first, then the counts, then what would help."""
+    """Return the answer as text: state and message, counts, then the fix."""
     lines = [
         f"{answer.kind} {answer.name}: {answer.state}"
         + (f", {answer.forecast.words}" if answer.forecast else "")
@@ -132,9 +130,9 @@ def render(answer: WhyAnswer) -> str:
         lines.append(
             f"  Gang {answer.gang_name or answer.gang}: minimum {minimum}; members: {', '.join(parts) or 'none'}"
         )
-        # A member above the minimum, or a pod on its own, keeps nobody from starting.
+        # Members above the minimum do not keep the gang from starting, so their absence is not reported.
         if answer.missing and answer.state.waits and answer.members.active < answer.minimum:
-            lines.append(f"  Missing: {answer.missing} of the members that must start together")
+            lines.append(f"  Missing: {answer.missing} of {answer.minimum} required members")
     if answer.start is not None:
         lines.extend(f"  {line}" for line in start_lines(answer.start, time.time()))
     if answer.size is not None:
@@ -153,27 +151,32 @@ def render(answer: WhyAnswer) -> str:
         lines.extend(f"  {line}" for line in eviction_lines(answer.evictions))
     lines.extend(f"  Warning: {warning}" for warning in answer.warnings)
     if answer.change:
-        lines.append(f"  What would help: {answer.change}")
+        lines.append(f"  Fix: {answer.change}")
     return "\n".join(lines)
 
 
 def _size_lines(size: GangSize) -> list[str]:
-    most = f", at most {size.maximum}" if size.maximum else ""
-    since = f"; the last got its node at {size.changed}" if size.changed else ""
-    lines = [f"  Size: {size.placed} of {size.desired} members have nodes (minimum {size.minimum}{most}){since}"]
+    limit = f", at limit {size.maximum}" if size.maximum else ""
+    since = f"; last change at {size.changed}" if size.changed else ""
+    lines = [f"  Size: {size.placed} of {size.desired} members have nodes (minimum {size.minimum}{limit}){since}"]
     if size.expected:
         until = f" until {size.expected_until}" if size.expected_until else ""
-        lines.append(f"  Held: room for {size.expected} members that its leader is going to make{until}")
+        lines.append(f"  Reserved: room for {size.expected} members that its leader will create{until}")
     return lines
 
 
 def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
-    """NAME, KIND/NAME or KIND NAME; ("" | pod | gang | composite | the kind of an owner, name)."""
+    """Parse NAME, KIND/NAME or KIND NAME into (kind, name).
+
+    The kind is "", pod, gang, composite, or an owner's kind. Raises click.UsageError.
+    """
     from phalanx.reports.owner_kinds import job_words
 
     words = target[0].split("/", 1) if len(target) == 1 else list(target)
     if len(words) > 2 or not all(words):
-        raise click.UsageError("expected NAME or KIND/NAME, such as pod/worker-0 or podgroup/tf-smoke-gpu")
+        raise click.UsageError(
+            "invalid target; write NAME or KIND/NAME, such as pod/worker-0 or podgroup/tf-smoke-gpu"
+        )
     if len(words) == 1:
         return "", words[0]
     kind, _, group = words[0].lower().partition(".")
@@ -192,4 +195,4 @@ def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
         return "", "/".join(words)
     expected = "pod, podgroup, compositepodgroup, job, vcjob, replicaset, statefulset"
     others = ", ".join(sorted(set(owners.values()) - {"job"}))
-    raise click.UsageError(f"unknown kind {words[0]!r}: expected {expected}, or one of {others}")
+    raise click.UsageError(f"unknown kind {words[0]!r}; expected {expected}, or one of {others}")

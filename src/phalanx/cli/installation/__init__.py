@@ -1,1 +1,1 @@
-"""What `phalanx install` writes into a cluster, and the command."""
+"""Manifests of `phalanx install`, and the command itself."""

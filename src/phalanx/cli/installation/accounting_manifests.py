@@ -1,4 +1,4 @@
-"""The account of `phalanx accounting run`, with the rights that it uses, and no other."""
+"""Service account and access rules of `phalanx accounting run`, with minimal rights."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from phalanx.kube.core_resources import DEFINITIONS
 
 
 def accounting_access(account: str, namespace: str) -> list[Manifest]:
-    """It reads, and writes nothing."""
+    """Return a service account with read-only rights."""
     return account_with_rights(account, namespace, list(_rules()))
 
 
 def _rules() -> Iterator[Manifest]:
     yield make_rule([""], ["pods", "namespaces"], READ)
     yield make_rule([DEFINITIONS.group], [DEFINITIONS.plural], READ)
-    for group, plurals in groupby(sorted(set(_kinds())), key=lambda each: each[0]):
+    for group, plurals in groupby(sorted(set(_kinds())), key=lambda kind: kind[0]):
         yield make_rule([group], [plural for _, plural in plurals], READ)
 
 
 def _kinds() -> Iterator[tuple[str, str]]:
-    """What declares gangs and queues, what pods' owners say about them, and claims for devices."""
+    """Yield (API group, plural) of gangs, queues, pod owners and device claims."""
     dialects = Dialects(installed_dialects())
     yield from dialects.groups
     yield from dialects.accounts
-    for each in (*ClaimEnricher.kinds, COMPOSITES):
-        yield each.group, each.plural
+    for resource in (*ClaimEnricher.kinds, COMPOSITES):
+        yield resource.group, resource.plural
     for rule in workload_rules(dialects.all, DialectOptions()):
         if rule.owner is not None:
             yield rule.owner.group, rule.owner.plural

@@ -1,4 +1,4 @@
-"""`phalanx install --policies`: admission policies that keep tenants to what is theirs (docs/security.md)."""
+"""`phalanx install --policies`: admission policies that isolate tenants (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
     from phalanx.cli.installation.manifests import Manifest
 
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
-#: Stands between quotes in a list of CEL. The chart puts its names there in the same way.
+#: Placeholder inside a quoted CEL list; the Helm chart replaces it in the same way.
 _SCHEDULERS = "${schedulers}"
-_BETWEEN = '", "'
-# How conditions name them: in a list, and in earlier versions by a comparison, between the other quotes.
+_SEPARATOR = '", "'
+# Scheduler names in match conditions: a double-quoted list; earlier versions had a comparison in single quotes.
 _NAMED = re.compile(r"""object\.spec\.schedulerName (?:== ('[^']*')|in \[([^\]]*)\])""")
 _QUOTED = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 
 
 def policies(scheduler_names: Sequence[str], labels: Mapping[str, str]) -> list[Manifest]:
-    """All of them, each with its binding. Pods of other schedulers than `scheduler_names` are left alone.
+    """Return all policies and their bindings for the pods of `scheduler_names`; other pods are not checked.
 
-    Who may write what only schedulers write, use queues or administrate quotas is asked of the API server's
-    authorizer, so that it is said in roles and nowhere else.
+    The policies ask the API server's authorizer who is allowed to write scheduler fields, use queues or change
+    quotas. So these rights are defined in RBAC roles only.
     """
     directory = resources.files("phalanx.cli.installation").joinpath("policies")
-    found: list[Manifest] = []
-    names = _BETWEEN.join(scheduler_names)
+    manifests: list[Manifest] = []
+    names = _SEPARATOR.join(scheduler_names)
     for name in sorted(entry.name for entry in directory.iterdir() if entry.name.endswith(".yaml")):
         text = directory.joinpath(name).read_text(encoding="utf-8").replace(_SCHEDULERS, names)
         for manifest in decode_yaml_all(text):
             manifest["metadata"]["labels"] = dict(labels)
-            found.append(manifest)
-    return found
+            manifests.append(manifest)
+    return manifests
 
 
 def guarded_schedulers(policy: Manifest) -> list[str]:
-    """Of which schedulers a policy looks at pods, as its conditions say; none where it asks for no scheduler."""
+    """Return the schedulers whose pods the policy checks; none if it has no condition on schedulers."""
     names: list[str] = []
     for condition in policy.get("spec", {}).get("matchConditions") or ():
-        for one, several in _NAMED.findall(condition.get("expression", "")):
-            names += ["".join(each) for each in _QUOTED.findall(one or several)]
+        for compared, listed in _NAMED.findall(condition.get("expression", "")):
+            names += ["".join(groups) for groups in _QUOTED.findall(compared or listed)]
     return list(dict.fromkeys(filter(None, names)))

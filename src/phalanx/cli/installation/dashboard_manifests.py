@@ -1,4 +1,4 @@
-"""The account of `phalanx dashboard --login token`, with the rights that it uses, and no other."""
+"""Service account and access rules of `phalanx dashboard --login token`, with minimal rights."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ ACCOUNT = "phalanx-dashboard"
 
 
 def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Manifest]:
-    """A service account that reads what the scheduler reads and has written down, and asks who people are and what
-    they may. It writes nothing, and gets no keys: who could read those could forge plan marks."""
+    """Return an account that reads the scheduler's inputs and records, and checks tokens and rights of viewers.
+
+    It writes nothing. It cannot read signing keys: their reader could forge plan marks.
+    """
     rules = [
         *reading_rules(),
         make_rule([""], ["events", "resourcequotas"], READ),
         make_rule([PHALANX], ["memberclusters", "dispatches"], READ),
-        # What would make pods that do not exist.
+        # Owners whose pods do not exist yet.
         make_rule(["batch", "batch.volcano.sh"], ["jobs"], ["get"]),
         make_rule(["apps"], ["replicasets", "statefulsets"], ["get"]),
         make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
@@ -36,12 +38,14 @@ def dashboard_access(namespace: str, scheduler_name: str = "phalanx") -> list[Ma
 
 
 def order_access(namespace: str) -> list[Manifest]:
-    """What it needs to give orders in its viewers' names. Who has this can be anybody, so it is no part of
-    `dashboard_access`: only an operator who switches orders on (--writes) grants it."""
+    """Return the right to impersonate viewers, for orders from the dashboard.
+
+    It allows to act as any user, so it is separate from `dashboard_access` and granted only for --writes.
+    """
     name = f"{ACCOUNT}-orders"
     rules = [
         make_rule([""], ["users", "groups", "serviceaccounts"], ["impersonate"]),
-        # uids, and userextras/KEY for whatever keys a token comes with: RBAC has no pattern for those alone.
+        # uids, and userextras/KEY for all keys of a token: RBAC has no pattern that matches only these.
         make_rule(["authentication.k8s.io"], ["*"], ["impersonate"]),
     ]
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}

@@ -1,4 +1,4 @@
-"""What `phalanx install --hub` brings into the hub's cluster, and `--member` into a member cluster."""
+"""Manifests of `phalanx install --hub` for the hub's cluster and of `--member` for a member cluster."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from phalanx.hub.data_objects import DATA_LOADS, DATA_SETS_OF_FLUID, DATA_SOURCE
 from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS
 from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE, QUEUES
 
-#: The account of the hub, in its own cluster and in each member's.
+#: Service account of the hub, in its own cluster and in each member cluster.
 ACCOUNT = "phalanx-hub"
-#: What `phalanx hub --leader-elect` calls its lease (HubOptions).
+#: Lease name of `phalanx hub --leader-elect` (HubOptions).
 LEADER_LEASE = "phalanx-hub-leader"
 
 
 def hub_definitions() -> list[Manifest]:
-    """MemberCluster and Dispatch."""
+    """Return the definitions of MemberCluster and Dispatch."""
     folder = resources.files("phalanx.dialects").joinpath("crds/hub")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     return [read_definition(file.read_text(encoding="utf-8")) for file in files]
 
 
 def hub_access(namespace: str) -> list[Manifest]:
-    """At the hub: the gangs and their pods' status, the hub's own records, and the Secrets of one namespace."""
+    """Return the hub's account: gangs, pod statuses, its own records, and the Secrets of its namespace."""
     own = [make_rule([""], ["secrets"], ["get"]), *lease_rules(LEADER_LEASE)]
     groups = [kind.resource.group for kind in GROUP_KINDS]
     rules = [
@@ -46,13 +46,13 @@ def hub_access(namespace: str) -> list[Manifest]:
         {**make_rule([""], ["namespaces"], ["get"]), "resourceNames": [LEASE_NAMESPACE]},
         make_rule(groups, ["podgroups"], READ),
         *_job_rules(READ, ["update"]),
-        *(make_rule([each.group], [each.plural], READ) for each in REFUSED_KINDS),
+        *(make_rule([kind.group], [kind.plural], READ) for kind in REFUSED_KINDS),
         make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
         make_rule([PHALANX], ["dispatches"], [*READ, "create", "delete", "patch"]),
         make_rule([PHALANX], ["dispatches/status"], ["update"]),
         make_rule([PHALANX], ["memberclusters"], READ),
         make_rule([QUEUES.group], [QUEUES.plural], READ),
-        # Where the data of gangs are, and whether they have been brought in.
+        # Location of the gangs' data sets, and whether they are loaded.
         make_rule([DATA_SOURCES.group], [DATA_SOURCES.plural, DATA_SOURCE_CLAIMS.plural], READ),
         make_rule([DATA_LOADS.group], [DATA_LOADS.plural, DATA_SETS_OF_FLUID.plural], READ),
         make_rule([PHALANX], ["memberclusters/status"], ["patch"]),
@@ -65,7 +65,7 @@ def hub_access(namespace: str) -> list[Manifest]:
 
 
 def _job_rules(verbs: Sequence[str], on_status: Sequence[str] = ()) -> Iterator[Manifest]:
-    """About the jobs that are dispatched whole, for each API group."""
+    """Yield rules per API group for jobs that are dispatched as a whole."""
     plurals: dict[str, list[str]] = {}
     for kind in JOB_KINDS:
         plurals.setdefault(kind.resource.group, []).append(kind.resource.plural)
@@ -76,7 +76,7 @@ def _job_rules(verbs: Sequence[str], on_status: Sequence[str] = ()) -> Iterator[
 
 
 def _viewers() -> Iterator[Manifest]:
-    """Who may see pods may see where they were sent. Nobody but the hub writes a Dispatch."""
+    """Yield a role that lets viewers of pods also view Dispatches. Only the hub writes Dispatches."""
     role = make_object(
         f"{RBAC}/v1", "ClusterRole", "phalanx-dispatches-view", rules=[make_rule([PHALANX], ["dispatches"], READ)]
     )
@@ -85,11 +85,13 @@ def _viewers() -> Iterator[Manifest]:
 
 
 def member_access(namespace: str) -> list[Manifest]:
-    """In a member cluster: copies, the hub's lease, and what a forecast reads. No Secrets, no rights to give
-    rights."""
+    """Return the hub's account in a member cluster: copies, the hub's lease, and the objects of a forecast.
+
+    It cannot read Secrets or grant rights.
+    """
     lease = [
         *lease_rules(HUB_LEASE),
-        # What the scheduler remembers of starts that it has promised, and of past use.
+        # Records of promised starts and of past usage.
         make_rule([""], ["configmaps"], READ),
     ]
     groups = [kind.resource.group for kind in GROUP_KINDS]
@@ -105,12 +107,12 @@ def member_access(namespace: str) -> list[Manifest]:
     ]
 
 
-#: The account of the external dispatcher of MultiKueue.
+#: Service account of the external MultiKueue dispatcher.
 MULTIKUEUE_ACCOUNT = "phalanx-multikueue"
 
 
 def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> list[Manifest]:
-    """In the manager cluster of MultiKueue: Workloads and what says where they may go, and the kubeconfigs."""
+    """Return the account in the manager cluster of MultiKueue: Workloads, their cluster settings, kubeconfigs."""
     subject = {"kind": "ServiceAccount", "name": MULTIKUEUE_ACCOUNT, "namespace": namespace}
     checks = ["admissionchecks", "multikueueconfigs", "multikueueclusters"]
     rules = [
@@ -130,7 +132,7 @@ def multikueue_access(namespace: str, kueue_namespace: str = "kueue-system") -> 
 
 
 def member_reading() -> Iterator[Manifest]:
-    """What a forecast reads besides pods and their groups."""
+    """Yield read rules of a forecast, without pods and their groups."""
     yield make_rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], READ)
     yield make_rule([""], ["services", "replicationcontrollers"], READ)

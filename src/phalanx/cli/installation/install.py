@@ -1,4 +1,4 @@
-"""`phalanx install`: what the scheduler and its users need in a cluster."""
+"""`phalanx install`: install the objects of the scheduler and its users into a cluster."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
 FIELD_MANAGER = "phalanx"
-_PAUSE = 0.1  # seconds between looks
+_PAUSE = 0.1  # seconds between requests
 _MARK = "app.kubernetes.io/managed-by"
-# What `kubectl apply` notes of what it was given.
+# Annotation with the object that `kubectl apply` applied last.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# Kind -> plural, for the kinds that are installed.
+# Kind -> plural, for the installed kinds.
 _PLURALS = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
@@ -61,12 +61,12 @@ class InstallArguments:
     timeout: float
 
     def manifests(self, scheduler_names: tuple[str, ...]) -> tuple[list[Manifest], list[Manifest], list[Manifest]]:
-        """Return the definitions, the rights and the queues that are to be applied."""
+        """Return the definitions, access rules and queues to apply."""
         from phalanx.cli.installation import hub_manifests, karmada_manifests, manifests
 
         namespace = self.namespace
         if self.with_karmada or self.karmada_member:
-            # Karmada's API server runs no pods, and its members have a scheduler of their own.
+            # Karmada's API server runs no pods, and its members have their own scheduler.
             rights = karmada_manifests.karmada_access(namespace) if self.with_karmada else []
             rights += karmada_manifests.karmada_member_access(namespace) if self.karmada_member else []
             return [], rights, []
@@ -84,45 +84,61 @@ class InstallArguments:
 
 @click.command()
 @kubeconfig_option
-@click.option("--print", "print_only", is_flag=True, help="Write the manifests to stdout and touch no cluster.")
-@click.option("--crds-only", is_flag=True, help="Only the custom resource definitions and their default queues.")
+@click.option("--print", "print_only", is_flag=True, help="Print the manifests to stdout; change no cluster.")
+@click.option("--crds-only", is_flag=True, help="Install only custom resource definitions and default queues.")
 @click.option(
     "--policies",
     "with_policies",
     is_flag=True,
-    help="Also admission policies that keep tenants to what is theirs; with --print nothing else is written.",
+    help="Also install admission policies for tenant isolation; with --print, print only these.",
 )
-@click.option("--hub", "with_hub", is_flag=True, help="Also what `phalanx hub` needs in its own cluster.")
-@click.option("--multikueue", "with_multikueue", is_flag=True, help="Also what nominates clusters for MultiKueue.")
-@click.option("--karmada", "with_karmada", is_flag=True, help="Only what schedules for Karmada, at its API server.")
-@click.option("--karmada-member", is_flag=True, help="Only what --karmada reads in a member cluster of Karmada.")
-@click.option("--member", "with_member", is_flag=True, help="Also an account with which a hub may send gangs here.")
 @click.option(
-    "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
+    "--hub", "with_hub", is_flag=True, help="Also install the objects of `phalanx hub` in the hub's cluster."
+)
+@click.option(
+    "--multikueue", "with_multikueue", is_flag=True, help="Also install the account of the MultiKueue dispatcher."
+)
+@click.option(
+    "--karmada",
+    "with_karmada",
+    is_flag=True,
+    help="Install only the account of the Karmada scheduler, at Karmada's API server.",
+)
+@click.option(
+    "--karmada-member", is_flag=True, help="Install only the read rights of --karmada in a member cluster."
+)
+@click.option(
+    "--member",
+    "with_member",
+    is_flag=True,
+    help="Also install the account with which a hub dispatches gangs to this cluster.",
+)
+@click.option(
+    "--namespace", default="phalanx-system", show_default=True, help="Namespace of the scheduler's service account."
 )
 @served_names_option(
-    "Its service account, roles and lease are called NAME-scheduler; policies are about its pods. May be "
-    "repeated as for the scheduler: the first gives the names, and policies are about the pods of all."
+    "Scheduler name; its service account, roles and lease are called NAME-scheduler. Repeatable: the first name "
+    "is used for the objects, and the policies check the pods of all names."
 )
 @click.option(
-    "--lease-name", default="", metavar="NAME", help="The lease that the scheduler is told to take, if another."
+    "--lease-name", default="", metavar="NAME", help="Name of the scheduler's lease. Default: NAME-scheduler."
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="Seconds to wait until the definitions are served.",
+    help="Seconds to wait until the API server serves the definitions.",
 )
 @pass_invocation(InstallArguments)
 def install(invocation: Invocation, arguments: InstallArguments) -> None:
-    """Install CRDs, RBAC and the default queue into a cluster, and admission policies where asked to.
+    """Install CRDs, RBAC and the default queue into a cluster, and admission policies with --policies.
 
-    May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
-    definitions that somebody else has installed are left as they are.
+    The command can be repeated: each object is applied server-side, and one line reports the result. Custom
+    resource definitions of another installer are not changed.
     """
     if arguments.with_policies and arguments.crds_only:
-        raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
+        raise click.UsageError("--policies and --crds-only exclude each other: the policies need roles")
     _refuse_bad_names(invocation.scheduler_names, arguments.namespace)
     definitions, rights, queues = arguments.manifests(invocation.scheduler_names)
     if arguments.print_only:
@@ -147,21 +163,23 @@ def install(invocation: Invocation, arguments: InstallArguments) -> None:
 
 
 def _refuse_bad_names(scheduler_names: tuple[str, ...], namespace: str) -> None:
-    """Raise click.UsageError for a name of which no object can be made."""
+    """Raise click.UsageError for an invalid scheduler name or namespace."""
     from phalanx.admission.names import label_faults, subdomain_faults
 
-    # The longest of the names that are made of it, so that nothing is applied before another is refused.
+    # Check the longest derived name first, so that nothing is applied before a name is rejected.
     for name in scheduler_names:
         if not name or (faults := subdomain_faults(f"{name}-controllers")):
-            what = faults[0] if name else "must not be empty"
-            raise click.UsageError(f"--scheduler-name {name!r}: accounts and roles are called after it: {what}")
+            fault = faults[0] if name else "must not be empty"
+            raise click.UsageError(f"--scheduler-name {name!r}: invalid as part of account and role names: {fault}")
     if faults := label_faults(namespace):
         raise click.UsageError(f"--namespace {namespace!r}: {faults[0]}")
 
 
 def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> list[Manifest]:
-    """The accounts of the scheduler, the controllers and the webhook, what they may do, and their place at the API
-    server. `lease_name` is the scheduler's, "" for what its name makes it."""
+    """Return the accounts of scheduler, controllers and webhook with their rights and flow schemas.
+
+    `lease_name` is the scheduler's lease ("" for the default).
+    """
     from phalanx.cli.installation import manifests
     from phalanx.cli.installation.controller_manifests import controller_access
     from phalanx.cli.installation.people_manifests import people_roles
@@ -170,7 +188,9 @@ def all_rights(scheduler_name: str, namespace: str, lease_name: str = "") -> lis
     scheduler, controllers = f"{scheduler_name}-scheduler", f"{scheduler_name}-controllers"
     own = manifests.access(scheduler, namespace, scheduler_name, lease_name)
     (rules,) = (
-        each["rules"] for each in own if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", scheduler)
+        manifest["rules"]
+        for manifest in own
+        if (manifest["kind"], manifest["metadata"]["name"]) == ("ClusterRole", scheduler)
     )
     return [
         *own,
@@ -187,11 +207,11 @@ async def install_into(
     definitions: list[Manifest],
     rights: list[Manifest],
     queues: list[Manifest],
-    timeout: float,  # noqa: ASYNC109 - seconds, checked against the clock between looks
+    timeout: float,  # noqa: ASYNC109 - seconds, checked against the clock between requests
 ) -> None:
-    """Applies everything, waits `timeout` seconds for the definitions, then makes the queues, where they are ours.
+    """Apply all objects, wait `timeout` seconds for the definitions, then create the default queues.
 
-    Raises ApiError, ConnectionLost, and ClickException where a definition is not accepted.
+    Raises ApiError, ConnectionLost, and ClickException if a definition is rejected.
     """
     from phalanx.cli.installation.manifests import QUEUES_DEFINITION
 
@@ -206,10 +226,10 @@ async def install_into(
 
 
 async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -> None:
-    """Applies them after the rights that they ask for, so that nobody is refused meanwhile.
+    """Apply the policies after the rights that they check, so that no request is rejected in between.
 
-    Whose pods they guard already they go on guarding: schedulers are installed one after the other, and none must
-    lose its guard by it. An API server that knows no admission policies (before Kubernetes 1.30) does without.
+    Policies that already guard pods of other schedulers keep guarding them: schedulers are installed one after the
+    other. An API server without admission policies (before Kubernetes 1.30) gets none.
     """
     from phalanx.cli.installation.admission import GROUP_VERSION, guarded_schedulers, policies
     from phalanx.kube.own_objects import LABELS
@@ -217,8 +237,8 @@ async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -
     served = await _read(client, f"/apis/{GROUP_VERSION}") or {}
     if not any(entry["name"] == "validatingadmissionpolicies" for entry in served.get("resources", ())):
         click.echo(
-            f"This API server serves no validatingadmissionpolicies ({GROUP_VERSION}); "
-            "nothing but RBAC keeps tenants to what is theirs."
+            f"Admission policies are not installed: the API server has no validatingadmissionpolicies "
+            f"({GROUP_VERSION}); only RBAC isolates tenants."
         )
         return
     guarded = {
@@ -231,47 +251,47 @@ async def install_policies(client: KubeClient, scheduler_names: Sequence[str]) -
         await _apply(client, manifest)
     if earlier:
         click.echo(
-            f"The admission policies go on guarding the pods of {' and '.join(earlier)}, for which they were "
-            "installed before. To end that, apply what --policies --print writes."
+            f"The admission policies still check the pods of {' and '.join(earlier)}, from an earlier "
+            "installation. To stop that, apply the output of --policies --print."
         )
 
 
 async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:
-    """Applies one object and says what became of it; False where the object is somebody else's."""
+    """Apply one object and print the result. Return False if the object belongs to another installer."""
     from phalanx.kube.client import PatchType
 
     path = _path(manifest)
     before = await _read(client, path)
     if respect_others and before is not None and not _is_ours(before):
-        _say(manifest, "unchanged (installed by somebody else)")
+        _print_result(manifest, "unchanged (not installed by Phalanx)")
         return False
     after = await client.patch(path, manifest, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True)
     if before is None:
-        _say(manifest, "created")
+        _print_result(manifest, "created")
     else:
         same = before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion")
-        _say(manifest, "unchanged" if same else "configured")
+        _print_result(manifest, "unchanged" if same else "configured")
     return True
 
 
 async def _create(client: KubeClient, manifest: Manifest, deadline: float) -> None:
-    """Makes an object that is its users' to change from then on."""
+    """Create an object once; later its users own it."""
     from phalanx.kube.errors import ApiError
 
     path = _path(manifest)
     while True:
         if await _read(client, path) is not None:
-            _say(manifest, "unchanged")
+            _print_result(manifest, "unchanged")
             return
         try:
             await client.create(path.rpartition("/")[0], manifest)
         except ApiError as error:
-            # A server of several that has not heard of the definition yet, or somebody who was faster.
+            # The definition is not yet known to every replica of the API server, or another installer was faster.
             if error.status not in (404, 409) or time.monotonic() >= deadline:
                 raise
             await asyncio.sleep(_PAUSE)
         else:
-            _say(manifest, "created")
+            _print_result(manifest, "created")
             return
 
 
@@ -283,13 +303,15 @@ async def _wait_until_served(client: KubeClient, definitions: list[Manifest], de
             conditions = definition.get("status", {}).get("conditions") or []
             if any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions):
                 break
-            refused = [
+            rejections = [
                 entry for entry in conditions if entry["type"] == "NamesAccepted" and entry["status"] == "False"
             ]
-            if refused:
-                raise click.ClickException(f"definition {name}: {refused[0].get('message', 'its names are taken')}")
+            if rejections:
+                raise click.ClickException(
+                    f"definition {name} is rejected: {rejections[0].get('message', 'its names are already in use')}"
+                )
             if time.monotonic() >= deadline:
-                raise click.ClickException(f"definition {name} is still not served; see its conditions")
+                raise click.ClickException(f"timeout: definition {name} is not served yet; see its conditions")
             await asyncio.sleep(_PAUSE)
 
 
@@ -297,24 +319,24 @@ async def _read(client: KubeClient, path: str) -> dict[str, Any] | None:
     from phalanx.kube.errors import ApiError
 
     try:
-        found: dict[str, Any] = await client.get(path)
+        document: dict[str, Any] = await client.get(path)
     except ApiError as error:
         if error.status == 404:
             return None
         raise
-    return found
+    return document
 
 
 def _is_ours(existing: dict[str, Any]) -> bool:
-    """Whether it bears our mark, and nobody has applied another one since, which leaves our mark where it is."""
+    """Return whether Phalanx installed the object and no other installer applied it since."""
     from phalanx.dialects.field_owners import field_owners
 
     metadata = existing["metadata"]
-    if not _bears_our_mark(metadata):
+    if not _has_our_label(metadata):
         return False
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         applied = json.loads((metadata.get("annotations") or {}).get(_LAST_APPLIED) or "null")
-        if applied is not None and not _bears_our_mark(applied.get("metadata") or {}):
+        if applied is not None and not _has_our_label(applied.get("metadata") or {}):
             return False
     return not any(
         owner.manager != FIELD_MANAGER
@@ -325,7 +347,7 @@ def _is_ours(existing: dict[str, Any]) -> bool:
     )
 
 
-def _bears_our_mark(metadata: dict[str, Any]) -> bool:
+def _has_our_label(metadata: dict[str, Any]) -> bool:
     return bool((metadata.get("labels") or {}).get(_MARK) == "phalanx")
 
 
@@ -339,8 +361,8 @@ def _path(manifest: Manifest) -> str:
     return resource.path(namespace, metadata["name"])
 
 
-def _say(manifest: Manifest, outcome: str) -> None:
-    """As kubectl says it: `role.rbac.authorization.k8s.io/phalanx-scheduler created`."""
+def _print_result(manifest: Manifest, outcome: str) -> None:
+    """Print the result like kubectl: `role.rbac.authorization.k8s.io/phalanx-scheduler created`."""
     group = manifest["apiVersion"].rpartition("/")[0]
     kind = manifest["kind"].lower()
     click.echo(f"{f'{kind}.{group}' if group else kind}/{manifest['metadata']['name']} {outcome}")

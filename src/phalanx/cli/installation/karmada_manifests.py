@@ -1,4 +1,4 @@
-"""What `phalanx install --karmada` brings to Karmada's API server, and `--karmada-member` into its members."""
+"""Manifests of `phalanx install --karmada` for Karmada's API server and of `--karmada-member` for its members."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from phalanx.hub.karmada.bindings import BINDINGS, CLUSTERS
 from phalanx.hub.karmada.templates import TEMPLATE_KINDS
 from phalanx.hub.names import GROUP_KINDS, LEASE_NAMESPACE
 
-#: The account at Karmada's API server. Its requests reach members in its own name.
+#: Service account at Karmada's API server. Its requests reach member clusters under its own name.
 ACCOUNT = "phalanx-karmada"
 
 
 def karmada_access(namespace: str) -> list[Manifest]:
-    """At Karmada's API server: bindings, their templates, and the way to its clusters. No Secrets."""
+    """Return the account at Karmada's API server: bindings, templates and cluster proxies, without Secrets."""
     plurals: dict[str, list[str]] = {}
     for kind in TEMPLATE_KINDS:
         plurals.setdefault(kind.resource.group, []).append(kind.resource.plural)
@@ -22,7 +22,7 @@ def karmada_access(namespace: str) -> list[Manifest]:
         make_rule([BINDINGS.group], [BINDINGS.plural], [*READ, "patch"]),
         make_rule([BINDINGS.group], [f"{BINDINGS.plural}/status"], ["patch"]),
         make_rule([CLUSTERS.group], [CLUSTERS.plural], READ),
-        # Whatever is read in a cluster is a GET of this; what may be read is said in the cluster.
+        # A read through the proxy is a GET here; the member cluster's RBAC decides about the object.
         make_rule([CLUSTERS.group], [f"{CLUSTERS.plural}/proxy"], ["get"]),
         *(make_rule([group], names, ["get"]) for group, names in plurals.items()),
         make_rule(["events.k8s.io"], ["events"], ["create", "patch"]),
@@ -32,8 +32,10 @@ def karmada_access(namespace: str) -> list[Manifest]:
 
 
 def karmada_member_access(namespace: str) -> list[Manifest]:
-    """In a member: what a forecast reads. Nothing is written there, and the account need not exist there: Karmada's
-    proxy names it."""
+    """Return the read rights of a forecast in a Karmada member.
+
+    Nothing is written there. The account itself is not created: Karmada's proxy passes its name.
+    """
     rules = [
         make_rule([""], ["pods"], READ),
         make_rule([kind.resource.group for kind in GROUP_KINDS], ["podgroups"], READ),
@@ -41,4 +43,4 @@ def karmada_member_access(namespace: str) -> list[Manifest]:
     ]
     records = [make_rule([""], ["configmaps"], READ)]
     account = account_with_rights(ACCOUNT, namespace, rules, (LEASE_NAMESPACE, records))
-    return [each for each in account if each["kind"] != "ServiceAccount"]
+    return [manifest for manifest in account if manifest["kind"] != "ServiceAccount"]

@@ -1,4 +1,4 @@
-"""What `phalanx install` brings into a cluster: custom resource definitions, rights, flow schemas, queues."""
+"""Manifests of `phalanx install`: custom resource definitions, access rules, flow schemas and queues."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from phalanx.views.promise_record import NAME as RESERVATIONS
 
 Manifest = dict[str, Any]
 
-# Where `phalanx scheduler --leader-elect` keeps its lease by default (SchedulerOptions).
+# Default lease namespace of `phalanx scheduler --leader-elect` (SchedulerOptions).
 LEASE_NAMESPACE = "kube-system"
 
 QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
 
 
 def definitions() -> list[Manifest]:
-    """The custom resource definitions, those of groups that are still served by their projects first.
+    """Return the custom resource definitions; API groups that upstream projects still serve come first.
 
-    Several groups have queues, quotas and PodGroups. The embedded API server lists groups as they come, and kubectl
-    takes a bare name such as `queue` for that of the first group.
+    Several groups have queues, quotas and PodGroups. The embedded API server lists groups in order of creation, and
+    kubectl resolves a bare name such as `queue` to the first group.
     """
     retired = [group for dialect in installed_dialects() for group in dialect.retired]
     files = [
@@ -49,32 +49,34 @@ def definitions() -> list[Manifest]:
 
 
 def read_definition(text: str) -> Manifest:
-    """Return the definition that a file holds, for the caller to change as it likes."""
+    """Return the definition in `text` as a new object that the caller can change."""
     definition: Manifest = msgspec.json.decode(_as_json(text))
     return definition
 
 
 @functools.lru_cache(maxsize=256)
 def _as_json(text: str) -> bytes:
-    """JSON is decoded fifty times as fast as YAML, and whoever installs reads each definition several times."""
+    """Return `text` as JSON; decoding JSON is 50 times faster than YAML, and each file is read several times."""
     return msgspec.json.encode(decode_yaml(text))
 
 
 def access(account: str, namespace: str, scheduler_name: str = "phalanx", lease: str = "") -> list[Manifest]:
-    """A service account for the scheduler with the rights that it uses, and no other. The lease, and the ConfigMaps
-    of what it remembers, are those that a scheduler of this name takes (kube/own_objects.py)."""
+    """Return the scheduler's service account with minimal rights.
+
+    The names of its lease and ConfigMaps depend on `scheduler_name` (kube/own_objects.py).
+    """
     own = list(_own_rules(scheduler_name, lease))
     return [
         make_object("v1", "Namespace", namespace),
         *account_with_rights(account, namespace, list(_cluster_rules()), (LEASE_NAMESPACE, own)),
-        # Without a key: the first scheduler puts one in, and installing anew leaves it alone.
+        # The Secret has no key yet: the first scheduler adds one, and a repeated installation does not change it.
         make_object("v1", "Secret", SIGNING_KEYS, LEASE_NAMESPACE, type="Opaque"),
         *tenant_roles(),
     ]
 
 
 def job_rules(verbs: Sequence[str]) -> list[Manifest]:
-    """Of groups and of what makes pods in groups."""
+    """Return rules for pod groups and for jobs that create grouped pods."""
     return [
         make_rule(_group_groups(), ["podgroups"], verbs),
         make_rule([BATCH], ["jobs", "cronjobs"], verbs),
@@ -84,28 +86,28 @@ def job_rules(verbs: Sequence[str]) -> list[Manifest]:
 
 
 def _group_groups() -> list[str]:
-    """The API groups of which we bring definitions of groups of pods."""
+    """Return the API groups whose pod group definitions Phalanx installs."""
     return list(
         dict.fromkeys(
-            each.kind.group
+            declaration.kind.group
             for dialect in installed_dialects()
             if dialect.definitions is not None
-            for each in dialect.groups
+            for declaration in dialect.groups
         )
     )
 
 
 def tenant_roles() -> list[Manifest]:
-    """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
+    """Return roles that extend the cluster roles `edit` and `view` from pods to their groups."""
     groups = _group_groups()
     verbs = ["create", "delete", "deletecollection", "patch", "update"]
-    seen = make_rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
+    read_rule = make_rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
     jobs, flows = ["jobs", "cronjobs"], ["jobflows", "jobtemplates"]
     return [
-        _gathered("edit", *job_rules(verbs)),
-        _gathered(
+        _aggregated_role("edit", *job_rules(verbs)),
+        _aggregated_role(
             "view",
-            seen,
+            read_rule,
             *(
                 make_rule([group], [*names, *(f"{name}/status" for name in names)], READ)
                 for group, names in ((BATCH, jobs), (FLOW, flows))
@@ -115,14 +117,14 @@ def tenant_roles() -> list[Manifest]:
     ]
 
 
-def _gathered(into: str, *rules: Manifest) -> Manifest:
+def _aggregated_role(into: str, *rules: Manifest) -> Manifest:
     role = make_object(f"{RBAC}/v1", "ClusterRole", f"phalanx-podgroups-{into}", rules=list(rules))
     role["metadata"]["labels"][f"{RBAC}/aggregate-to-{into}"] = "true"
     return role
 
 
 def flow_schemas(account: str, namespace: str) -> list[Manifest]:
-    """Without them the API server queues a scheduler behind every other service account's requests."""
+    """Return flow schemas; without them the scheduler's requests share a queue with all service accounts."""
     leases = _resource_rule(["get", "create", "update"], ["coordination.k8s.io"], ["leases"], [LEASE_NAMESPACE])
     everything = _resource_rule(["*"], ["*"], ["*"], ["*"], clusterScope=True)
     urls = {"verbs": ["get"], "nonResourceURLs": ["*"]}
@@ -133,7 +135,7 @@ def flow_schemas(account: str, namespace: str) -> list[Manifest]:
 
 
 def volcano_queues() -> list[Manifest]:
-    """The queues that Volcano makes when it starts: groups without a queue wait in `default`."""
+    """Return the queues that Volcano creates at start; a group without queue waits in `default`."""
     return [
         make_object(queue["apiVersion"], queue["kind"], queue["metadata"]["name"], spec=queue["spec"])
         for queue in builtin_queues()
@@ -144,23 +146,24 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def _cluster_rules() -> Iterator[Manifest]:
-    # Patched is the one gate that is ours to lift (daemon/controllers/queue_gates.py).
+    # Patch removes the scheduler's own scheduling gate (daemon/controllers/queue_gates.py).
     yield make_rule([""], ["pods"], [*READ, "delete", "patch"])
     yield make_rule([""], ["pods/binding"], ["create"])
     yield make_rule([""], ["pods/status"], ["patch"])
     yield make_rule([""], ["pods/eviction"], ["create"])
-    # Patched to cordon nodes for maintenance, and to uncordon those (daemon/controllers/maintenance_windows.py).
+    # Patch cordons nodes for maintenance and uncordons them afterwards (daemon/controllers/maintenance_windows.py).
     yield make_rule([""], ["nodes"], [*READ, "patch"])
     yield make_rule([""], ["namespaces", "resourcequotas"], READ)
-    # Whose pods are spread by default (the policy's `phalanx.dialects.defaultSpread`).
+    # Owners of pods with default spread constraints (`phalanx.dialects.defaultSpread` of the policy).
     yield make_rule([""], ["services", "replicationcontrollers"], READ)
     yield make_rule(["apps"], ["replicasets", "statefulsets"], READ)
     yield make_rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*READ, "patch"])
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
     yield make_rule(["storage.k8s.io"], storage, READ)
     yield make_rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], READ)
-    # Claims are patched to protect them while pods use them. Devices are given and claims reserved by writing the
-    # status, which since 1.36 needs the right to bind as well.
+    # Patch adds the protection finalizer while pods use a claim. Devices are allocated and claims reserved in
+    # the status,
+    # which needs the right to bind since 1.36.
     yield make_rule(["resource.k8s.io"], ["resourceclaims"], [*READ, "create", "patch", "delete"])
     yield make_rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
     yield make_rule(["policy"], ["poddisruptionbudgets"], READ)
@@ -168,16 +171,16 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
     yield from _dialect_rules()
     yield make_rule(["metrics.k8s.io"], ["nodes"], ["get", "list"])
-    # Who asks for /configz and /debug is asked who he is and what he may (kube/path_access.py).
+    # Requests for /configz and /debug are authenticated and authorized (kube/path_access.py).
     yield make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"])
     yield make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"])
-    # No resource of any API: the admission policies ask who may write what schedulers write (cli/policies/).
+    # A virtual resource: the admission policies check the right to write scheduling results (cli/policies/).
     yield make_rule(["phalanx.dev"], ["schedulingresults"], ["write"])
     yield make_rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ)
 
 
 def reading_rules() -> list[Manifest]:
-    """Of the scheduler's rights those to read."""
+    """Return the read-only part of the scheduler's rights."""
     rules = []
     for rule in _cluster_rules():
         verbs = [verb for verb in rule["verbs"] if verb in READ]
@@ -187,7 +190,7 @@ def reading_rules() -> list[Manifest]:
 
 
 def _dialect_rules() -> Iterator[Manifest]:
-    """What the dialects need, the API groups of equal rules together."""
+    """Yield the rules of all dialects, with API groups of equal rules merged."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for dialect in installed_dialects():
         for rule in dialect.access:
@@ -197,11 +200,10 @@ def _dialect_rules() -> Iterator[Manifest]:
 
 
 def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
-    """What is the scheduler's own: its lease, the memory of what accounts used of promised starts and of
-    defragmentation's budget, the keys that it signs with.
+    """Yield rules for the scheduler's own objects: lease, usage and promise records, defragmentation budget, keys.
 
-    A right to create cannot be limited to one name. The Secret is there already: a right to create Secrets would be
-    one to make tokens for other accounts.
+    RBAC cannot limit a right to create to one name. The Secret therefore exists already: a right to create Secrets
+    would allow tokens for other accounts.
     """
     group, leases = ["coordination.k8s.io"], ["leases"]
     yield make_rule(group, leases, ["create"])
@@ -209,7 +211,7 @@ def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
         **make_rule(group, leases, ["get", "update"]),
         "resourceNames": [lease or default_lease([scheduler_name])],
     }
-    # That of a hub which sends gangs here, if there is one (daemon/hub_lease.py).
+    # Lease of a hub that dispatches gangs to this cluster, if any (daemon/hub_lease.py).
     yield {**make_rule(group, leases, ["get"]), "resourceNames": [HUB_LEASE]}
     yield make_rule([""], ["configmaps"], ["create"])
     names = _record_names(scheduler_name, DEFRAGMENTATION)
@@ -218,14 +220,14 @@ def _own_rules(scheduler_name: str, lease: str) -> Iterator[Manifest]:
 
 
 def records_rule(scheduler_name: str = "phalanx") -> Manifest:
-    """For whoever rehearses the scheduler: which policy it uses, what it has promised, and what accounts used."""
+    """Return a rule to read the scheduler's policy, promises and usage records, for dry runs."""
     return {**make_rule([""], ["configmaps"], ["get"]), "resourceNames": _record_names(scheduler_name)}
 
 
 def _record_names(scheduler_name: str, *further: str) -> list[str]:
     usages = (f"{USAGE}-{number}" for number in range(MOST_OBJECTS))
     prefix = name_prefix([scheduler_name])
-    return [f"{prefix}-{each}" for each in (*usages, RESERVATIONS, *further, POLICY)]
+    return [f"{prefix}-{record}" for record in (*usages, RESERVATIONS, *further, POLICY)]
 
 
 def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:
@@ -235,26 +237,26 @@ def make_rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str])
 def account_with_rights(
     name: str, namespace: str, rules: Sequence[Manifest], *roles: tuple[str, Sequence[Manifest]]
 ) -> list[Manifest]:
-    """Return a service account with `rules` everywhere, and rules of their own in the namespaces of `roles`."""
+    """Return a service account with `rules` in the cluster and the rules of `roles` in their namespaces."""
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     account = [
         make_object("v1", "ServiceAccount", name, namespace),
         make_object(f"{RBAC}/v1", "ClusterRole", name, rules=list(rules)),
         make_binding("ClusterRole", name, subject),
     ]
-    for place, own in roles:
+    for role_namespace, own in roles:
         account += [
-            make_object(f"{RBAC}/v1", "Role", name, place, rules=list(own)),
-            make_binding("Role", name, subject, place),
+            make_object(f"{RBAC}/v1", "Role", name, role_namespace, rules=list(own)),
+            make_binding("Role", name, subject, role_namespace),
         ]
     return account
 
 
 def lease_rules(lease: str) -> list[Manifest]:
-    """Return the rights to make leases, and to renew the one that is called `lease`."""
+    """Return the rights to create leases and to renew `lease`."""
     groups = ["coordination.k8s.io"]
-    renewed = make_rule(groups, ["leases"], ["get", "update"])
-    return [make_rule(groups, ["leases"], ["create"]), {**renewed, "resourceNames": [lease]}]
+    renewal = make_rule(groups, ["leases"], ["get", "update"])
+    return [make_rule(groups, ["leases"], ["create"]), {**renewal, "resourceNames": [lease]}]
 
 
 def make_binding(role: str, account: str, subject: Manifest, namespace: str = "") -> Manifest:

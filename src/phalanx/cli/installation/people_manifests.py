@@ -1,4 +1,4 @@
-"""ClusterRoles for people, to be bound by whoever runs the cluster: to look, to submit jobs, to give out queues."""
+"""ClusterRoles for people, bound by the cluster administrator: view, submit jobs, manage queues."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from phalanx.dialects.dialect import READ
 
 PEOPLE = ("phalanx-viewer", "phalanx-user", "phalanx-queue-editor")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
-#: What says who may have how much.
+#: Quota kinds, which limit the usage of whole namespaces.
 _QUOTAS = ("elasticquotas", "elasticquotatrees", "elasticquotaprofiles")
 
 
 def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
-    """`phalanx-viewer` is gathered by the cluster's role `view`; the others have to be bound. `scheduler_rules` are
-    those of the scheduler's ClusterRole."""
-    looks, submits, gives = PEOPLE
-    known = definitions()
-    read = list(_kinds(known, READ))
-    viewer = _role(looks, [*read, *_seen(read, scheduler_rules), records_rule()])
+    """Return the ClusterRoles for people.
+
+    `phalanx-viewer` is aggregated into the cluster role `view`; the administrator binds the others.
+    `scheduler_rules` are the rules of the scheduler's ClusterRole.
+    """
+    viewer_name, user_name, editor_name = PEOPLE
+    known_definitions = definitions()
+    read = list(_kinds(known_definitions, READ))
+    viewer = _role(viewer_name, [*read, *_dry_run_rules(read, scheduler_rules), records_rule()])
     viewer["metadata"]["labels"][f"{RBAC}/aggregate-to-view"] = "true"
     return [
         viewer,
         _role(
-            submits,
+            user_name,
             [
                 *job_rules(list(_WRITE)),
                 *read,
@@ -41,37 +44,41 @@ def people_roles(scheduler_rules: Iterable[Manifest]) -> list[Manifest]:
                 make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ),
             ],
         ),
-        # Not gathered by `edit`: quotas are in namespaces, and who may edit one could raise his own. (The admission
-        # policy about quotas asks for `manage`.)
+        # Not aggregated into `edit`: quotas are namespaced, so an editor could raise the own quota. (The
+        # admission policy of
+        # quotas checks the verb `manage`.)
         _role(
-            gives,
-            [*read, *_kinds(known, _WRITE, ("queues",)), *_kinds(known, (*_WRITE, "manage"), _QUOTAS)],
+            editor_name,
+            [
+                *read,
+                *_kinds(known_definitions, _WRITE, ("queues",)),
+                *_kinds(known_definitions, (*_WRITE, "manage"), _QUOTAS),
+            ],
         ),
     ]
 
 
-def _seen(read: Iterable[Manifest], rules: Iterable[Manifest]) -> Iterator[Manifest]:
-    """What a dry run reads (`phalanx why`, `phalanx queue`, `phalanx what-if`) is what the scheduler reads, beside
-    what everybody may read."""
-    ours = {(group, name) for rule in read for group in rule["apiGroups"] for name in rule["resources"]}
+def _dry_run_rules(read: Iterable[Manifest], rules: Iterable[Manifest]) -> Iterator[Manifest]:
+    """Yield the scheduler's read rules that are not in `read`; a dry run (`phalanx why`) needs them."""
+    covered = {(group, name) for rule in read for group in rule["apiGroups"] for name in rule["resources"]}
     for rule in rules:
         verbs = [verb for verb in rule["verbs"] if verb in READ]
-        named = [(group, name) for group in rule["apiGroups"] for name in rule["resources"]]
-        if verbs and not ours.issuperset(named):
+        resources = [(group, name) for group in rule["apiGroups"] for name in rule["resources"]]
+        if verbs and not covered.issuperset(resources):
             yield make_rule(rule["apiGroups"], rule["resources"], verbs)
 
 
 def _kinds(known: Iterable[Manifest], verbs: Iterable[str], only: tuple[str, ...] = ()) -> Iterator[Manifest]:
-    """Of the kinds whose definitions we bring (`known`), by group; with their statuses where they are read."""
+    """Yield rules for the installed kinds, per API group; with status subresources if `verbs` are read-only."""
     groups: dict[str, list[str]] = {}
-    for each in known:
-        name = each["spec"]["names"]["plural"]
+    for definition in known:
+        name = definition["spec"]["names"]["plural"]
         if not only or name in only:
-            groups.setdefault(each["spec"]["group"], []).append(name)
-    wanted = list(verbs)
+            groups.setdefault(definition["spec"]["group"], []).append(name)
+    verb_list = list(verbs)
     for group, names in groups.items():
-        statuses = [f"{name}/status" for name in names] if wanted == list(READ) else []
-        yield make_rule([group], [*names, *statuses], wanted)
+        statuses = [f"{name}/status" for name in names] if verb_list == list(READ) else []
+        yield make_rule([group], [*names, *statuses], verb_list)
 
 
 def _role(name: str, rules: list[Manifest]) -> Manifest:

@@ -1,4 +1,4 @@
-"""The account of `phalanx webhook`, with the rights that it uses, and no other."""
+"""Service account and access rules of `phalanx webhook`, with minimal rights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from phalanx.jobs.reservations import LEDGER_NAMESPACE
 
 
 def webhook_access(namespace: str) -> list[Manifest]:
-    """A service account for `phalanx webhook`: it reads, asks for rights, and writes its certificates, its
-    registration, and which pods it has let use quota while some of it is reserved."""
+    """Return the webhook's account: it reads objects and rights, and writes its certificates, its registration, and
+    the ledger of pods admitted against reserved quota.
+    """
     account = WEBHOOK
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     registrations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
     rules = [
         make_rule([""], ["namespaces", "resourcequotas"], READ),
         make_rule(["scheduling.volcano.sh"], ["queues", "podgroups"], READ),
-        # Who asks for metrics is asked who he is and what he may.
+        # Requests for metrics are authenticated and authorized.
         make_rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
         make_rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
         make_rule(["admissionregistration.k8s.io"], registrations, ["create"]),
@@ -35,12 +36,13 @@ def webhook_access(namespace: str) -> list[Manifest]:
         },
     ]
     own = {**make_rule([""], ["secrets"], ["get", "update"]), "resourceNames": [CERTIFICATES]}
-    # The names are those of namespaces, so they cannot be listed.
+    # The ledger's ConfigMaps are named after namespaces, so RBAC cannot list the names.
     ledgers = make_rule([""], ["configmaps"], ["get", "update"])
     return [
         *account_with_rights(account, namespace, rules, (namespace, [own])),
         make_object(f"{RBAC}/v1", "Role", f"{account}-quota", LEDGER_NAMESPACE, rules=[ledgers]),
         make_binding("Role", f"{account}-quota", subject, LEDGER_NAMESPACE),
-        # Without certificates: the first replica puts them in, and installing anew leaves them alone.
+        # The Secret is empty: the first replica adds certificates, and a repeated installation does not change
+        # them.
         make_object("v1", "Secret", CERTIFICATES, namespace, type="Opaque"),
     ]

@@ -1,1 +1,1 @@
-"""Submitting jobs, looking at them, and telling them what to do."""
+"""Commands that submit, list, describe and control jobs."""

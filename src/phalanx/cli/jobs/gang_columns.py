@@ -1,4 +1,4 @@
-"""The columns of `phalanx jobs`, squeue's: the reason is in the last."""
+"""Columns of `phalanx jobs`, named like those of squeue, with the reason last."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _gpus(entry: GangEntry, now: float) -> str:
 
 
 def nodes_or_reason(entry: GangEntry, *, full: bool) -> str:
-    """`gpu-[01-04]`, `(NotEnoughResources)`, or both for a gang that has only a part of its nodes."""
+    """Return `gpu-[01-04]`, `(NotEnoughResources)`, or both for a gang that has only a part of its nodes."""
     reason = f"{entry.reason}: {entry.message}" if full and entry.reason and entry.message else entry.reason
     parts = [compress(entry.nodes), f"({reason})" if reason else ""]
     return " ".join(filter(None, parts))

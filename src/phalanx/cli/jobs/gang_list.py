@@ -1,4 +1,4 @@
-"""`phalanx jobs`: every gang with its state, and where it runs or why it does not."""
+"""`phalanx jobs`: gangs with state, and nodes or reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from phalanx.model.selectors import Requirement
 
 _KINDS = ("vcjob", "job", "jobset", "podgroup", "gang")
-# As Slurm's MinJobAge: those that have ended stay in the list for so many seconds.
+# Seconds for which an ended gang is still listed, as Slurm's MinJobAge.
 _ENDED_FOR = 300
 
 
@@ -43,15 +43,15 @@ class GangListArguments(NamespacedListArguments):
 
     @property
     def filters(self) -> bool:
-        """Whether an option is set that --start does not honour."""
+        """Whether an option is set that --start does not support."""
         return bool(
             self.states or self.kinds or self.me or self.users or self.selector or self.sort_by or self.no_headers
         )
 
 
-@click.command("jobs", short_help="One line a gang or job: state, members, nodes or reason.")
-@click.option("--me", is_flag=True, help="Only yours, by the label or annotation that the policy names users by.")
-@click.option("-u", "--of", "users", multiple=True, metavar="USER", help="Only those of a user; may be repeated.")
+@click.command("jobs", short_help="List gangs and jobs with state, members, nodes or reason.")
+@click.option("--me", is_flag=True, help="Only your gangs, by the user label or annotation of the policy.")
+@click.option("-u", "--of", "users", multiple=True, metavar="USER", help="Only gangs of this user; repeatable.")
 @queues_option
 @click.option(
     "-t",
@@ -59,50 +59,51 @@ class GangListArguments(NamespacedListArguments):
     "states",
     multiple=True,
     metavar="STATE",
-    help="Only those in it, such as PD, R or Pending,Running; all shows those that ended long ago too.",
+    help="Only gangs in these states, such as PD, R or Pending,Running; all: also gangs that ended long ago.",
 )
 @click.option(
     "--kind",
     "kinds",
     multiple=True,
     metavar="KIND",
-    help=f"Only these: {', '.join(_KINDS)} (whatever has no job), pytorchjob, ...",
+    help=f"Only these kinds: {', '.join(_KINDS)} (gangs without job), pytorchjob, ...",
 )
 @click.option(
     "--scheduler",
     envvar="PHALANX_SCHEDULER",
     metavar="URL",
-    help="Ask the scheduler's process itself (its --metrics-address), which is quick on large clusters.",
+    help="URL of the scheduler (its --metrics-address) to list gangs from; fast on large clusters.",
 )
 @click.option(
     "--scheduler-ca",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Certificates to trust there.",
+    help="CA certificates for --scheduler.",
 )
-@click.option("--start", is_flag=True, help="When those that wait start, the earliest first.")
+@click.option("--start", is_flag=True, help="List expected starts of waiting gangs, earliest first.")
 @pass_invocation(
     GangListArguments,
     list_options(),
-    scheduler_options("on their own to show, and with --start to tell starts of,"),
+    scheduler_options("are listed"),
 )
 def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
-    """One line a gang, whoever made it: Volcano Jobs, native Jobs, JobSets, PodGroups of every dialect, gangs that
-    only their pods declare, and pods on their own.
+    """List gangs and jobs with state, members, nodes or reason.
 
-    ST is PD (pending), CF (has nodes, starting), R (running), PT (fewer than its minimum run), CG (ending), CD
-    (completed), F (failed), CA (terminated) or S (suspended). AGE/RUN is how long ago it was made and since when
-    as many run as it needs, MEMBERS are those that run, that start together, and all. START is promised to it. The
-    last column has its nodes, or (why it waits); -o wide says that in full. Those that have ended are shown for
-    five minutes, with --state all for as long as they are there.
+    The list has Volcano Jobs, native Jobs, JobSets, PodGroups of all dialects, gangs declared by pods, and pods.
 
-    With --scheduler the process is asked that knows all of it already, by your token (or PHALANX_SCHEDULER_TOKEN);
-    you need the right to list the pods. It lists gangs, and pods on their own.
+    ST is PD (pending), CF (has nodes, starting), R (running), PT (fewer members running than its minimum), CG
+    (ending), CD (completed), F (failed), CA (terminated) or S (suspended). AGE/RUN is the age and the time
+    since the minimum of members runs. MEMBERS is running/minimum/all. START is the promised start. The last
+    column has the nodes or, in brackets, the reason (-o wide: with message). Ended gangs are listed for five
+    minutes; --state all lists all.
 
-    With --start it lists the gangs, and pods on their own, that wait, whoever made them: NO-LATER-THAN is a promise
-    that rests on enforced limits, EXPECTED when half of those that were told the like have started, and 80%-UNTIL
-    when 80 of 100 have. REASON says what that rests on, or why nothing is told. It is a dry run over the live
-    cluster and wants rights to read all of it.
+    With --scheduler the scheduler itself answers, authorized by your token (or PHALANX_SCHEDULER_TOKEN); you
+    need the right to list pods. It lists gangs and single pods.
+
+    With --start the command lists the starts of waiting gangs and single pods. NO-LATER-THAN is a promise,
+    based on enforced limits. EXPECTED is the median: half of the gangs with an equal forecast have started by
+    then; 80%-UNTIL is the 80th percentile. REASON is the basis of the forecast, or why there is none. The
+    forecast is a dry run over the live cluster and needs rights to read all of it.
 
     \b
     phalanx jobs -A
@@ -113,12 +114,12 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     requirements = parse_requirements(arguments.selector)
     if arguments.start:
         if arguments.filters:
-            raise click.UsageError("--start goes with -n, -A, -q, -o and -w, not with other filters")
+            raise click.UsageError("--start works with -n, -A, -q, -o and -w only")
         if len(arguments.queues) > 1:
-            raise click.UsageError("--start goes with one --queue")
+            raise click.UsageError("--start works with one --queue only")
         _show_starts(invocation, arguments)
         return
-    wanted = _Filter(
+    gang_filter = _Filter(
         arguments.me,
         set(arguments.users),
         set(arguments.queues),
@@ -127,36 +128,36 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     )
     scheduler = arguments.scheduler
     if scheduler is not None and requirements:
-        raise click.UsageError("--selector does not go with --scheduler, which does not keep labels of jobs")
+        raise click.UsageError("--selector excludes --scheduler: the scheduler does not store labels of jobs")
     if scheduler is not None:
         reader = _Scheduler(scheduler, arguments.scheduler_ca, arguments.queues).reader()
     else:
-        reader = _reader_of_lists(invocation, wanted, requirements)
+        reader = _reader_of_lists(invocation, gang_filter, requirements)
     if scheduler is not None and arguments.watch:
-        click.echo("the scheduler has no stream of changes: it is asked again every --interval", err=True)
-    _show_gangs(invocation, arguments, wanted, reader)
+        click.echo("the scheduler has no watch; it is polled every --interval", err=True)
+    _show_gangs(invocation, arguments, gang_filter, reader)
 
 
 def _states(texts: tuple[str, ...]) -> set[str] | None:
-    """The words of the states that are meant; None for those that have not ended, or not long ago."""
+    """Return the names of the selected states; None for the default (unfinished or recently ended)."""
     from phalanx.views.gang_state import CODES
 
     spellings: dict[str, set[str]] = {"all": {str(state) for state in CODES}}
     for state, code in CODES.items():
         for spelling in (state.lower(), code.lower()):
             spellings.setdefault(spelling, set()).add(str(state))
-    found: set[str] = set()
+    states: set[str] = set()
     for text in texts:
         for word in filter(None, text.split(",")):
             if word.lower() not in spellings:
                 known = ", ".join(f"{code} ({state})" for state, code in CODES.items() if state != "Deleted")
-                raise click.UsageError(f"--state {word!r}: write all, or one of {known}")
-            found |= spellings[word.lower()]
-    return found or None
+                raise click.UsageError(f"unknown --state {word!r}; expected all, or one of {known}")
+            states |= spellings[word.lower()]
+    return states or None
 
 
 class _Filter:
-    """Which gangs are shown. `users` grows by who asks where only his are."""
+    """Filter of gangs. With `me`, the names of the user are added to `users` before the first list."""
 
     def __init__(
         self, me: bool, users: set[str], queues: set[str], states: set[str] | None, kinds: set[str]
@@ -184,11 +185,11 @@ class _Filter:
 
 
 Reader = Callable[["KubeClient", str], Awaitable[tuple["list[GangEntry]", "list[str]"]]]
-"""Reads the gangs of a namespace ("" for all), and what could not be read."""
+"""Function that reads the gangs of a namespace ("" for all) and returns them with warnings."""
 
 
 class _Scheduler(NamedTuple):
-    """Whose word is asked for: the scheduler's at `url`, by the certificates in a file."""
+    """Scheduler that answers at `url`, verified by the CA certificates in the file `authority`."""
 
     url: str
     authority: str | None
@@ -200,13 +201,13 @@ class _Scheduler(NamedTuple):
         token = os.environ.get("PHALANX_SCHEDULER_TOKEN", "")
         queue = self.queues[0] if len(self.queues) == 1 else ""
 
-        async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
-            return (await read_scheduler(client, self.url, self.authority, token, where, queue)).items, []
+        async def read(client: KubeClient, namespace: str) -> tuple[list[GangEntry], list[str]]:
+            return (await read_scheduler(client, self.url, self.authority, token, namespace, queue)).items, []
 
         return read
 
 
-def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tuple[Requirement, ...]) -> Reader:
+def _reader_of_lists(invocation: Invocation, gang_filter: _Filter, requirements: tuple[Requirement, ...]) -> Reader:
     from phalanx.cli.listing.progress import Progress
     from phalanx.daemon.policy_file import dialect_options
     from phalanx.model.matching import all_hold
@@ -217,48 +218,48 @@ def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tupl
     read_policy = invocation.policy_reader(names_only=True)
     readers: list[JobReader] = []
 
-    async def read(client: KubeClient, where: str) -> tuple[list[GangEntry], list[str]]:
+    async def read(client: KubeClient, namespace: str) -> tuple[list[GangEntry], list[str]]:
         policy, names = await read_policy(client)
         dialects = dialect_options(policy)
-        if wanted.me and not (dialects.user_label or dialects.user_annotation):
+        if gang_filter.me and not (dialects.user_label or dialects.user_annotation):
             raise click.UsageError(
-                "--me needs to know how pods name their user: a policy with phalanx.dialects.userLabel (--config "
-                "POLICY, where the scheduler's may not be read)"
+                "--me needs the user label of pods: set phalanx.dialects.userLabel in the policy (or --config "
+                "POLICY, namespace the scheduler's may not be read)"
             )
         if not readers:
             readers.append(JobReader(client))
         reader = readers[0]
-        # Nothing of what is read is garbage before it is printed, and looking for some takes half of the time.
+        # Everything read here lives until it is printed; garbage collection would take half of the time.
         gc.disable()
         try:
             with Progress() as progress:
-                found = await reader.jobs(where or None, time.time(), loose=names, progress=progress.advanced)
+                jobs = await reader.jobs(namespace or None, time.time(), loose=names, progress=progress.advanced)
         finally:
             gc.enable()
         if PODS in reader.forbidden:
-            raise click.ClickException(f"the API server refused: {reader.forbidden[PODS]}")
+            raise click.ClickException(f"request rejected by the API server: {reader.forbidden[PODS]}")
         promises = await read_promises(client, invocation.lease_namespace, names)
-        entries = gang_entries(found, dialects, promises)
+        entries = gang_entries(jobs, dialects, promises)
         warnings = [*reader.warnings, *promises.warnings(time.time())]
         return [entry for entry in entries if all_hold(requirements, entry.labels)], warnings
 
     return read
 
 
-def _show_gangs(invocation: Invocation, arguments: GangListArguments, wanted: _Filter, reader: Reader) -> None:
-    """Print the gangs; a list that goes on follows the objects that it is made of, unless a scheduler is asked."""
+def _show_gangs(invocation: Invocation, arguments: GangListArguments, gang_filter: _Filter, reader: Reader) -> None:
+    """Print the gangs; with -w refresh after changes of their objects (with --scheduler: by polling)."""
     from phalanx.cli.jobs.gang_columns import COLUMNS
-    from phalanx.cli.jobs.who_asks import names_of_asker
+    from phalanx.cli.jobs.own_user import own_user_names
     from phalanx.cli.listing.listing import Found, Listing, show
     from phalanx.daemon.gang_entries import gone
 
     async def read(client: KubeClient) -> Found[GangEntry]:
-        if wanted.me and not wanted.users:
-            wanted.users |= await names_of_asker(client)
-        where = "" if arguments.scope is None else arguments.scope or client.namespace
-        entries, warnings = await reader(client, where)
+        if gang_filter.me and not gang_filter.users:
+            gang_filter.users |= await own_user_names(client)
+        namespace = "" if arguments.scope is None else arguments.scope or client.namespace
+        entries, warnings = await reader(client, namespace)
         now = time.time()
-        return Found([entry for entry in entries if wanted.shows(entry, now)], tuple(warnings))
+        return Found([entry for entry in entries if gang_filter.shows(entry, now)], tuple(warnings))
 
     listing: Listing[GangEntry] = Listing(
         columns=COLUMNS,
@@ -285,20 +286,20 @@ def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
 
     output = options.output.word
     if output not in ("table", "wide", "json", "yaml", "name"):
-        raise click.UsageError(f"--start does not go with -o {output}")
+        raise click.UsageError(f"--start does not support -o {output}")
     display = Display("table" if output in ("name", "wide") else output, live=options.watch)
 
     queue = options.queues[0] if options.queues else ""
 
-    async def look(client: KubeClient) -> None:
-        where = None if options.scope is None else options.scope or client.namespace
-        display.show(*await StartQuestion(invocation, where, queue).answer(client, output))
+    async def refresh(client: KubeClient) -> None:
+        namespace = None if options.scope is None else options.scope or client.namespace
+        display.show(*await StartQuestion(invocation, namespace, queue).answer(client, output))
 
     async def work(client: KubeClient) -> None:
-        await look(client)
+        await refresh(client)
         while options.watch:
             await asyncio.sleep(options.interval)
             with survived_outage(display.complain):
-                await look(client)
+                await refresh(client)
 
     invocation.show(work, watch=options.watch)

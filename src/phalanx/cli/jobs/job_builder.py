@@ -1,4 +1,4 @@
-"""A Volcano Job from what a person types: nothing in it that upstream's CRD, webhook and controllers refuse."""
+"""Construction of a Volcano Job from command line flags, valid for upstream's CRD, webhook and controllers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
 FRAMEWORKS = ("pytorch", "tensorflow", "mpi", "ray")
 RESTARTS = ("job", "pod", "never")
-# What an MPI worker does: it waits for the launcher, who comes over SSH.
+# Command of MPI workers: they serve SSH, and the launcher connects to them.
 _SSHD = ["/bin/sh", "-c", "mkdir -p /var/run/sshd && exec /usr/sbin/sshd -D"]
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`replicas` are all pods of the job, whatever roles a framework gives them. `minimum` is None for all of them.
-    `resources` are requested of each pod, in the API's names and units. `restart` is what is made anew when a
-    pod fails or is evicted: one of RESTARTS, "" for what suits the framework."""
+    """Job described by flags.
+
+    `replicas` is the number of all pods, including the roles of a framework. `minimum` None means all.
+    `resources` are the requests of each pod, in the API's names and units. `restart` is one of RESTARTS: what
+    is recreated when a pod fails or is evicted ("": the framework's default).
+    """
 
     name: str
     image: str
@@ -39,15 +42,13 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_job(request: JobRequest) -> Json:
-    """Raises click.UsageError for numbers that cannot be."""
+    """Return the Job document. Raises click.UsageError for invalid numbers."""
     minimum = request.replicas if request.minimum is None else request.minimum
     if not 1 <= minimum <= request.replicas:
-        raise click.UsageError(
-            f"--min {minimum}: write a number of pods from 1 to {request.replicas}, which is --replicas"
-        )
+        raise click.UsageError(f"--min {minimum} must be between 1 and {request.replicas} (--replicas)")
     if request.framework in ("mpi", "ray") and request.replicas < 2:
         raise click.UsageError(
-            f"--framework {request.framework} needs --replicas 2 or more: a first pod and a worker"
+            f"--framework {request.framework} needs at least --replicas 2: one leader pod and one worker"
         )
     metadata: Json = {"name": request.name}
     if request.namespace:
@@ -64,19 +65,23 @@ def build_job(request: JobRequest) -> Json:
 
 
 def _parts(request: JobRequest, minimum: int) -> Json:
-    """Plugins, policies and tasks.
+    """Return plugins, policies and tasks.
 
-    The members of a framework cannot go on without one of them, so all are made anew, unless `restart` says else.
+    A framework cannot continue without one of its members. So all pods are recreated, unless `restart` says
+    otherwise.
     """
     action = {"job": "RestartJob", "pod": "RestartPod"}.get(request.restart or ("job" if request.framework else ""))
     policies = [{"events": ["PodFailed", "PodEvicted"], "action": action}] if action else []
     complete = [{"event": "TaskCompleted", "action": "CompleteJob"}]
-    workers, needed = request.replicas - 1, minimum - 1
+    workers, worker_minimum = request.replicas - 1, minimum - 1
     tasks: list[Json]
     match request.framework:
         case "pytorch":
             plugins = {"svc": [], "pytorch": ["--master=master", "--worker=worker", "--port=23456"]}
-            tasks = [_task(request, "master", 1, 1, policies=complete), _task(request, "worker", workers, needed)]
+            tasks = [
+                _task(request, "master", 1, 1, policies=complete),
+                _task(request, "worker", workers, worker_minimum),
+            ]
         case "tensorflow":
             plugins = {"svc": [], "tensorflow": ["--worker=worker", "--port=2222"]}
             tasks = [_task(request, "worker", request.replicas, minimum)]
@@ -84,12 +89,12 @@ def _parts(request: JobRequest, minimum: int) -> Json:
             plugins = {"svc": [], "ssh": [], "mpi": ["--master=master", "--worker=worker", "--port=22"]}
             tasks = [
                 _task(request, "master", 1, 1, policies=complete),
-                _task(request, "worker", workers, needed, command=_SSHD),
+                _task(request, "worker", workers, worker_minimum, command=_SSHD),
             ]
         case "ray":
-            # The plugin itself writes the commands of head and workers.
+            # The plugin ray writes the commands of head and workers.
             plugins = {"svc": [], "ray": ["--head=head", "--worker=worker"]}
-            tasks = [_task(request, "head", 1, 1), _task(request, "worker", workers, needed)]
+            tasks = [_task(request, "head", 1, 1), _task(request, "worker", workers, worker_minimum)]
         case _:
             plugins = {"env": [], "svc": []}
             tasks = [_task(request, "task", request.replicas, minimum)]
@@ -115,7 +120,7 @@ def _task(
         extended = {key: amount for key, amount in request.resources.items() if "/" in key}
         container["resources"] = {"requests": dict(request.resources)}
         if extended:
-            # The API takes extended resources only with a limit that is the request.
+            # The API accepts extended resources only with a limit equal to the request.
             container["resources"]["limits"] = extended
     task: Json = {"name": name, "replicas": replicas, "minAvailable": minimum}
     if policies:

@@ -1,4 +1,4 @@
-"""Jobs as people read them: one line each, or everything about one."""
+"""Tables and details of jobs."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _reason(job: JobEntry, wide: bool) -> str:
     return f"{job.reason}: {job.message}" if wide and job.message else job.reason
 
 
-def description(told: JobDescription, now: float) -> list[str]:
-    job = told.job
+def description(details: JobDescription, now: float) -> list[str]:
+    job = details.job
     retries = f"{job.retries} of {job.retry_limit}" if job.retry_limit is not None else ""
     status = job.state + (f" ({job.reason})" if job.reason else "")
     counts = [
@@ -68,38 +68,38 @@ def description(told: JobDescription, now: float) -> list[str]:
         ("Scheduler", job.scheduler),
         ("Status", f"{status}\n{job.message}" if job.message else status),
         ("Phase", job.phase if job.phase != job.state else ""),
-        ("Pods", f"{job.total} wanted, {job.minimum} to start; {', '.join(counts) or 'none yet'}"),
+        ("Pods", f"{job.total} desired, {job.minimum} minimum; {', '.join(counts) or 'none yet'}"),
         ("Retries", retries),
         ("Age", age(job.created, now)),
         ("Ended", f"{age(job.finished, now)} ago" if job.finished else ""),
-        ("Plugins", ", ".join(" ".join((name, *words)) for name, words in told.plugins.items())),
-        ("Policies", "\n".join(told.policies)),
+        ("Plugins", ", ".join(" ".join((name, *words)) for name, words in details.plugins.items())),
+        ("Policies", "\n".join(details.policies)),
     ]
-    if told.run_time is not None:
-        pairs += [tuple(line.split(": ", 1)) for line in told.run_time.lines()]  # type: ignore[misc]
+    if details.run_time is not None:
+        pairs += [tuple(line.split(": ", 1)) for line in details.run_time.lines()]  # type: ignore[misc]
     lines = fields([(name, text) for name, text in pairs if text])
-    if told.tasks:
+    if details.tasks:
         header = ["TASK", "REPLICAS", "MIN", "PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
         rows = [
             [
                 task.name,
                 *map(str, (task.replicas, task.minimum, task.pending, task.running, task.succeeded, task.failed)),
             ]
-            for task in told.tasks
+            for task in details.tasks
         ]
         lines += ["", *columns(header, rows)]
-    if told.pods:
-        lines += ["", *pod_table(told.pods, now)]
-    if told.conditions:
+    if details.pods:
+        lines += ["", *pod_table(details.pods, now)]
+    if details.conditions:
         rows = [
-            [each.about, each.type, each.status, each.reason, age(each.since, now), each.message]
-            for each in told.conditions
+            [entry.about, entry.type, entry.status, entry.reason, age(entry.since, now), entry.message]
+            for entry in details.conditions
         ]
         lines += ["", *columns(["CONDITION OF", "TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"], _dashes(rows))]
-    if told.events:
+    if details.events:
         rows = [
-            [each.type, each.reason, each.about, _times(each.count, age(each.seen, now)), each.message]
-            for each in told.events
+            [event.type, event.reason, event.about, _times(event.count, age(event.seen, now)), event.message]
+            for event in details.events
         ]
         lines += ["", *columns(["EVENT", "REASON", "OBJECT", "AGE", "MESSAGE"], _dashes(rows))]
     return [*lines, *next_steps(job)]
@@ -124,15 +124,15 @@ def pod_table(pods: Iterable[PodEntry], now: float) -> list[str]:
 
 
 def next_steps(job: JobEntry) -> list[str]:
-    """What helps now, as commands."""
+    """Return the next useful command, as lines."""
     target = f"{job.target} -n {job.namespace}"
     if job.reason == "NoController" or job.over:
-        return ["", f"Its output:   phalanx job logs {target}"] if job.over else []
+        return ["", f"Logs:   phalanx job logs {target}"] if job.over else []
     if job.state is GangState.SUSPENDED:
-        return ["", f"Suspended. To go on:   phalanx job resume {target}"]
+        return ["", f"To resume:   phalanx job resume {target}"]
     if job.running < job.minimum and job.group:
         kind = job.kind if job.kind != GANG else PODGROUP
-        return ["", f"What would help:   phalanx why {kind}/{job.name} -n {job.namespace}"]
+        return ["", f"To see the reason:   phalanx why {kind}/{job.name} -n {job.namespace}"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Files of manifests: what is in them, and what is filled in where the person who submits them asks for it."""
+"""Manifest files: reading, and defaults from command line flags."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Json = dict[str, Any]
 
 VOLCANO_JOB = "batch.volcano.sh"
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
-# Where pods are made from, by API group and kind.
+# Path of the pod template, by API group and kind.
 _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
     ("batch", "Job"): ("spec", "template"),
     ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
     ("apps", "Deployment"): ("spec", "template"),
     ("apps", "StatefulSet"): ("spec", "template"),
 }
-# Kinds that have fields of their own for a queue and a scheduler.
+# Path of the spec with a queue and a scheduler, by API group and kind.
 _JOB_SPECS: dict[tuple[str, str], tuple[str, ...]] = {
     (VOLCANO_JOB, "Job"): ("spec",),
     (VOLCANO_JOB, "CronJob"): ("spec", "jobTemplate", "spec"),
@@ -29,7 +29,7 @@ _JOB_SPECS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def read_manifests(file: str) -> list[Json]:
-    """Every object of a YAML or JSON file, `-` for stdin; lists are taken apart. Raises click.ClickException."""
+    """Return the objects of a YAML or JSON file (`-`: stdin), with lists expanded. Raises click.ClickException."""
     import yaml
 
     from phalanx.model.text.yaml_text import decode_yaml_all
@@ -38,31 +38,31 @@ def read_manifests(file: str) -> list[Json]:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
         documents = list(decode_yaml_all(text))
     except (OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+        raise click.ClickException(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
     except yaml.YAMLError as error:
-        raise click.ClickException(f"{file}: it is no YAML: {error}") from error
-    found = [entry for number, document in enumerate(documents, 1) for entry in _objects(file, number, document)]
-    if not found:
-        raise click.ClickException(f"{file}: there is no object in it")
-    return found
+        raise click.ClickException(f"{file}: invalid YAML: {error}") from error
+    objects = [entry for number, document in enumerate(documents, 1) for entry in _objects(file, number, document)]
+    if not objects:
+        raise click.ClickException(f"{file}: no objects found")
+    return objects
 
 
 def _objects(file: str, number: int, document: Any) -> Iterator[Json]:
     if document is None:
         return
-    where = f"{file}: document {number}"
+    location = f"{file}: document {number}"
     if not isinstance(document, dict):
-        raise click.ClickException(f"{where} is no object; write apiVersion, kind, metadata and spec")
+        raise click.ClickException(f"{location} is not an object; write apiVersion, kind, metadata and spec")
     if isinstance(document.get("items"), list) and str(document.get("kind", "")).endswith("List"):
         for entry in document["items"]:
             yield from _objects(file, number, entry)
         return
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
-            raise click.ClickException(f"{where} states no {field}")
+            raise click.ClickException(f"{location} has no {field}")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
-        raise click.ClickException(f"{where} ({document['kind']}) states no metadata.name")
+        raise click.ClickException(f"{location} ({document['kind']}) has no metadata.name")
     yield document
 
 
@@ -71,7 +71,7 @@ def group_of(document: Json) -> str:
 
 
 def fill_in(document: Json, *, queue: str, scheduler_name: str, priority_class: str) -> None:
-    """Sets a queue, a scheduler and a priority class where the object states none; "" leaves a field alone."""
+    """Set queue, scheduler and priority class of an object where it has none; "" sets nothing."""
     key = (group_of(document), document["kind"])
     if key in _JOB_SPECS:
         spec = _at(document, _JOB_SPECS[key])
@@ -92,15 +92,15 @@ def fill_in(document: Json, *, queue: str, scheduler_name: str, priority_class: 
 
 
 def _at(document: Json, path: tuple[str, ...]) -> Json:
-    """The object at a path, made where there is none."""
-    place = document
+    """Return the object at `path`; missing objects are created."""
+    node = document
     for key in path:
-        if not isinstance(place.get(key), dict):
-            place[key] = {}
-        place = place[key]
-    return place
+        if not isinstance(node.get(key), dict):
+            node[key] = {}
+        node = node[key]
+    return node
 
 
-def _default(place: Json, key: str, value: str) -> None:
-    if value and not place.get(key):
-        place[key] = value
+def _default(fields: Json, key: str, value: str) -> None:
+    if value and not fields.get(key):
+        fields[key] = value

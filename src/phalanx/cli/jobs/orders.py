@@ -1,4 +1,4 @@
-"""What can be told to a job: Commands for Volcano's, fields for others. Each says in a line what happened."""
+"""Orders to jobs: Commands for Volcano Jobs, fields for others. Each order returns a message for the user."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ async def order_by_field(
     name: str,
     order: Callable[[KubeClient, Target], Awaitable[str]],
 ) -> str:
-    """To the job of an operator, of whatever kind, by its own field. `name` may be that of the job, its PodGroup
-    or, as pod/NAME, of one of its pods."""
+    """Apply `order` to an operator's job through its own field, and return the message.
+
+    `name` is the job, its PodGroup, or one of its pods (pod/NAME). Raises click.UsageError, click.ClickException.
+    """
     from phalanx.orders.errors import BadNameError, OrderError
     from phalanx.orders.target import TargetFinder
 
@@ -39,38 +41,40 @@ async def order_by_field(
 async def suspend_job(client: KubeClient, job: FoundJob) -> str:
     entry = job.entry
     if entry.over:
-        raise click.ClickException(f"{entry.target} is {entry.phase}: there is nothing to suspend")
+        raise click.ClickException(f"{entry.target} cannot be suspended: it is {entry.phase}")
     if entry.phase in ("Aborted", "Aborting", "Suspended"):
-        return f"{entry.target} is suspended already"
+        return f"{entry.target} is already suspended"
     if entry.kind == "vcjob":
         await send_command(client, job, ABORT)
     else:
         await _set_suspend(client, job, True)
-    return f"{entry.target} will be suspended; its pods end. To go on: phalanx job resume {_at(entry)}"
+    return f"{entry.target} will be suspended; its pods are deleted. To resume: phalanx job resume {_at(entry)}"
 
 
 async def resume_job(client: KubeClient, job: FoundJob) -> str:
     entry = job.entry
     if entry.over:
-        raise click.ClickException(f"{entry.target} is {entry.phase} and cannot be resumed; submit it again")
+        raise click.ClickException(f"{entry.target} cannot be resumed: it is {entry.phase}; submit it again")
     if entry.phase not in ("Aborted", "Aborting", "Suspended"):
         return f"{entry.target} is not suspended"
     if entry.kind == "vcjob":
         await send_command(client, job, RESUME)
     else:
         await _set_suspend(client, job, False)
-    return f"{entry.target} will go on. To see it start: phalanx job wait {_at(entry)} --for running"
+    return f"{entry.target} will be resumed. To wait for its start: phalanx job wait {_at(entry)} --for running"
 
 
 async def restart_job(client: KubeClient, job: FoundJob) -> str:
     entry = job.entry
     if entry.kind != "vcjob":
-        raise click.ClickException(f"{entry.target}: only Volcano Jobs can be restarted; suspend and resume it")
+        raise click.ClickException(
+            f"{entry.target} cannot be restarted: only Volcano Jobs can; suspend and resume it instead"
+        )
     if entry.over or entry.phase in ("Aborted", "Aborting"):
         advice = "submit it again" if entry.over else "resume it"
-        raise click.ClickException(f"{entry.target} is {entry.phase} and cannot be restarted; {advice}")
+        raise click.ClickException(f"{entry.target} cannot be restarted: it is {entry.phase}; {advice}")
     await send_command(client, job, RESTART)
-    return f"{entry.target} will be restarted: all its pods are made anew"
+    return f"{entry.target} will be restarted: all its pods are recreated"
 
 
 async def cancel_job(client: KubeClient, job: FoundJob) -> str:
@@ -81,24 +85,24 @@ async def cancel_job(client: KubeClient, job: FoundJob) -> str:
         assert job.resource is not None
         path = job.resource.path(entry.namespace, entry.name)
         await client.delete(path, uid=entry.uid, propagation="Background")
-        return f"{entry.target} cancelled: it and its pods are deleted"
+        return f"{entry.target} cancelled: the job and its pods are deleted"
     if entry.owner:
         raise click.ClickException(
-            f"{entry.target} belongs to {entry.owner}, which would make it anew; delete that"
+            f"{entry.target} belongs to {entry.owner}, which would recreate it; delete {entry.owner} instead"
         )
-    makers = sorted({pod.owner for pod in job.pods if pod.owner})
-    if makers:
+    owners = sorted({pod.owner for pod in job.pods if pod.owner})
+    if owners:
         raise click.ClickException(
-            f"{entry.target}: its pods belong to {', '.join(makers)}, which would make them anew; delete that"
+            f"{entry.target}: its pods belong to {', '.join(owners)}, which recreates them; delete the owner"
         )
     if job.resource is not None:
         await client.delete(job.resource.path(entry.namespace, entry.name), uid=entry.uid)
     await asyncio.gather(*(client.delete(PODS.path(entry.namespace, pod.name), uid=pod.uid) for pod in job.pods))
-    return f"{entry.target} cancelled: it and its {len(job.pods)} pods are deleted"
+    return f"{entry.target} cancelled: the gang and its {len(job.pods)} pods are deleted"
 
 
 async def send_command(client: KubeClient, job: FoundJob, action: str) -> None:
-    """A Command of Volcano's to the job. The job owns it, so none is left when the job is gone."""
+    """Send a Volcano Command to the job. The job owns the Command, so it is deleted with the job."""
     from phalanx.kube.errors import ApiError
     from phalanx.reports.jobs.kinds import COMMANDS
 
@@ -107,8 +111,8 @@ async def send_command(client: KubeClient, job: FoundJob, action: str) -> None:
     except ApiError as error:
         if error.status == 404:
             raise click.ClickException(
-                f"{job.entry.target}: this cluster does not have the kind Command of bus.volcano.sh/v1alpha1; "
-                "`phalanx install` brings it"
+                f"{job.entry.target}: the cluster has no kind Command of bus.volcano.sh/v1alpha1; "
+                "install it with: phalanx install"
             ) from error
         raise
 

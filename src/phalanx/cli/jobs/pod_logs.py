@@ -1,4 +1,4 @@
-"""The output of many pods at once, line by line."""
+"""Logs of many pods, line by line."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from phalanx.reports.jobs.job_report import FoundJob, JobReader
 
 _PERIOD = 1.0
-# A job may be silent for long; that a server is gone is seen by its other answers.
-_SILENCE = 24 * 3600.0
+# A job can be silent for long; a lost API server is detected by other requests.
+_READ_TIMEOUT = 24 * 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodLogArguments:
-    """`index` and `task` choose pods, None for all. `prefix` is None for "if there are several"."""
+    """Options of logs. `index` and `task` select pods (None: all); `prefix` None means: with several pods."""
 
     task: str | None
     index: int | None
@@ -39,26 +39,26 @@ class PodLogArguments:
 
 
 class LogPrinter:
-    """Prints what the chosen pods say, those that begin later too while it follows."""
+    """Printer of the logs of selected pods; while following, new pods are included."""
 
     def __init__(self, client: KubeClient, reader: JobReader, job: FoundJob, options: PodLogArguments) -> None:
         self._client = client
         self._reader = reader
         self._job = job
         self._options = options
-        self._begun: set[tuple[str, str]] = set()
+        self._followed: set[tuple[str, str]] = set()
         several = job.entry.total > 1 and options.index is None
         self._prefix = several if options.prefix is None else options.prefix
 
     async def run(self) -> None:
-        """Raises click.ClickException where no pod is chosen."""
+        """Print the logs. Raises click.ClickException if no pod is selected."""
         job = self._job
-        chosen = [pod for pod in job.pods if self._options.choose(pod)]
-        if not chosen and not self._options.follow:
-            raise click.ClickException(self._nothing())
+        selected = [pod for pod in job.pods if self._options.choose(pod)]
+        if not selected and not self._options.follow:
+            raise click.ClickException(self._no_pods_message())
         if not self._options.follow:
-            # One after the other, so that the lines of a pod stay together.
-            for pod in chosen:
+            # Pods are printed one after the other, so that the lines of a pod stay together.
+            for pod in selected:
                 for container in self._containers(pod):
                     await self._print(pod, container)
             return
@@ -67,28 +67,28 @@ class LogPrinter:
                 for pod in job.pods:
                     if self._options.choose(pod) and pod.phase != "Pending":
                         for container in self._containers(pod):
-                            if (pod.uid, container) not in self._begun:
-                                self._begun.add((pod.uid, container))
+                            if (pod.uid, container) not in self._followed:
+                                self._followed.add((pod.uid, container))
                                 tasks.create_task(self._follow(pod, container))
                 if job.entry.over:
                     return
                 await asyncio.sleep(_PERIOD)
                 entry = job.entry
-                found = await self._reader.job(entry.kind, entry.namespace, entry.name, time.time())
-                if found is None or found.entry.uid != entry.uid:
+                current = await self._reader.job(entry.kind, entry.namespace, entry.name, time.time())
+                if current is None or current.entry.uid != entry.uid:
                     return
-                job = found
+                job = current
 
-    def _nothing(self) -> str:
+    def _no_pods_message(self) -> str:
         entry, options = self._job.entry, self._options
         if not self._job.pods:
-            why = f": {entry.reason}" if entry.reason else ""
-            return f"{entry.target} has no pods yet{why}; see `phalanx job describe {entry.target}`"
+            reason = f": {entry.reason}" if entry.reason else ""
+            return f"{entry.target} has no pods yet{reason}; see: phalanx job describe {entry.target}"
         tasks = sorted({pod.task for pod in self._job.pods if pod.task})
-        asked = [f"task {options.task!r}"] if options.task is not None else []
-        asked += [f"index {options.index}"] if options.index is not None else []
+        criteria = [f"task {options.task!r}"] if options.task is not None else []
+        criteria += [f"index {options.index}"] if options.index is not None else []
         known = f"; its tasks are {', '.join(tasks)}" if tasks else ""
-        return f"{entry.target} has no pod with {' and '.join(asked)}{known}"
+        return f"{entry.target} has no pod with {' and '.join(criteria)}{known}"
 
     def _containers(self, pod: PodEntry) -> list[str]:
         return [name for name in pod.containers if self._options.container in (None, name)]
@@ -116,7 +116,7 @@ class LogPrinter:
                 "GET", self._path(pod), params=self._query(container), accept="*/*", timeout=300
             )
         except ApiError as error:
-            self._complain(pod, error.message)
+            self._report_error(pod, error.message)
             return
         for line in answer.splitlines():
             self._line(pod, container, line)
@@ -126,14 +126,14 @@ class LogPrinter:
 
         try:
             async with aclosing(
-                self._client.stream(self._path(pod), self._query(container), read_timeout=_SILENCE)
+                self._client.stream(self._path(pod), self._query(container), read_timeout=_READ_TIMEOUT)
             ) as lines:
                 async for line in lines:
                     self._line(pod, container, line)
         except ApiError as error:
-            self._complain(pod, error.message)
+            self._report_error(pod, error.message)
         except ConnectionLost as error:
-            self._complain(pod, str(error))
+            self._report_error(pod, str(error))
 
     def _line(self, pod: PodEntry, container: str, line: bytes) -> None:
         several = len(pod.containers) > 1
@@ -141,5 +141,5 @@ class LogPrinter:
         sys.stdout.buffer.write(head.encode() + line + b"\n")
         sys.stdout.buffer.flush()
 
-    def _complain(self, pod: PodEntry, text: str) -> None:
-        click.echo(f"{pod.name}: no output: {text}", err=True)
+    def _report_error(self, pod: PodEntry, text: str) -> None:
+        click.echo(f"{pod.name}: cannot read logs: {text}", err=True)

@@ -1,4 +1,4 @@
-"""Label selectors as kubectl's users type them, for objects that are here already."""
+"""Label selectors in kubectl's notation, for objects that are already read."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ Requirements = list[tuple[str, str, frozenset[str]]]
 
 
 def parse_selector(text: str) -> Requirements:
-    """`a=b,c!=d,e,!f`: (key, operator, values) each. Raises click.UsageError."""
-    found: Requirements = []
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    """Parse `a=b,c!=d,e,!f` into (key, operator, values). Raises click.UsageError."""
+    requirements: Requirements = []
+    for part in filter(None, (text_part.strip() for text_part in text.split(","))):
         key, unequal, value = part.partition("!=")
         if unequal:
-            found.append((key.strip(), "!=", frozenset((value.strip(),))))
+            requirements.append((key.strip(), "!=", frozenset((value.strip(),))))
             continue
         key, equal, value = part.replace("==", "=").partition("=")
         if equal:
-            found.append((key.strip(), "=", frozenset((value.strip(),))))
+            requirements.append((key.strip(), "=", frozenset((value.strip(),))))
         elif " " in part:
-            raise click.UsageError(f"--selector {part!r}: expected key=value, key!=value, key or !key")
+            raise click.UsageError(f"invalid --selector {part!r}; write key=value, key!=value, key or !key")
         else:
-            found.append((part.lstrip("!"), "absent" if part.startswith("!") else "present", frozenset()))
-    return found
+            requirements.append((part.lstrip("!"), "absent" if part.startswith("!") else "present", frozenset()))
+    return requirements
 
 
 def matches(requirements: Requirements, labels: Mapping[str, str]) -> bool:
     for key, operator, values in requirements:
-        has = labels.get(key)
-        held = {"=": has in values, "!=": has not in values, "present": has is not None, "absent": has is None}
-        if not held[operator]:
+        label = labels.get(key)
+        results = {
+            "=": label in values,
+            "!=": label not in values,
+            "present": label is not None,
+            "absent": label is None,
+        }
+        if not results[operator]:
             return False
     return True

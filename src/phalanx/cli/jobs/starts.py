@@ -1,4 +1,4 @@
-"""`phalanx jobs --start`: when those that wait start, and how people read it."""
+"""`phalanx jobs --start`: starts of waiting gangs and pods, as table and as lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StartQuestion:
-    """Starts of what waits in a namespace (None: all) and a queue ("": all), under the scheduler's policy."""
+    """Query for the starts of waiting units in a namespace (None: all) and a queue ("": all)."""
 
     def __init__(self, invocation: Invocation, namespace: str | None, queue: str) -> None:
         self._namespace = namespace
@@ -26,7 +26,7 @@ class StartQuestion:
         self._read_policy = invocation.policy_reader()
 
     async def answer(self, client: KubeClient, output: str) -> tuple[Any, list[str]]:
-        """(what is printed, what could not be read)."""
+        """Return the answer (lines or a document) and warnings about unreadable objects."""
         from phalanx.cli.connection import time_limit
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.reports.read_promises import read_promises
@@ -38,18 +38,20 @@ class StartQuestion:
         snapshot = await read_cluster(client, names, dialect_options(policy), lease)
         await read_usage(client, snapshot, policy, lease, names)
         promises, now = await read_promises(client, lease, names), time.time()
-        found = start_entries(snapshot, policy, promises, now, time_limit())
+        all_entries = start_entries(snapshot, policy, promises, now, time_limit())
         entries = [
-            each for each in found if self._namespace in (None, each.namespace) and self._queue in ("", each.queue)
+            entry
+            for entry in all_entries
+            if self._namespace in (None, entry.namespace) and self._queue in ("", entry.queue)
         ]
-        warnings = [f"not read: {text}" for text in snapshot.missing] + promises.warnings(now)
+        warnings = [f"cannot read {text}" for text in snapshot.missing] + promises.warnings(now)
         if output == "name":
-            return [each.target for each in entries], warnings
+            return [entry.target for entry in entries], warnings
         if output in ("json", "yaml"):
             return {"starts": entries}, warnings
-        where = "any namespace" if self._namespace is None else f"namespace {self._namespace}"
+        scope = "any namespace" if self._namespace is None else f"namespace {self._namespace}"
         table = start_table(entries, now, namespaces=self._namespace is None)
-        return table if entries else [f"nothing waits in {where}"], warnings
+        return table if entries else [f"no waiting gangs or pods in {scope}"], warnings
 
 
 def start_table(entries: Iterable[StartEntry], now: float, *, namespaces: bool) -> list[str]:
@@ -76,10 +78,10 @@ def start_table(entries: Iterable[StartEntry], now: float, *, namespaces: bool) 
 
 
 def _reason(entry: StartEntry, now: float) -> str:
-    """What the start rests on, or why there is none."""
+    """Return the basis of the start, or why there is none."""
     start = entry.start
     if entry.forecast:
-        return "nothing is in its way"
+        return "starts in the next cycle"
     if start.no_later_than or start.expected:
         parts = [start.basis, *start.postponements[-1:], *_move(start, now)]
         return "; ".join(parts)
@@ -92,16 +94,18 @@ def start_lines(start: PromisedStart, now: float) -> list[str]:
     """Return the start of one unit as lines of `phalanx why` and `phalanx queue describe`."""
     lines = []
     if start.no_later_than:
-        told = f"; promised {relative(start.told_at, now)}" if start.told_at else ""
-        first = f", at first for {relative(start.promised, now)}" if start.promised != start.no_later_than else ""
-        lines.append(f"Starts: at the latest {relative(start.no_later_than, now)}{told}{first}")
+        since = f"; promised {relative(start.told_at, now)}" if start.told_at else ""
+        first = (
+            f", first promised for {relative(start.promised, now)}" if start.promised != start.no_later_than else ""
+        )
+        lines.append(f"Starts: no later than {relative(start.no_later_than, now)}{since}{first}")
     elif start.planned:
-        lines.append(f"Starts: planned {relative(start.planned, now)}; no start is promised")
+        lines.append(f"Starts: planned {relative(start.planned, now)}; not promised")
     else:
         lines.append(f"Starts: {start.message}")
     if start.expected:
         until = relative(start.expected_until, now)
-        lines.append(f"  expected {relative(start.expected, now)}, in 80 of 100 cases until {until}")
+        lines.append(f"  expected {relative(start.expected, now)}, with 80 % probability until {until}")
     elif start.planned and start.message:
         lines.append(f"  {start.message}")
     if start.basis:
@@ -111,20 +115,20 @@ def start_lines(start: PromisedStart, now: float) -> list[str]:
 
 
 def _source(start: PromisedStart, now: float) -> str:
-    """Return where the start comes from, and how old that is."""
+    """Return the source and the age of the start."""
     from phalanx.views.promises import PromiseSource
 
     origin = start.origin
     if origin is None:
         return f"by a dry run {relative(start.planned_at, now)}"
-    what = "plan of the scheduler" if origin.source is PromiseSource.LIVE else "record of the scheduler"
-    return f"{what}, version {origin.version or '-'}, written {relative(origin.time, now) or '-'}"
+    source = "plan of the scheduler" if origin.source is PromiseSource.LIVE else "record of the scheduler"
+    return f"{source}, version {origin.version or '-'}, written {relative(origin.time, now) or '-'}"
 
 
 def _move(start: PromisedStart, now: float) -> list[str]:
-    """Return where a dry run moves the promise, as a list of at most one line."""
-    because = f": {start.moves_because}" if start.moves_because else ""
+    """Return at most one line: the time to which a dry run moves the promise."""
+    cause = f": {start.moves_because}" if start.moves_because else ""
     if start.moves_to:
         former, later = relative(start.no_later_than, now), relative(start.moves_to, now)
-        return [f"a dry run moves it from {former} to {later}{because}"]
-    return [f"a dry run gives it up{because}"] if start.moves_because else []
+        return [f"a dry run moves it from {former} to {later}{cause}"]
+    return [f"a dry run drops it{cause}"] if start.moves_because else []

@@ -1,4 +1,4 @@
-"""`phalanx submit`: a job from a file or from what is typed."""
+"""`phalanx submit`: submit a job from a file or from flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_OF_FLAGS = (
+_JOB_FLAGS = (
     *(
         "name",
         "image",
@@ -38,7 +38,7 @@ _OF_FLAGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitArguments:
-    """Arguments of `phalanx submit`; `words` are a file, or the command of a job that is described by flags."""
+    """Arguments of `phalanx submit`; `words` are a file name, or the command of a job described by flags."""
 
     words: tuple[str, ...]
     name: str | None
@@ -65,48 +65,66 @@ class SubmitArguments:
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("words", metavar="[FILE | -- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--name", help="Of the job that is made.")
-@click.option("--image", help="Of its containers.")
+@click.option("--name", help="Name of the job.")
+@click.option("--image", help="Image of the containers.")
+@click.option("--replicas", type=click.IntRange(min=1), help="Number of pods, including all roles.  [default: 1]")
+@click.option("--gpu", metavar="N|RESOURCE=N", help=f"GPUs per pod; a plain number requests {GPU}.")
+@click.option("--cpu", metavar="AMOUNT", help="CPUs per pod, such as 2 or 500m.")
+@click.option("--memory", metavar="AMOUNT", help="Memory per pod, such as 4Gi.")
 @click.option(
-    "--replicas", type=click.IntRange(min=1), help="How many pods it has, all roles together.  [default: 1]"
-)
-@click.option("--gpu", metavar="N|RESOURCE=N", help=f"GPUs of each pod; a number means {GPU}.")
-@click.option("--cpu", metavar="AMOUNT", help="CPUs of each pod, such as 2 or 500m.")
-@click.option("--memory", metavar="AMOUNT", help="Memory of each pod, such as 4Gi.")
-@click.option(
-    "--gang/--no-gang", default=None, help="Start all pods together (the default), or each as soon as it fits."
+    "--gang/--no-gang", default=None, help="Start all pods together (default), or each as soon as it fits."
 )
 @click.option(
-    "--min", "minimum", type=click.IntRange(min=1), metavar="N", help="Start with N pods; the others as they fit."
+    "--min",
+    "minimum",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start as soon as N pods fit; further pods as they fit.",
 )
-@click.option("--framework", type=click.Choice(FRAMEWORKS), help="Tell the pods of each other, as it expects it.")
-@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+@click.option(
+    "--framework", type=click.Choice(FRAMEWORKS), help="Framework whose roles, services and environment are set up."
+)
+@click.option(
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Environment variable of the containers; repeatable.",
+)
 @click.option(
     "--restart",
     type=click.Choice(RESTARTS),
-    help="What is made anew when a pod fails or is evicted.  [default: job with --framework, else never]",
+    help="What is recreated after the failure or eviction of a pod.  [default: job with --framework, else never]",
 )
-@click.option("--max-retry", type=click.IntRange(min=0), help="Restarts after which the job fails.  [default: 3]")
-@click.option("--queue", default="", help="Where the file states none; without it the queue `default`.")
-@click.option("--priority", "priority_class", default="", metavar="CLASS", help="A PriorityClass, likewise.")
+@click.option(
+    "--max-retry", type=click.IntRange(min=0), help="Number of restarts after which the job fails.  [default: 3]"
+)
+@click.option("--queue", default="", help="Queue of objects without queue. Default: the queue `default`.")
+@click.option(
+    "--priority", "priority_class", default="", metavar="CLASS", help="PriorityClass of objects without one."
+)
 @click.option(
     "--scheduler-name",
     default=None,
     metavar="NAME",
-    help="The spec.schedulerName. A job of flags gets `phalanx`; in a file it is set where none is stated.",
+    help="spec.schedulerName of objects without one. Default: phalanx for a job from flags, unset for a file.",
 )
 @namespace_option
-@click.option("--dry-run", is_flag=True, help="Print what would be created and touch nothing.")
-@click.option("-o", "--output", type=click.Choice(["yaml", "json", "name"]), help="Print what is created.")
-@click.option("--wait", is_flag=True, help="Wait until the job has ended, as `phalanx job wait` does.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Of --wait.")
+@click.option("--dry-run", is_flag=True, help="Print the objects; create nothing.")
+@click.option(
+    "-o", "--output", type=click.Choice(["yaml", "json", "name"]), help="Print the created objects in this format."
+)
+@click.option("--wait", is_flag=True, help="Wait until the job ends, like `phalanx job wait`.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Maximum seconds to wait (with --wait)."
+)
 @pass_invocation(SubmitArguments, connection_options)
 def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
-    """Submit a job: one that is described by flags, or what is in a file.
+    """Submit a job described by flags, or the objects in a file.
 
-    Flags make a Volcano Job (batch.volcano.sh), a gang unless --no-gang or --min says otherwise. FILE is any
-    manifest, of several documents too: Volcano Jobs, native Jobs, a PodGroup with its pods. Of a file nothing is
-    changed but what flags ask for and the file leaves open. `-` reads stdin.
+    Flags create a Volcano Job (batch.volcano.sh). It is a gang, unless --no-gang or --min is set. FILE is any
+    manifest, also with several documents: Volcano Jobs, native Jobs, a PodGroup with its pods. Flags only set
+    fields that the file leaves empty. `-` reads stdin.
 
     \b
     phalanx submit --name train --image torch --replicas 4 --gpu 1 --framework pytorch -- python train.py
@@ -121,35 +139,35 @@ def submit(invocation: Invocation, arguments: SubmitArguments) -> None:
         return
 
     async def work(client: KubeClient) -> list[Json]:
-        where = arguments.namespace or client.namespace
-        return await create_all(client, documents, where, quiet=arguments.output is not None)
+        namespace = arguments.namespace or client.namespace
+        return await create_all(client, documents, namespace, quiet=arguments.output is not None)
 
     created = invocation.run(work)
     if arguments.output is not None:
         _print(created, arguments.output)
-    jobs = [found for each in created if (found := _reference(each)) is not None]
+    jobs = [job for document in created if (job := _reference(document)) is not None]
     if arguments.wait:
         if not jobs:
-            raise click.UsageError("--wait: there is no job or group among what was created to wait for")
+            raise click.UsageError("--wait needs a job or PodGroup among the created objects")
         from phalanx.cli.jobs.wait import wait_for_all
 
         raise click.exceptions.Exit(wait_for_all(invocation, jobs, "completed", arguments.timeout))
     if arguments.output is None:
-        _say_what_next(jobs)
+        _print_next_commands(jobs)
 
 
 def _from_flags(arguments: SubmitArguments, name: str) -> list[Json]:
     from phalanx.admission.names import subdomain_faults
 
     if not arguments.image:
-        raise click.UsageError("--name makes a job, which needs an --image too")
+        raise click.UsageError("--name requires --image")
     if faults := subdomain_faults(name):
-        raise click.UsageError(f"--name {name!r}: {faults[0]}")
+        raise click.UsageError(f"invalid --name {name!r}: {faults[0]}")
     if arguments.minimum is not None and arguments.gang is not None:
-        raise click.UsageError("--min says how many pods start together; leave out --gang and --no-gang")
+        raise click.UsageError("--min excludes --gang and --no-gang")
     if arguments.framework == "ray" and arguments.words:
         raise click.UsageError(
-            "--framework ray starts a Ray cluster and no command; use `ray job submit` once it runs"
+            "--framework ray starts a Ray cluster without a command; when it runs, use: ray job submit"
         )
     minimum = 1 if arguments.gang is False else arguments.minimum
     request = JobRequest(
@@ -175,11 +193,11 @@ def _from_file(arguments: SubmitArguments) -> list[Json]:
     from phalanx.cli.jobs.manifest_file import fill_in, read_manifests
 
     if len(arguments.words) != 1:
-        raise click.UsageError("expected one FILE, or --name and --image of a job")
-    stated = [name for name in _OF_FLAGS if getattr(arguments, name) not in (None, ())]
-    if stated:
-        flag = {"minimum": "min", "environment": "env"}.get(stated[0], stated[0]).replace("_", "-")
-        raise click.UsageError(f"--{flag} describes a job of flags; FILE says it itself")
+        raise click.UsageError("set either one FILE, or --name and --image")
+    job_flags = [name for name in _JOB_FLAGS if getattr(arguments, name) not in (None, ())]
+    if job_flags:
+        flag = {"minimum": "min", "environment": "env"}.get(job_flags[0], job_flags[0]).replace("_", "-")
+        raise click.UsageError(f"--{flag} excludes FILE; set the field in the file")
     documents = read_manifests(arguments.words[0])
     for document in documents:
         fill_in(
@@ -194,40 +212,40 @@ def _from_file(arguments: SubmitArguments) -> list[Json]:
 
 
 def amounts(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, str]:
-    """Amounts of a pod. Raises click.UsageError for what is no amount."""
+    """Return the requests of a pod. Raises click.UsageError for an invalid amount."""
     from phalanx.model.text.quantity import QuantityError, parse_quantity
 
     resource, _, count = (gpu or "").rpartition("=")
-    named = {"cpu": ("--cpu", cpu), "memory": ("--memory", memory), resource or GPU: ("--gpu", gpu and count)}
-    found = {}
-    for name, (flag, amount) in named.items():
+    options = {"cpu": ("--cpu", cpu), "memory": ("--memory", memory), resource or GPU: ("--gpu", gpu and count)}
+    requests = {}
+    for name, (flag, amount) in options.items():
         if not amount:
             continue
         try:
             thousandths = parse_quantity(amount, 1000)
-            if thousandths < 0:
-                raise QuantityError("it is negative")
-            if "/" in name and thousandths % 1000:
-                raise QuantityError(f"{name} is had whole only")
         except QuantityError as error:
-            raise click.UsageError(f"{flag} {amount!r} is no amount such as 1, 500m or 4Gi: {error}") from error
-        found[name] = amount
-    return found
+            raise click.UsageError(f"invalid {flag} {amount!r}; write an amount such as 1, 500m or 4Gi") from error
+        if thousandths < 0:
+            raise click.UsageError(f"invalid {flag} {amount!r}: must not be negative")
+        if "/" in name and thousandths % 1000:
+            raise click.UsageError(f"invalid {flag} {amount!r}: {name} must be a whole number")
+        requests[name] = amount
+    return requests
 
 
 def pairs(stated: Sequence[str], flag: str) -> dict[str, str]:
-    """NAME=VALUE each. Raises click.UsageError."""
-    found = {}
+    """Parse NAME=VALUE texts. Raises click.UsageError."""
+    values = {}
     for text in stated:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"{flag} {text!r}: expected NAME=VALUE")
-        found[name] = value
-    return found
+            raise click.UsageError(f"invalid {flag} {text!r}; write NAME=VALUE")
+        values[name] = value
+    return values
 
 
 def refuse_bad_job(document: Json) -> None:
-    """Says before anything is created what an admission webhook would say. Raises click.ClickException."""
+    """Validate a job by the webhook's rules before anything is created. Raises click.ClickException."""
     from phalanx.admission.context import AdmissionContext
     from phalanx.admission.jobs import validate
     from phalanx.cli.jobs.manifest_file import VOLCANO_JOB, group_of
@@ -242,7 +260,7 @@ def refuse_bad_job(document: Json) -> None:
 async def create_all(
     client: KubeClient, documents: list[Json], namespace: str, *, quiet: bool = False
 ) -> list[Json]:
-    """Creates them in order and says so. What exists already by then stays, and is named, if one is refused."""
+    """Create the objects in order and return them. An error names the objects created before it."""
     from phalanx.kube.discovery import discover
     from phalanx.kube.errors import ApiError, ConnectionLost
 
@@ -254,18 +272,18 @@ async def create_all(
         try:
             created.append(await client.create(path, document))
         except (ApiError, ConnectionLost) as error:
-            done = ", ".join(label(each) for each in created)
-            more = f" (created before that: {done})" if done else ""
-            raise click.ClickException(f"{label(document)} was not created: {_words(error)}{more}") from error
+            done = ", ".join(label(other) for other in created)
+            more = f" (already created: {done})" if done else ""
+            raise click.ClickException(f"{label(document)} was not created: {_reason(error)}{more}") from error
         if not quiet:
             click.echo(f"{label(created[-1])} created")
     return created
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     status = getattr(error, "status", None)
     if status == 409:
-        return "there is one of that name already; see `phalanx job list`, or choose another name"
+        return "the name already exists; choose another name (see phalanx job list)"
     if status == 404 and "namespaces" in str(error):
         return f"{getattr(error, 'message', error)}; create the namespace first"
     return str(getattr(error, "message", error))
@@ -273,27 +291,28 @@ def _words(error: Exception) -> str:
 
 def _collection(served: Discovery, document: Json, namespace: str) -> str:
     group, _, version = document["apiVersion"].rpartition("/")
-    found = served.find_kind(group, document["kind"])
-    resource = next((each for each in found if each.version == version), None)
+    kinds = served.find_kind(group, document["kind"])
+    resource = next((kind for kind in kinds if kind.version == version), None)
     if resource is None:
-        raise click.ClickException(unknown_kind(document["apiVersion"], document["kind"], bool(found)))
+        raise click.ClickException(unknown_kind(document["apiVersion"], document["kind"], bool(kinds)))
     return resource.path(document["metadata"].get("namespace") or namespace if resource.namespaced else None)
 
 
 def unknown_kind(api_version: str, kind: str, other_versions: bool = False) -> str:
-    """What to say where a cluster does not have a kind."""
-    text = f"this cluster does not have the kind {kind} of {api_version}"
+    """Return the message for a kind that the cluster does not have."""
+    text = f"the cluster has no kind {kind} of {api_version}"
     if other_versions:
-        return f"{text}, but another version of it; write that into apiVersion"
+        return f"{text}, but another version; set that version in apiVersion"
     if ".volcano.sh/" in api_version:
-        return f"{text}; `phalanx install` brings it"
-    return f"{text}; its operator brings it"
+        return f"{text}; install it with: phalanx install"
+    return f"{text}; install its operator"
 
 
 async def _refuse_queues(client: KubeClient, documents: list[Json]) -> None:
-    """A job in a queue that does not exist, is closed or has children would wait for ever: say it now.
+    """Reject jobs in a queue that is missing, closed or has children: they would wait forever.
 
-    Only a webhook would refuse it otherwise, and need not be there. Who may not read queues is not told.
+    Otherwise only a webhook would reject them, and the cluster can run without one. If queues are not readable,
+    nothing is checked. Raises click.ClickException.
     """
     from phalanx.admission.context import QueueCatalog
     from phalanx.admission.queue_state import refusals_of_queue
@@ -301,7 +320,7 @@ async def _refuse_queues(client: KubeClient, documents: list[Json]) -> None:
     from phalanx.kube.errors import ApiError
     from phalanx.reports.jobs.kinds import QUEUES
 
-    jobs = [each for each in documents if (group_of(each), each["kind"]) == (VOLCANO_JOB, "Job")]
+    jobs = [document for document in documents if (group_of(document), document["kind"]) == (VOLCANO_JOB, "Job")]
     if not jobs:
         return
     try:
@@ -318,7 +337,7 @@ async def _refuse_queues(client: KubeClient, documents: list[Json]) -> None:
 
 
 def label(document: Json) -> str:
-    """As kubectl says it: `job.batch.volcano.sh/train`."""
+    """Return the label in kubectl's notation: `job.batch.volcano.sh/train`."""
     from phalanx.cli.jobs.manifest_file import group_of
 
     group, kind = group_of(document), document["kind"].lower()
@@ -327,18 +346,18 @@ def label(document: Json) -> str:
 
 
 def _reference(document: Json) -> tuple[str, str, str] | None:
-    """(kind as `phalanx job` calls it, namespace, name), None for what is no job."""
+    """Return (kind as of `phalanx job`, namespace, name); None for other objects."""
     from phalanx.reports.jobs.kinds import kind_of
 
     kind = kind_of(document)
     return (kind, document["metadata"].get("namespace", ""), document["metadata"]["name"]) if kind else None
 
 
-def _say_what_next(jobs: list[tuple[str, str, str]]) -> None:
+def _print_next_commands(jobs: list[tuple[str, str, str]]) -> None:
     for kind, namespace, name in jobs[:1]:
         target = f"{name if kind == 'vcjob' else f'{kind}/{name}'} -n {namespace}"
-        click.echo(f"  see it start:  phalanx job wait {target} --for running")
-        click.echo(f"  why it waits:  phalanx job describe {target}")
+        click.echo(f"  to wait for its start:  phalanx job wait {target} --for running")
+        click.echo(f"  to see its state:       phalanx job describe {target}")
 
 
 def _print(documents: list[Json], output: str) -> None:

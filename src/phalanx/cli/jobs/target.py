@@ -1,4 +1,4 @@
-"""Which job is meant: `NAME` or `KIND/NAME`."""
+"""Parsing of job names: `NAME` or `KIND/NAME`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ if TYPE_CHECKING:
 
 
 def parse_job(text: str) -> tuple[str, str]:
-    """(kind or "", name). Raises click.UsageError."""
+    """Return (kind or "", name). Raises click.UsageError."""
     from phalanx.reports.jobs.kinds import WORDS
     from phalanx.reports.owner_kinds import job_words
 
     word, slash, name = text.partition("/")
     if not slash or ("/" in name and word.lower() not in WORDS and word.lower() not in job_words()):
-        # (A part of what an owner starts has slashes in its name, as lists show it.)
+        # (The list name of a subgroup contains slashes.)
         word, slash, name = "", "", text
     kind = WORDS.get(word.lower(), "") or (job_words().get(word.lower(), "") if slash else "")
     if not name or (slash and not kind):
-        raise click.UsageError(f"{text!r}: expected NAME or KIND/NAME of a job or podgroup, such as vcjob/train")
+        raise click.UsageError(
+            f"invalid name {text!r}; write NAME or KIND/NAME of a job or podgroup, such as vcjob/train"
+        )
     return kind, name
 
 
 async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> FoundJob:
-    """Raises click.ClickException where there is none, or several."""
+    """Return the job. Raises click.ClickException if there is none, or more than one."""
     from phalanx.orders.errors import OrderError
     from phalanx.orders.found_job import find_job as find
 

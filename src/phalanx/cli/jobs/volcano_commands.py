@@ -1,6 +1,7 @@
 """Volcano's short commands with its flags and columns: vsub, vjobs, vcancel, vsuspend, vresume, vqueues.
 
-They are this program under another name (`phalanx shell-commands`), so that Volcano's own are not in the way of it.
+The commands are links to this program (`phalanx shell-commands`). Volcano's own commands can be installed
+beside it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ _JOB_COLUMNS = (
 _QUEUE_COLUMNS = (
     *(("Name", 25), ("Weight", 8), ("State", 8), ("Inqueue", 8), ("Pending", 8), ("Running", 8), ("Unknown", 8)),
 )
-_OF_ONE_POD = "cpu=1000m,memory=100Mi"
+_POD_RESOURCES = "cpu=1000m,memory=100Mi"
 
-_kubeconfig = click.option("-k", "--kubeconfig", metavar="FILE", help="The kubeconfig to use.")
+_kubeconfig = click.option("-k", "--kubeconfig", metavar="FILE", help="Path to the kubeconfig.")
 _namespace = click.option(
-    "-N", "--namespace", envvar="VOLCANO_DEFAULT_JOB_NAMESPACE", help="By default that of the kubeconfig's context."
+    "-N",
+    "--namespace",
+    envvar="VOLCANO_DEFAULT_JOB_NAMESPACE",
+    help="Namespace. Default: the one of the kubeconfig's context.",
 )
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -55,18 +59,18 @@ class VsubArguments:
 
 
 @click.command("vsub", context_settings=_HELP)
-@click.option("-n", "--name", required=True, help="Of the job.")
+@click.option("-n", "--name", required=True, help="Name of the job.")
 @_namespace
 @click.option("-i", "--image", envvar="VOLCANO_DEFAULT_IMAGE", default="busybox", show_default=True)
-@click.option("-c", "--command", default="", help="What its containers run.")
-@click.option("-r", "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="Pods of the job.")
+@click.option("-c", "--command", default="", help="Command of the containers.")
+@click.option("-r", "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="Number of pods.")
 @click.option("-m", "--min", "minimum", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("-R", "--requests", default=_OF_ONE_POD, show_default=True, help="Of each pod.")
-@click.option("-L", "--limits", default=_OF_ONE_POD, show_default=True, help="Of each pod.")
+@click.option("-R", "--requests", default=_POD_RESOURCES, show_default=True, help="Requests per pod.")
+@click.option("-L", "--limits", default=_POD_RESOURCES, show_default=True, help="Limits per pod.")
 @click.option("-S", "--scheduler", envvar="VOLCANO_SCHEDULER_NAME", default="phalanx", show_default=True)
 @pass_invocation(VsubArguments, _kubeconfig)
 def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
-    """Submit a job of one task. For files there is `phalanx submit FILE`."""
+    """Submit a job of one task. For manifests use `phalanx submit FILE`."""
     from phalanx.cli.jobs.submit import create_all, refuse_bad_job
 
     document = short_job(
@@ -91,7 +95,7 @@ def vsub(invocation: Invocation, arguments: VsubArguments) -> None:
 def short_job(
     *, name: str, image: str, command: str, replicas: int, minimum: int, requests: str, limits: str, scheduler: str
 ) -> dict[str, Any]:
-    """Raises click.UsageError for what is no amount or no command line."""
+    """Return the Job document. Raises click.UsageError for an invalid amount or command line."""
     from phalanx.cli.jobs.submit import pairs
 
     resources = {
@@ -114,7 +118,7 @@ def short_job(
         "metadata": {"labels": {"job.volcano.sh": name}},
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
-    # Upstream names no task, and its webhook calls it so.
+    # Upstream's command sets no task name; its webhook sets this one.
     task = {"name": "default0", "replicas": replicas, "minAvailable": min(minimum, replicas), "template": template}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -126,7 +130,7 @@ def short_job(
 
 @dataclass(frozen=True, kw_only=True)
 class VjobsArguments:
-    """Arguments of `vjobs`; `selector` is a part of the names of jobs, as Volcano's command has it."""
+    """Arguments of `vjobs`; `selector` is a part of the job names, as of Volcano's command."""
 
     name: str
     namespace: str | None
@@ -136,11 +140,11 @@ class VjobsArguments:
 
 
 @click.command("vjobs", context_settings=_HELP)
-@click.option("-n", "--name", default="", help="Everything about this job.")
+@click.option("-n", "--name", default="", help="Show the details of this job.")
 @_namespace
 @click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
 @click.option("--all-namespaces", is_flag=True)
-@click.option("--selector", default="", metavar="TEXT", help="Only jobs with this in their names.")
+@click.option("--selector", default="", metavar="TEXT", help="Only jobs with this text in their names.")
 @pass_invocation(VjobsArguments, _kubeconfig)
 def vjobs(invocation: Invocation, arguments: VjobsArguments) -> None:
     """List Volcano Jobs."""
@@ -151,15 +155,15 @@ def vjobs(invocation: Invocation, arguments: VjobsArguments) -> None:
     from phalanx.reports.jobs.job_report import JobReader
 
     async def work(client: KubeClient) -> list[str]:
-        reader, where = JobReader(client), arguments.namespace or client.namespace
+        reader, namespace = JobReader(client), arguments.namespace or client.namespace
         if arguments.name:
-            told = await reader.describe(await find_job(reader, "vcjob", arguments.name, where))
-            return description(told, time.time())
-        everywhere, scheduler = arguments.all_namespaces, arguments.scheduler
-        found = await reader.jobs(None if everywhere else where, time.time(), ("vcjob",))
-        jobs = [each.entry for each in found if arguments.selector in each.entry.name]
+            details = await reader.describe(await find_job(reader, "vcjob", arguments.name, namespace))
+            return description(details, time.time())
+        all_namespaces, scheduler = arguments.all_namespaces, arguments.scheduler
+        all_jobs = await reader.jobs(None if all_namespaces else namespace, time.time(), ("vcjob",))
+        jobs = [job.entry for job in all_jobs if arguments.selector in job.entry.name]
         jobs = [job for job in jobs if not scheduler or job.scheduler == scheduler]
-        return volcano_job_lines(jobs, namespaces=everywhere) if jobs else ["No resources found"]
+        return volcano_job_lines(jobs, namespaces=all_namespaces) if jobs else ["No resources found"]
 
     click.echo("\n".join(invocation.run(work)))
 
@@ -167,7 +171,7 @@ def vjobs(invocation: Invocation, arguments: VjobsArguments) -> None:
 def volcano_job_lines(jobs: list[JobEntry], *, namespaces: bool) -> list[str]:
     widths = [width for _, width in _JOB_COLUMNS]
     widths[0] = max(len("Name"), *(len(job.name) for job in jobs)) + 3
-    first = max(len("Namespace"), *(len(job.namespace) for job in jobs)) + 3
+    namespace_width = max(len("Namespace"), *(len(job.namespace) for job in jobs)) + 3
     rows = [[title for title, _ in _JOB_COLUMNS]]
     for job in jobs:
         counts = (
@@ -184,7 +188,7 @@ def volcano_job_lines(jobs: list[JobEntry], *, namespaces: bool) -> list[str]:
     lines = [_padded(row, widths) for row in rows]
     if namespaces:
         heads = ["Namespace", *(job.namespace for job in jobs)]
-        lines = [f"{head:<{first}}{line}" for head, line in zip(heads, lines, strict=True)]
+        lines = [f"{head:<{namespace_width}}{line}" for head, line in zip(heads, lines, strict=True)]
     return lines
 
 
@@ -194,13 +198,13 @@ def _padded(cells: list[str], widths: list[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class VolcanoJobArguments:
-    """The name of a Volcano Job, in a namespace (None: that of the kubeconfig's context)."""
+    """Name of a Volcano Job, in `namespace` (None: the one of the kubeconfig's context)."""
 
     name: str
     namespace: str | None
 
 
-_one_job = combined(click.option("-n", "--name", required=True, help="Of the job."), _namespace, _kubeconfig)
+_one_job = combined(click.option("-n", "--name", required=True, help="Name of the job."), _namespace, _kubeconfig)
 
 
 @click.command("vcancel", context_settings=_HELP)
@@ -209,35 +213,35 @@ def vcancel(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
     """Delete a Volcano Job."""
     from phalanx.cli.jobs.orders import cancel_job
 
-    _order(invocation, arguments, cancel_job)
+    _apply(invocation, arguments, cancel_job)
     click.echo(f"delete job {arguments.name} successfully")
 
 
 @click.command("vsuspend", context_settings=_HELP)
 @pass_invocation(VolcanoJobArguments, _one_job)
 def vsuspend(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
-    """Suspend a Volcano Job: its pods end, the job stays."""
+    """Suspend a Volcano Job: its pods are deleted, the job is kept."""
     from phalanx.cli.jobs.orders import suspend_job
 
-    click.echo(_order(invocation, arguments, suspend_job))
+    click.echo(_apply(invocation, arguments, suspend_job))
 
 
 @click.command("vresume", context_settings=_HELP)
 @pass_invocation(VolcanoJobArguments, _one_job)
 def vresume(invocation: Invocation, arguments: VolcanoJobArguments) -> None:
-    """Let a suspended Volcano Job go on."""
+    """Resume a suspended Volcano Job."""
     from phalanx.cli.jobs.orders import resume_job
 
-    click.echo(_order(invocation, arguments, resume_job))
+    click.echo(_apply(invocation, arguments, resume_job))
 
 
-def _order(invocation: Invocation, arguments: VolcanoJobArguments, order: JobOrder) -> str:
+def _apply(invocation: Invocation, arguments: VolcanoJobArguments, order: JobOrder) -> str:
     from phalanx.cli.jobs.target import find_job
     from phalanx.reports.jobs.job_report import JobReader
 
     async def work(client: KubeClient) -> str:
-        where = arguments.namespace or client.namespace
-        return await order(client, await find_job(JobReader(client), "vcjob", arguments.name, where))
+        namespace = arguments.namespace or client.namespace
+        return await order(client, await find_job(JobReader(client), "vcjob", arguments.name, namespace))
 
     return invocation.run(work)
 
@@ -253,7 +257,7 @@ class VqueuesArguments:
 @click.option("-n", "--name", default="", help="Only this queue.")
 @pass_invocation(VqueuesArguments, _kubeconfig)
 def vqueues(invocation: Invocation, arguments: VqueuesArguments) -> None:
-    """List Volcano's queues, with their PodGroups by phase."""
+    """List Volcano queues with their PodGroups by phase."""
     from phalanx.reports.jobs.kinds import QUEUES
     from phalanx.reports.jobs.read_documents import mapping
 
@@ -293,7 +297,7 @@ class ShellCommandsArguments:
     "--install",
     "directory",
     type=click.Path(exists=True, file_okay=False),
-    help="Make them there; it should be on the PATH.",
+    help="Directory for the links; it should be in the PATH.",
 )
 @click.option(
     "--set",
@@ -301,13 +305,13 @@ class ShellCommandsArguments:
     type=click.Choice(["volcano", "slurm", "all"]),
     default="volcano",
     show_default=True,
-    help="vsub, vjobs, ...; pq, pinfo, psub, pcancel, pprio, pshare; or both.",
+    help="volcano: vsub, vjobs, ...; slurm: pq, pinfo, psub, pcancel, pprio, pshare; all: both.",
 )
 @pass_arguments(ShellCommandsArguments)
 def shell_commands(arguments: ShellCommandsArguments) -> None:
-    """Make short commands: links to this program, which goes by the name under which it is called.
+    """Link short commands to this program, which acts by the name under which it is called.
 
-    Files of those names that are something else, such as Volcano's own, are left alone.
+    Existing files with these names, such as Volcano's own commands, are not replaced.
     """
     import shutil
     import sys
@@ -319,23 +323,23 @@ def shell_commands(arguments: ShellCommandsArguments) -> None:
     sets = {"volcano": SHORT_COMMANDS, "slurm": SLURM_COMMANDS, "all": {**SHORT_COMMANDS, **SLURM_COMMANDS}}
     commands = sets[which]
     if directory is None:
-        for name, (_, told) in commands.items():
-            click.echo(f"{name:10}{told}")
+        for name, (_, summary) in commands.items():
+            click.echo(f"{name:10}{summary}")
         chosen = "" if which == "volcano" else f"--set {which} "
-        click.echo(f"To have them:  phalanx shell-commands {chosen}--install DIRECTORY")
+        click.echo(f"To install them:  phalanx shell-commands {chosen}--install DIRECTORY")
         return
     program = shutil.which(sys.argv[0]) or shutil.which("phalanx")
     if program is None or Path(program).suffix == ".py":
-        raise click.ClickException("phalanx is not on the PATH, so there is nothing to link to")
-    strangers = []
+        raise click.ClickException("phalanx is not in the PATH; add its directory to the PATH")
+    foreign_files = []
     for name in commands:
         link = Path(directory) / name
         if link.is_symlink() and os.readlink(link) == os.path.abspath(program):
             click.echo(f"{link} unchanged")
         elif link.exists() or link.is_symlink():
-            strangers.append(str(link))
+            foreign_files.append(str(link))
         else:
             link.symlink_to(os.path.abspath(program))
             click.echo(f"{link} created")
-    if strangers:
-        raise click.ClickException(f"something else is there, and was left alone: {', '.join(strangers)}")
+    if foreign_files:
+        raise click.ClickException(f"not replaced, because other files exist: {', '.join(foreign_files)}")

@@ -1,4 +1,4 @@
-"""Waiting for jobs, with an exit code that says how it went."""
+"""Waiting for jobs, with an exit code for the result."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ _PERIOD = 0.5
 
 
 def outcome(job: JobEntry | None, state: str) -> int | None:
-    """Return REACHED, ENDED_OTHERWISE, or None while the job may still reach `state`, a state of its gang in small
-    letters, finished (ended in whichever way) or deleted. `job` is None when it does not exist any more."""
+    """Return REACHED, ENDED_OTHERWISE, or None while the job can still reach `state`.
+
+    `state` is a gang state in lower case, finished (ended with any result) or deleted. `job` is None if it no
+    longer exists.
+    """
     from phalanx.views.gang_state import GangState
 
     if job is None:
         return REACHED if state == "deleted" else ENDED_OTHERWISE
     match state:
         case "running":
-            # What has completed has run.
+            # A completed job has run.
             if job.state in (GangState.RUNNING, GangState.COMPLETED):
                 return REACHED
         case "completed":
@@ -48,7 +51,7 @@ def outcome(job: JobEntry | None, state: str) -> int | None:
 
 
 def progress(job: JobEntry) -> str:
-    """What is worth a line when it changes."""
+    """Return the state and counts of a job; a line is printed when they change."""
     text = f"{job.state}, {job.running} of {job.total} run"
     if job.succeeded or job.failed:
         text += f", {job.succeeded} succeeded, {job.failed} failed"
@@ -67,7 +70,7 @@ def wait_for_all(
     *,
     quiet: bool = False,
 ) -> int:
-    """Return the worst exit code of all. Targets are (kind, namespace or "", name)."""
+    """Wait for all jobs and return the worst exit code. Targets are (kind, namespace or "", name)."""
 
     async def work(client: KubeClient) -> int:
         try:
@@ -90,27 +93,27 @@ async def _wait(
     from phalanx.cli.jobs.target import find_job
     from phalanx.reports.jobs.job_report import JobReader
 
-    reader, began, last = JobReader(client), time.monotonic(), ""
+    reader, start, last = JobReader(client), time.monotonic(), ""
     try:
-        found = await find_job(reader, kind, name, namespace)
+        job = await find_job(reader, kind, name, namespace)
     except click.ClickException:
         if state == "deleted":
             return REACHED
         raise
-    # The name may be that of a PodGroup, or have a part.
-    kind, own_name, uid = found.entry.kind, found.entry.name, found.entry.uid
+    # The typed name can be a PodGroup or a subgroup, so the found job is followed by its own name and uid.
+    kind, own_name, uid = job.entry.kind, job.entry.name, job.entry.uid
     while True:
-        now = await reader.job(kind, namespace, own_name, time.time())
-        # One of the same name that came after it is another job.
-        entry = now.entry if now is not None and now.entry.uid == uid else None
-        line = progress(entry) if entry is not None else "it is gone"
+        current = await reader.job(kind, namespace, own_name, time.time())
+        # A later job with the same name is another job.
+        entry = current.entry if current is not None and current.entry.uid == uid else None
+        line = progress(entry) if entry is not None else "deleted"
         if line != last and not quiet:
-            click.echo(f"{time.monotonic() - began:7.1f} s  {'' if alone else f'{name}: '}{line}")
+            click.echo(f"{time.monotonic() - start:7.1f} s  {'' if alone else f'{name}: '}{line}")
         last = line
         code = outcome(entry, state)
         if code is not None:
             if code == ENDED_OTHERWISE:
-                how = f"is {entry.state}, not {state}" if entry is not None else f"is gone, not {state}"
-                click.echo(f"{name} {how}", err=True)
+                result = f"is {entry.state}, not {state}" if entry is not None else f"was deleted, not {state}"
+                click.echo(f"{name} {result}", err=True)
             return code
         await asyncio.sleep(_PERIOD)

@@ -1,1 +1,1 @@
-"""Lists as kubectl's users know them: options, formats, tables, node lists."""
+"""Lists with kubectl's options, formats and tables, and compressed node names."""

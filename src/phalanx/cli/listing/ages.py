@@ -1,4 +1,4 @@
-"""Spans of time as kubectl's users read them."""
+"""Ages and time spans in kubectl's notation."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def span(seconds: float) -> str:
-    """In the two largest units: `3m12s`, `5d2h`."""
-    left = max(0, int(seconds))
+    """Return the span in its two largest units: `3m12s`, `5d2h`."""
+    remaining = max(0, int(seconds))
     parts: list[str] = []
     for size, unit in _UNITS:
-        if left >= size or (unit == "s" and not parts):
-            parts.append(f"{left // size}{unit}")
-            left %= size
+        if remaining >= size or (unit == "s" and not parts):
+            parts.append(f"{remaining // size}{unit}")
+            remaining %= size
         elif parts:
             break
     return "".join(parts[:2])
 
 
 def age(moment: str, now: float) -> str:
-    """Return the span since a moment of the API; "" for none."""
+    """Return the span since a timestamp of the API; "" if there is none."""
     return span(int(now) - since) if (since := parse_time(moment)) > 0 else ""
 
 
 def relative(moment: str, now: float) -> str:
-    """Return a moment of RFC 3339 as `in 20 min (08:15:29)`, the time of day in UTC; "" for none."""
+    """Return an RFC 3339 timestamp as `in 20 min (08:15:29)` (time of day in UTC); "" if there is none."""
     return relative_moment(parse_time(moment), now)

@@ -1,4 +1,4 @@
-"""When a list is worth another look: told by the API server's watches, not by a clock."""
+"""Triggers for refreshing a list: changes that watches of the API server report."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient, Params
     from phalanx.kube.paths import Resource
 
-# The API server ends a watch after so long, and it is begun anew; without a bookmark for much longer it is lost.
-_WATCH_SECONDS, _SILENCE = 240, 330.0
+# A watch ends after 240 s and is restarted; without any bookmark for 330 s the connection counts as lost.
+_WATCH_SECONDS, _READ_TIMEOUT = 240, 330.0
 _PAUSE = 2.0
-# Time alone changes ages, and what has ended leaves the list: it is looked at anyway after so long.
-_MOST_PAUSE = 60.0
+# Ages change and ended objects leave the list without any event, so it is refreshed at least this often.
+_MAX_PAUSE = 60.0
 
 
 class _Metadata(msgspec.Struct, rename="camel", frozen=True):
@@ -29,8 +29,10 @@ class _List(msgspec.Struct):
 
 
 class ChangeWatch:
-    """Watches some kinds in a namespace (None: in all). `complain` is told once if one of them cannot be watched;
-    then the list is looked at again and again."""
+    """Watch of several kinds in a namespace (None: all namespaces).
+
+    If a kind cannot be watched, `complain` is called once, and the list is polled instead.
+    """
 
     def __init__(
         self,
@@ -55,46 +57,46 @@ class ChangeWatch:
         namespace: str | None,
         complain: Callable[[str], object],
     ) -> AsyncIterator[ChangeWatch]:
-        """What has changed since before this is told (the first look may be made within)."""
-        made = cls(client, resources, namespace, complain)
-        begun = [asyncio.Event() for _ in resources]
+        """Start the watches. Changes from now on are reported, so the list is first read inside the context."""
+        watch = cls(client, resources, namespace, complain)
+        started = [asyncio.Event() for _ in resources]
         tasks = [
-            asyncio.create_task(made._follow(resource, there))
-            for resource, there in zip(resources, begun, strict=True)
+            asyncio.create_task(watch._follow(resource, event))
+            for resource, event in zip(resources, started, strict=True)
         ]
         try:
-            await asyncio.gather(*(there.wait() for there in begun))
-            yield made
+            await asyncio.gather(*(event.wait() for event in started))
+            yield watch
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def changes(self, interval: float) -> None:
-        """Returns after the next change, and not before so many seconds: what comes together is looked at once."""
+        """Wait at least `interval` seconds and until the next change, so that several changes cause one refresh."""
         await asyncio.sleep(interval)
         if not self._polls:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_MOST_PAUSE):
+                async with asyncio.timeout(_MAX_PAUSE):
                     await self._changed.wait()
         self._changed.clear()
 
-    async def _follow(self, resource: Resource, begun: asyncio.Event) -> None:
+    async def _follow(self, resource: Resource, started: asyncio.Event) -> None:
         from phalanx.kube.errors import ApiError, ConnectionLost
 
         path = resource.path(self._namespace)
-        first = True
+        first_watch = True
         try:
             while True:
                 try:
                     body = await self._client.request("GET", path, params={"limit": 1})
                     version = msgspec.json.decode(body, type=_List).metadata.resource_version
-                    begun.set()
-                    if not first:  # what has changed meanwhile is not told
+                    started.set()
+                    if not first_watch:  # changes between two watches have no event
                         self._changed.set()
-                    first = False
+                    first_watch = False
                     params: Params = {"watch": True, "resourceVersion": version, "timeoutSeconds": _WATCH_SECONDS}
-                    stream = self._client.stream_batches(path, params, read_timeout=_SILENCE)
+                    stream = self._client.stream_batches(path, params, read_timeout=_READ_TIMEOUT)
                     async with contextlib.aclosing(stream):
                         async for lines in stream:
                             if lines:
@@ -103,18 +105,18 @@ class ChangeWatch:
                     if error.status in (401, 403, 405):
                         self._poll(f"{resource.plural} cannot be watched ({error.message})")
                         return
-                    if error.status == 404:  # it is not served any more
+                    if error.status == 404:  # the kind is no longer served
                         return
                 except (ConnectionLost, msgspec.DecodeError):
                     pass
-                # (Whoever looks again says what is the matter.)
+                # (The refresh of the list reports the error.)
                 self._changed.set()
                 await asyncio.sleep(_PAUSE)
         finally:
-            begun.set()
+            started.set()
 
-    def _poll(self, why: str) -> None:
+    def _poll(self, problem: str) -> None:
         if not self._polls:
             self._polls = True
-            self._complain(f"{why}: the list is read again every --interval instead")
+            self._complain(f"{problem}; the list is polled every --interval instead")
         self._changed.set()

@@ -1,4 +1,4 @@
-"""How a list is printed: kubectl's `-o`."""
+"""Output formats of a list, as of kubectl's `-o`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE = "<none>"
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """`word` is table, wide, json, yaml, name, jsonpath or custom-columns."""
+    """Parsed `-o`; `word` is table, wide, json, yaml, name, jsonpath or custom-columns."""
 
     word: str = "table"
     template: Template | None = None
@@ -32,7 +32,7 @@ class OutputFormat:
 
 
 def parse_output(ctx: click.Context, param: click.Parameter, value: str) -> OutputFormat:
-    """`-o`, as in `-o wide`, `-ojson` and `-o=name`. Raises click.BadParameter."""
+    """Parse the value of `-o` (`-o wide`, `-ojson`, `-o=name`). Raises click.BadParameter."""
     word, equal, rest = value.removeprefix("=").partition("=")
     try:
         if word in ("", "table") and not equal:
@@ -47,39 +47,42 @@ def parse_output(ctx: click.Context, param: click.Parameter, value: str) -> Outp
         raise click.BadParameter(str(error), ctx, param) from error
     if word in ("jsonpath", "custom-columns"):
         needs = "a template" if word == "jsonpath" else "a specification"
-        raise click.BadParameter(f"{word} needs {needs}", ctx, param)
-    raise click.BadParameter(f"{value!r}: expected {CHOICES}", ctx, param)
+        raise click.BadParameter(f"-o {word} needs {needs}", ctx, param)
+    raise click.BadParameter(f"unknown output format {value!r}; expected {CHOICES}", ctx, param)
 
 
 def _columns(text: str) -> tuple[tuple[str, Path], ...]:
-    found = []
+    columns = []
     for part in _split(text):
         header, colon, path = part.partition(":")
         if not header or not colon or not path:
-            raise ValueError(f"custom-columns: {part!r} is not HEADER:PATH, such as NAME:.name")
-        found.append((header, compile_path(path)))
-    return tuple(found)
+            raise ValueError(f"custom-columns: invalid column {part!r}; write HEADER:PATH, such as NAME:.name")
+        columns.append((header, compile_path(path)))
+    return tuple(columns)
 
 
 def _split(text: str) -> list[str]:
-    """At commas outside of brackets: a filter may have some."""
+    """Split `text` at commas outside of brackets (a JSONPath filter can contain commas)."""
     parts, depth, start = [], 0, 0
-    for at, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character == "[") - (character == "]")
         if character == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]]
 
 
 def custom_cells(columns: Sequence[tuple[str, Path]], document: Any) -> list[str]:
-    """One row; what is not there is `<none>`."""
+    """Return one row; a missing value is `<none>`."""
     return [",".join(value_text(value) for value in path.find(document)) or NONE for _, path in columns]
 
 
 def print_documents(documents: list[Any], form: OutputFormat, name: Callable[[int], str], *, single: bool) -> str:
-    """The text of JSON, YAML, names or a JSONPath; `single` documents stand alone, others in a list's `items`.
-    `name` gives what `-o name` prints of the document with that index."""
+    """Return the documents as JSON, YAML, names or JSONPath output.
+
+    With `single` each document stands alone; otherwise they are the `items` of one list. `name` returns the text of
+    `-o name` for the document with that index.
+    """
     if form.word == "name":
         return "".join(f"{harmless(name(index))}\n" for index in range(len(documents)))
     if form.template is not None:
@@ -89,8 +92,8 @@ def print_documents(documents: list[Any], form: OutputFormat, name: Callable[[in
         import yaml
 
         if single:
-            return "".join(f"---\n{yaml.safe_dump(each, sort_keys=False)}" for each in documents)
+            return "".join(f"---\n{yaml.safe_dump(document, sort_keys=False)}" for document in documents)
         return str(yaml.safe_dump({"kind": "List", "items": documents}, sort_keys=False))
     if single:
-        return "".join(harmless_json(json.dumps(each, ensure_ascii=False)) + "\n" for each in documents)
+        return "".join(harmless_json(json.dumps(document, ensure_ascii=False)) + "\n" for document in documents)
     return harmless_json(json.dumps({"kind": "List", "items": documents}, indent=2, ensure_ascii=False)) + "\n"

@@ -1,4 +1,4 @@
-"""Shows a list once, or goes on with what changes."""
+"""Printing of a list, once or after each change."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ E = TypeVar("E", bound=msgspec.Struct)
 
 
 def all_fields(entry: msgspec.Struct) -> dict[str, Any]:
-    """With those that are empty, so that scripts find them."""
+    """Return all fields of an entry, including empty ones, so that scripts find every key."""
     return {name: msgspec.to_builtins(getattr(entry, name)) for name in entry.__struct_fields__}
 
 
 @dataclass(frozen=True)
 class Found(Generic[E]):
-    """`warnings` say what could not be read."""
+    """Entries of a list, with warnings about unreadable objects."""
 
     entries: Sequence[E]
     warnings: Sequence[str] = ()
@@ -43,9 +43,12 @@ class Found(Generic[E]):
 
 @dataclass(frozen=True)
 class Listing(Generic[E]):
-    """What a list is made of. `key` tells entries apart from look to look, `name` is what `-o name` prints, `gone`
-    how an entry is shown by `-w` that is not there any more (None: not at all). `namespace` is that of an entry,
-    where entries have one."""
+    """Description of a list.
+
+    `key` identifies an entry across refreshes. `name` is the output of `-o name`. `gone` returns the entry that
+    `-w` prints for a removed entry (None: nothing). `namespace` is the namespace of an entry, if entries have
+    one.
+    """
 
     columns: Sequence[Column[E]]
     key: Callable[[E], Hashable]
@@ -56,7 +59,7 @@ class Listing(Generic[E]):
 
 
 Watched = Callable[["KubeClient"], Awaitable["Sequence[Resource]"]]
-"""The kinds whose objects a list is made of."""
+"""Function that returns the kinds whose changes refresh the list."""
 
 
 def show(
@@ -66,8 +69,10 @@ def show(
     options: ListArguments,
     watched: Watched | None = None,
 ) -> None:
-    """Reads by `read(client)` and prints it, again and again with `-w`, where only what has changed is printed:
-    when an object of the kinds `watched(client)` has changed, else every `interval` seconds."""
+    """Print the entries of `read(client)`; with `-w` then print changed entries.
+
+    The list is read again when an object of the kinds `watched(client)` changes, else every `interval` seconds.
+    """
 
     async def work(client: KubeClient) -> None:
         printer = _Printer(listing, options, client.namespace)
@@ -75,11 +80,11 @@ def show(
             printer.first(await read(client))
             return
         kinds = await watched(client) if watched is not None else ()
-        where = None if options.scope is None else options.scope or client.namespace
-        async with ChangeWatch.running(client, kinds, where, printer.complain) as changes:
-            await go_on(client, printer, changes)
+        namespace = None if options.scope is None else options.scope or client.namespace
+        async with ChangeWatch.running(client, kinds, namespace, printer.complain) as changes:
+            await print_changes(client, printer, changes)
 
-    async def go_on(client: KubeClient, printer: _Printer[E], changes: ChangeWatch) -> None:
+    async def print_changes(client: KubeClient, printer: _Printer[E], changes: ChangeWatch) -> None:
         printer.first(await read(client))
         while True:
             await (changes.changes(options.interval) if watched is not None else asyncio.sleep(options.interval))
@@ -95,47 +100,47 @@ class _Printer(Generic[E]):
         self._options = options
         self._namespace = options.scope if options.scope is None else options.scope or namespace
         wide = options.output.word == "wide"
-        self._columns = [each for each in listing.columns if not (each.narrow if wide else each.wide)]
+        self._columns = [column for column in listing.columns if not (column.narrow if wide else column.wide)]
         if listing.namespace is not None and options.scope is None:
             self._columns.insert(0, Column("NAMESPACE", lambda entry, now: listing.namespace(entry)))  # type: ignore[misc]
         custom = options.output.columns
         titles = [header for header, _ in custom] if custom else [column.title for column in self._columns]
         self._table = Table(titles, colours=colours_wanted())
         self._known: dict[Hashable, E] = {}
-        self._told: tuple[str, ...] = ()
+        self._last_warnings: tuple[str, ...] = ()
 
-    def first(self, found: Found[E]) -> None:
-        entries = self._sorted(found.entries)
+    def first(self, answer: Found[E]) -> None:
+        entries = self._sorted(answer.entries)
         self._known = {self._listing.key(entry): entry for entry in entries}
         if entries or not self._options.output.tabular:
             self._print(entries, header=not self._options.no_headers, single=False)
         elif self._listing.namespace is None or self._namespace is None:
-            click.echo("No resources found", err=True)
+            click.echo("No resources answer", err=True)
         else:
-            click.echo(f"No resources found in {self._namespace} namespace.", err=True)
-        self._warn(found.warnings)
+            click.echo(f"No resources answer in {self._namespace} namespace.", err=True)
+        self._warn(answer.warnings)
 
-    def changes(self, found: Found[E]) -> None:
-        entries = self._sorted(found.entries)
-        last, self._known = self._known, {self._listing.key(entry): entry for entry in entries}
-        news = [entry for key, entry in self._known.items() if last.get(key) != entry]
+    def changes(self, answer: Found[E]) -> None:
+        entries = self._sorted(answer.entries)
+        previous, self._known = self._known, {self._listing.key(entry): entry for entry in entries}
+        changed = [entry for key, entry in self._known.items() if previous.get(key) != entry]
         if self._listing.gone is not None:
-            left = [self._listing.gone(entry) for key, entry in last.items() if key not in self._known]
-            news += [entry for entry in left if entry is not None]
-        if news:
-            header = not last and not self._options.no_headers
-            self._print(news, header=header, single=True)
-        self._warn(found.warnings)
+            removed = [self._listing.gone(entry) for key, entry in previous.items() if key not in self._known]
+            changed += [entry for entry in removed if entry is not None]
+        if changed:
+            header = not previous and not self._options.no_headers
+            self._print(changed, header=header, single=True)
+        self._warn(answer.warnings)
 
     def complain(self, text: str) -> None:
         click.echo(f"warning: {harmless(text)}", err=True)
 
     def _warn(self, warnings: Sequence[str]) -> None:
-        """Once, until they are others."""
-        if tuple(warnings) != self._told:
+        """Print the warnings if they differ from the previous ones."""
+        if tuple(warnings) != self._last_warnings:
             for warning in warnings:
                 self.complain(warning)
-        self._told = tuple(warnings)
+        self._last_warnings = tuple(warnings)
 
     def _sorted(self, entries: Sequence[E]) -> list[E]:
         return sorted_entries(entries, self._options.sort_by, self._listing.columns, self._listing.document)
@@ -157,7 +162,7 @@ class _Printer(Generic[E]):
             text = "\n".join(self._table.lines(rows, paint, header=header)) + "\n"
         else:
             documents = [self._listing.document(entry) for entry in entries]
-            text = print_documents(documents, form, lambda at: self._listing.name(entries[at]), single=single)
+            text = print_documents(documents, form, lambda index: self._listing.name(entries[index]), single=single)
             if form.template is not None and sys.stdout.isatty():
                 text = harmless_lines(text)
         click.echo(text, nl=False, color=colours_wanted())

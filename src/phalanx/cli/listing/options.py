@@ -1,4 +1,4 @@
-"""The options that every list has, kubectl's."""
+"""Options that all lists share, named like kubectl's."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ queues_option = click.option(
     "queues",
     multiple=True,
     metavar="QUEUE",
-    help="Only those in it; may be repeated.",
+    help="Only entries of this queue; repeatable.",
     shell_complete=names_from(queues),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListArguments:
-    """Arguments of every list: how it is printed, and whether it goes on with changes."""
+    """Arguments of every list: output format, order, and watching."""
 
     output: OutputFormat
     watch: bool
@@ -43,13 +43,13 @@ class ListArguments:
 
     @property
     def scope(self) -> str | None:
-        """Namespace of the objects that are listed; None for all, "" for that of the kubeconfig's context."""
+        """Namespace of the listed objects; None for all, "" for the namespace of the kubeconfig's context."""
         return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamespacedListArguments(ListArguments):
-    """Arguments of a list of objects that have namespaces."""
+    """Arguments of a list of namespaced objects."""
 
     namespace: str | None
     all_namespaces: bool
@@ -70,12 +70,12 @@ def parse_requirements(selector: str) -> tuple[Requirement, ...]:
 
 
 def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[[F], F]:
-    """Add the options of a list; the struct of the command's arguments extends ListArguments."""
+    """Add the options of a list; the dataclass of the command's arguments extends ListArguments."""
     options: list[Callable[[F], F]] = []
     if namespaced:
         options += [
             namespace_option,
-            click.option("-A", "--all-namespaces", is_flag=True, help="Those of all namespaces."),
+            click.option("-A", "--all-namespaces", is_flag=True, help="List objects in all namespaces."),
         ]
     if selector:
         options.append(
@@ -84,7 +84,7 @@ def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[
                 "--selector",
                 default="",
                 metavar="LABELS",
-                help="Only those with labels, such as team=a,tier!=b,zone in (x,y).",
+                help="Label selector, such as team=a,tier!=b,zone in (x,y).",
             )
         )
     options += [
@@ -94,31 +94,31 @@ def list_options(*, namespaced: bool = True, selector: bool = True) -> Callable[
             callback=parse_output,
             default="table",
             metavar="FORMAT",
-            help=f"By default a table; else {CHOICES}.",
+            help=f"Output format: table (default), {CHOICES}.",
         ),
         click.option(
             "--sort-by",
             default="",
             metavar="FIELD",
-            help="A column, or the JSONPath of a field; - before it turns the order round.",
+            help="Sort by a column or the JSONPath of a field; a leading - reverses the order.",
         ),
-        click.option("--no-headers", is_flag=True, help="Only the rows."),
-        watch_options("Then go on with a row for each that changes; ctrl-c ends."),
+        click.option("--no-headers", is_flag=True, help="Print no header."),
+        watch_options("Then print a row for each change, until Ctrl-C."),
         connection_options,
     ]
     return combined(*options)
 
 
-def watch_options(what: str) -> Callable[[F], F]:
-    """Adds --watch, of which `what` says what it does, and --interval."""
+def watch_options(help_text: str) -> Callable[[F], F]:
+    """Add --watch with its `help_text`, and --interval."""
     return combined(
-        click.option("-w", "--watch", is_flag=True, help=what),
+        click.option("-w", "--watch", is_flag=True, help=help_text),
         click.option(
             "--interval",
             type=click.FloatRange(min=_SHORTEST),
             default=2.0,
             show_default=True,
             metavar="SECONDS",
-            help="How often --watch looks at most.",
+            help="Minimum seconds between two refreshes of --watch.",
         ),
     )

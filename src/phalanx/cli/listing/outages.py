@@ -1,4 +1,4 @@
-"""Lists that go on while the API server is away."""
+"""Lists that continue during outages of the API server."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 @contextmanager
 def survived_outage(complain: Callable[[str], None]) -> Iterator[None]:
-    """Report a lost connection or a server error by `complain` and go on; other refusals are raised."""
+    """Report a lost connection or a server error by `complain` and continue; raise other API errors."""
     from phalanx.kube.errors import ApiError, ConnectionLost
 
     try:
         yield
     except ConnectionLost as error:
-        complain(f"no connection to the API server: {error}")
+        complain(f"cannot reach the API server: {error}")
     except ApiError as error:
         if error.status < 500 and error.status != 429:
             raise
-        complain(f"the API server refused: {error}")
+        complain(f"request rejected by the API server: {error}")

@@ -1,4 +1,4 @@
-"""Tables that grow: kubectl's columns, with colours on a terminal."""
+"""Tables that grow by rows, in kubectl's layout, with colours on a terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ _GAP = "   "
 
 @dataclass(frozen=True)
 class Column(Generic[E]):
-    """`text` gives the cell of an entry at a moment (seconds since the epoch); "" is shown as `-`. `wide` columns
-    are those of `-o wide` alone, `narrow` ones of the other tables. `colour` is a name of click's, or None. `order`
-    is what `--sort-by` compares, by default the text."""
+    """Column of a table.
+
+    `text` returns the cell of an entry at a time (seconds since the epoch); "" prints as `-`. `wide` columns appear
+    only with `-o wide`, `narrow` columns only without. `colour` returns a click colour or None. `order` returns the
+    value that `--sort-by` compares (default: the text).
+    """
 
     title: str
     text: Callable[[E, float], str]
@@ -31,12 +34,12 @@ class Column(Generic[E]):
 
 
 def colours_wanted() -> bool:
-    """On a terminal, unless somebody does not want any (https://no-color.org)."""
+    """Return whether stdout is a terminal and colours are not disabled (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 class Table:
-    """Lines of a table whose columns stay as wide as they were, unless a later cell needs more."""
+    """Table whose columns keep their width until a later cell needs more."""
 
     def __init__(self, titles: Sequence[str], *, colours: bool) -> None:
         self._titles = list(titles)
@@ -49,11 +52,11 @@ class Table:
     def lines(
         self, rows: Sequence[Sequence[str]], colours: Sequence[Sequence[str | None]], *, header: bool
     ) -> list[str]:
-        """The rows, with the header above them where it is wanted."""
+        """Return the lines of the rows, with the header if `header` is set."""
         cells = [cells_of(row, "-") for row in rows]
         shown = [self._titles, *cells] if header else cells
-        for place, column in enumerate(zip(*shown, strict=True)):
-            self._widths[place] = max(self._widths[place], max(map(len, column)))
+        for index, column in enumerate(zip(*shown, strict=True)):
+            self._widths[index] = max(self._widths[index], max(map(len, column)))
         lines = [self._line(row, paint) for row, paint in zip(cells, colours, strict=True)]
         return [self.header(), *lines] if header else lines
 

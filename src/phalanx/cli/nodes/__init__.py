@@ -1,1 +1,1 @@
-"""Commands that look at nodes, and that make room on them."""
+"""Commands that list nodes and make room on them."""

@@ -1,4 +1,4 @@
-"""`phalanx defrag`: nodes become free, or a gang gets room, by moving pods that fit elsewhere."""
+"""`phalanx defrag`: move pods to empty nodes or to make room for a gang."""
 
 from __future__ import annotations
 
@@ -43,60 +43,64 @@ class DefragArguments:
     def refuse_with_schedule(self) -> None:
         """Raise click.UsageError for options that --schedule does not honour."""
         if self.count is not None or self.target or self.selector or self.apply or self.keep_closed:
-            raise click.UsageError(
-                "--schedule goes with none of --nodes, --for, --selector, --apply, --keep-closed"
-            )
+            raise click.UsageError("--schedule excludes --nodes, --for, --selector, --apply and --keep-closed")
 
     def refuse_contradictions(self) -> None:
         """Raise click.UsageError for options that exclude each other."""
         if (self.count is None) == (not self.target):
-            raise click.UsageError("say either --nodes N or --for KIND/NAME")
+            raise click.UsageError("set either --nodes N or --for KIND/NAME")
         if self.target and (self.selector or self.keep_closed):
-            raise click.UsageError("--selector and --keep-closed go with --nodes")
+            raise click.UsageError("--selector and --keep-closed work with --nodes only")
         if self.dry_run and self.apply:
             raise click.UsageError("--dry-run and --apply exclude each other")
 
 
 @click.command()
 @click.option(
-    "--nodes", "count", type=click.IntRange(min=1), metavar="N", help="Have N nodes without pods; empty ones count."
+    "--nodes",
+    "count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Empty nodes until N nodes have no pods; nodes that are already empty count.",
 )
-@click.option("-l", "--selector", default="", metavar="LABELS", help="Which nodes: a label selector.")
-@click.option(
-    "--for", "target", default="", metavar="KIND/NAME", help="Make room for a gang, or a pod, that waits."
-)
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Label selector of the nodes to empty.")
+@click.option("--for", "target", default="", metavar="KIND/NAME", help="Make room for a waiting gang or pod.")
 @namespace_option
 @click.option(
     "--schedule",
     is_flag=True,
-    help="Show when the scheduler moves pods by itself (the policy's action defragment), how many more it may, and "
-    "what it would move now.",
+    help="Show the scheduler's defragmentation schedule (action defragment of its policy), the evictions left, "
+    "and the moves that it would make now.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show the plan. This is the default.")
-@click.option("--apply", is_flag=True, help="Carry the plan out, and wait until those who moved run again.")
+@click.option("--dry-run", is_flag=True, help="Print the plan only. This is the default.")
+@click.option("--apply", is_flag=True, help="Execute the plan, and wait until the moved pods run again.")
 @click.option(
-    "--max-evictions", type=click.IntRange(min=0), default=50, show_default=True, help="At most so many pods move."
+    "--max-evictions",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="Maximum number of moved pods.",
 )
-@click.option("--max-per-gang", type=click.IntRange(min=0), help="At most so many members of one gang move.")
-@click.option("--whole-gangs", is_flag=True, help="Gangs that need all their members may move as a whole.")
+@click.option("--max-per-gang", type=click.IntRange(min=0), help="Maximum number of moved members per gang.")
+@click.option("--whole-gangs", is_flag=True, help="Also move whole gangs (gangs that need all their members).")
 @click.option(
     "--through",
     type=click.Choice(["eviction-api", "delete"]),
     default="eviction-api",
     show_default=True,
-    help="How pods are evicted; the Eviction API keeps PodDisruptionBudgets.",
+    help="API for evictions; the Eviction API respects PodDisruptionBudgets.",
 )
 @click.option(
-    "--timeout", default="5m", show_default=True, metavar="DURATION", help="How long each wave of moves may take."
+    "--timeout", default="5m", show_default=True, metavar="DURATION", help="Timeout of each wave of moves."
 )
-@click.option("--keep-closed", is_flag=True, help="Leave nodes that were emptied closed to new pods.")
-@pass_invocation(DefragArguments, connection_options, scheduler_options("may move"), output_option)
+@click.option("--keep-closed", is_flag=True, help="Keep the emptied nodes closed to new pods.")
+@pass_invocation(DefragArguments, connection_options, scheduler_options("can be moved"), output_option)
 def defrag(invocation: Invocation, arguments: DefragArguments) -> None:
-    """Free whole nodes, or make room for a gang that waits, by moving pods.
+    """Empty whole nodes, or make room for a waiting gang, by moving pods.
 
-    A plan is given only if the scheduler itself, in a dry run over the live cluster, finds another place for
-    everyone who moves. Nobody moves who may not be evicted or whom nobody would make anew; no gang loses a member
-    that it needs, and no disruption budget is broken. Without --apply nothing is changed.
+    A plan is valid only if the scheduler, in a dry run over the live cluster, finds a new node for every moved
+    pod. A pod is moved only if it is evictable and has a controller that recreates it. No gang falls below its
+    quorum, and no disruption budget is violated. Without --apply nothing is changed.
 
     \b
     phalanx defrag --nodes 2
@@ -104,8 +108,8 @@ def defrag(invocation: Invocation, arguments: DefragArguments) -> None:
     phalanx defrag --for podgroup/llm -n training --whole-gangs
     phalanx defrag --schedule
 
-    Exit code 0: there is such a plan (or nothing to do), and with --apply it was carried out. 1: there is none, or
-    it came to a halt.
+    Exit code 0: a plan exists (or nothing has to move), and with --apply it was executed. Exit code 1: no plan
+    exists, or its execution failed.
     """
     from phalanx.cli.nodes.defrag_tables import document, table
 
@@ -126,13 +130,13 @@ def defrag(invocation: Invocation, arguments: DefragArguments) -> None:
 
 
 Outcome = tuple["Relocation", "RelocationResult | None", "Snapshot"]
-"""The plan, how it was carried out (None: it was not), and the cluster that it was made for."""
+"""The plan, the result of its execution (None: not executed), and the cluster it was made for."""
 
 
 def _relocation(
     invocation: Invocation, arguments: DefragArguments
 ) -> Callable[[KubeClient], Coroutine[Any, Any, Outcome]]:
-    """Return what plans, and with --apply moves, pods over a client. Raises click.UsageError."""
+    """Return a coroutine function that plans and, with --apply, executes the moves. Raises click.UsageError."""
     from phalanx.cli.explanation.why import parse_target
 
     arguments.refuse_contradictions()
@@ -148,7 +152,7 @@ def _relocation(
         from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
         progress = DefragProgress()
-        progress.say("reading the cluster")
+        progress.show("reading the cluster")
         policy, names = await read_policy(client)
         snapshot = await _read(client, policy, names, invocation.lease_namespace, progress)
         goal: Goal
@@ -161,12 +165,12 @@ def _relocation(
         for text in promises.warnings(time.time()):
             progress.warn(text)
         facts = ClusterFacts(snapshot.events, policy, time.time(), names, snapshot.usages, promises.promises)
-        relocation = plan(facts, goal, limits, progress.say)
-        progress.end()
+        relocation = plan(facts, goal, limits, progress.show)
+        progress.clear()
         if not (arguments.apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
         options = RelocationOptions(arguments.through, seconds, arguments.keep_closed, names[0])
-        runner = RelocationRunner(client, relocation, options, progress.tell)
+        runner = RelocationRunner(client, relocation, options, progress.print_line)
         return relocation, await runner.run(), snapshot
 
     return work
@@ -175,7 +179,7 @@ def _relocation(
 async def _read(
     client: KubeClient, policy: Policy, names: tuple[str, ...], lease_namespace: str, progress: DefragProgress
 ) -> Snapshot:
-    """Return the cluster, with a warning for what cannot be read and for nodes that are still closed."""
+    """Read the cluster; warn about unreadable objects and nodes that are still closed by an earlier run."""
     from phalanx.daemon.policy_file import dialect_options
     from phalanx.model.node import HOLD
     from phalanx.reports.snapshot import read_cluster
@@ -185,35 +189,36 @@ async def _read(
     await read_usage(client, snapshot, policy, lease_namespace, names)
     for text in snapshot.missing:
         progress.warn(f"not read: {text}")
-    for name in _left_closed(snapshot):
-        progress.warn(f"an earlier defrag left node {name} closed; kubectl taint node {name} {HOLD.key}- opens it")
+    for name in _closed_nodes(snapshot):
+        progress.warn(
+            f"node {name} is still closed by an earlier defrag; to open it: kubectl taint node {name} {HOLD.key}-"
+        )
     return snapshot
 
 
 class DefragProgress:
-    """How it gets on, on stderr: what was planned so far in one line that is overwritten, on a terminal only; what
-    was done in lines that stay."""
+    """Progress on stderr: planning in one overwritten line (terminal only), execution in lines that remain."""
 
     def __init__(self) -> None:
-        self._shows = sys.stderr.isatty()
+        self._is_terminal = sys.stderr.isatty()
         self._width = 0
 
-    def say(self, text: str) -> None:
-        if self._shows:
+    def show(self, text: str) -> None:
+        if self._is_terminal:
             click.echo("\r" + text.ljust(self._width), err=True, nl=False)
             self._width = len(text)
 
-    def end(self) -> None:
+    def clear(self) -> None:
         if self._width:
             click.echo("\r" + " " * self._width + "\r", err=True, nl=False)
             self._width = 0
 
-    def tell(self, text: str) -> None:
-        self.end()
+    def print_line(self, text: str) -> None:
+        self.clear()
         click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        self.tell(f"warning: {text}")
+        self.print_line(f"warning: {text}")
 
 
 def _selector(text: str) -> tuple[Requirement, ...]:
@@ -233,12 +238,12 @@ def _seconds(timeout: str) -> float:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--timeout") from error
     if seconds <= 0:
-        raise click.BadParameter(f"{timeout!r} is not above 0", param_hint="--timeout")
+        raise click.BadParameter(f"{timeout!r} must be greater than 0", param_hint="--timeout")
     return float(seconds)
 
 
 def _eligible(snapshot: Snapshot, labels: tuple[Requirement, ...]) -> frozenset[str] | None:
-    """The names of the nodes that are meant; None for all."""
+    """Return the names of nodes that match the selector; None for all nodes."""
     from phalanx.model.matching import all_hold
 
     if not labels:
@@ -247,7 +252,7 @@ def _eligible(snapshot: Snapshot, labels: tuple[Requirement, ...]) -> frozenset[
     return frozenset(node.name for node in nodes if all_hold(labels, dict(node.labels)))
 
 
-def _left_closed(snapshot: Snapshot) -> list[str]:
+def _closed_nodes(snapshot: Snapshot) -> list[str]:
     from phalanx.model.node import HOLD
 
     nodes = (node for node in snapshot.state.nodes.nodes if node is not None)
@@ -262,19 +267,19 @@ def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal
     gangs = snapshot.state.gangs
     if kind != "pod":
         try:
-            found = gangs_named(gangs, namespace, name, kind)
+            keys = gangs_named(gangs, namespace, name, kind)
         except AmbiguousGangError as error:
             raise click.ClickException(str(error)) from error
-        if not found and kind:
-            raise click.ClickException(f"no gang {name!r} of the kind {kind} in namespace {namespace!r}")
-        if found:
-            waiting = next((key for key in found if gangs[key].pending), found[0])
+        if not keys and kind:
+            raise click.ClickException(f"no gang {name!r} of kind {kind} in namespace {namespace!r}")
+        if keys:
+            waiting = next((key for key in keys if gangs[key].pending), keys[0])
             return RoomFor(waiting, f"gang {gangs[waiting].title}")
     pods = (record.pod for record in snapshot.state.pods.values())
     pod = next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
     if pod is None:
-        what = "pod" if kind else "gang, job or pod"
-        raise click.ClickException(f"no {what} {name!r} in namespace {namespace!r}")
+        target_kind = "pod" if kind else "gang, job or pod"
+        raise click.ClickException(f"no {target_kind} {name!r} in namespace {namespace!r}")
     if pod.gang:
         key = GangKey(namespace, pod.gang)
         return RoomFor(key, f"gang {gangs[key].title if key in gangs else key}")

@@ -1,4 +1,4 @@
-"""`phalanx defrag --schedule`: when the scheduler moves pods by itself, how many more it may, and whom it would."""
+"""`phalanx defrag --schedule`: windows, remaining evictions and next moves of the scheduler's defragmentation."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ class ScheduledMove(msgspec.Struct, frozen=True):
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True):
-    """`opens` and `closes` are the window that is open (`open`) or the next one, "" where none comes any more.
-    `moves` are what a run now would do so that `starts` starts, whether or not the budget allows it."""
+    """Schedule of the action defragment.
+
+    `opens` and `closes` are the limits of the open window (`open`) or of the next one ("" if there is none).
+    `moves` are the moves of a run now that let `starts` start, even if the eviction budget is used up.
+    """
 
     open: bool = False
     opens: str = ""
@@ -52,7 +55,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True):
 
 
 def show_schedule(invocation: Invocation) -> None:
-    """Print when the scheduler moves pods by itself, and what it would move now."""
+    """Print the defragmentation windows and the moves that the scheduler would make now."""
     read_policy, lease_namespace = invocation.policy_reader(), invocation.lease_namespace
 
     async def work(client: KubeClient) -> ScheduleStatus:
@@ -60,7 +63,7 @@ def show_schedule(invocation: Invocation) -> None:
         settings = policy.defragmentation
         if settings is None:
             raise click.ClickException(
-                "the policy does not name the action defragment; --config FILE says which policy the scheduler has"
+                "the policy has no action defragment; set the scheduler's policy with --config FILE"
             )
         snapshot = await read_cluster(client, names, dialect_options(policy))
         await read_usage(client, snapshot, policy, lease_namespace, names)
@@ -82,13 +85,13 @@ def show_schedule(invocation: Invocation) -> None:
 async def _read_budget(
     client: KubeClient, namespace: str, schedulers: tuple[str, ...], runs: DefragmentationRuns, now: float
 ) -> str:
-    """What is wrong with what the scheduler has written down, "" for nothing."""
+    """Load the scheduler's eviction record into `runs`; return a warning if it is unreadable, else ""."""
     name = f"{name_prefix(schedulers)}-{NAME}"
     try:
         document = await client.get(CONFIG_MAPS.path(namespace, name))
         runs.load(decode(str((document.get("data") or {}).get(DATA_KEY, ""))), now)
     except ApiError as error:
-        return "" if error.status == 404 else f"configmap {namespace}/{name} is not read: {error.message}"
+        return "" if error.status == 404 else f"configmap {namespace}/{name} cannot be read: {error.message}"
     except ValueError as error:
         return f"configmap {namespace}/{name}, key {DATA_KEY}: {error}"
     return ""
@@ -98,11 +101,11 @@ def _status(
     settings: DefragmentSettings, runs: DefragmentationRuns, scheduler: Scheduler, now: float, warning: str
 ) -> ScheduleStatus:
     window = runs.window(settings, now)
-    found = _next_moves(scheduler, settings, now)
+    moves_found = _next_moves(scheduler, settings, now)
     names = scheduler.state.nodes.names
     moves = (
-        [ScheduledMove(record.pod.key, record.pod.node, names[row]) for record, row in found.targets.items()]
-        if found is not None
+        [ScheduledMove(record.pod.key, record.pod.node, names[row]) for record, row in moves_found.targets.items()]
+        if moves_found is not None
         else []
     )
     return ScheduleStatus(
@@ -112,7 +115,7 @@ def _status(
         max(0, int(window.start - now)) if window is not None else 0,
         runs.left(settings, now),
         settings.per_hour,
-        found.preemptor.name if found is not None else "",
+        moves_found.preemptor.name if moves_found is not None else "",
         sorted(moves, key=lambda move: move.pod),
         warning,
     )
@@ -122,26 +125,26 @@ def _next_moves(scheduler: Scheduler, settings: DefragmentSettings, now: float) 
     session = scheduler.begin(now)
     waiting = sorted(scheduler.waiting_units(session), key=lambda unit: unit.rank)
     for unit in islice((unit for unit in waiting if may_lack_room(session, unit)), MOST_ATTEMPTED):
-        if (found := moves_for(session, unit, settings)) is not None:
-            return found
+        if (moves := moves_for(session, unit, settings)) is not None:
+            return moves
     return None
 
 
 def _lines(status: ScheduleStatus) -> list[str]:
     if not status.opens:
-        when = "never again"
+        when = "none"
     elif status.open:
         when = f"open now, until {status.closes}"
     else:
         when = f"{status.opens} to {status.closes}, in {format_duration(status.opens_in_seconds)}"
     lines = [
         f"Window:          {when}",
-        f"Evictions left:  {status.evictions_left} of {status.evictions_per_hour} within an hour",
+        f"Evictions left:  {status.evictions_left} of {status.evictions_per_hour} per hour",
     ]
     if status.moves:
-        lines.append(f"Now would move:  {counted(len(status.moves), 'pod')}, so that {status.starts} starts")
+        lines.append(f"Would move now:  {counted(len(status.moves), 'pod')}, to start {status.starts}")
         rows = [(move.pod, move.source, move.target) for move in status.moves]
         lines += ["", *columns(("POD", "FROM", "FITS ON"), rows)]
     else:
-        lines.append("Now would move:  nobody: no one who waits would start for it")
+        lines.append("Would move now:  none; no move would start a waiting gang or pod")
     return [*lines, *(["", f"warning: {status.warning}"] if status.warning else [])]

@@ -1,4 +1,4 @@
-"""A relocation as people read it, and as data."""
+"""Tables and documents of a relocation plan and its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def table(relocation: Relocation, outcome: RelocationResult | None, state: ClusterState) -> list[str]:
-    """The sentence first, then who moves, what becomes free, what it costs, and what is in the way."""
+    """Return the lines of a plan: summary, moves, emptied nodes, placements, cost and obstacles."""
     lines = [relocation.message[:1].upper() + relocation.message[1:]]
     if relocation.moves:
         rows = [
@@ -33,35 +33,35 @@ def table(relocation: Relocation, outcome: RelocationResult | None, state: Clust
         ]
         lines += ["", *columns(("POD", "GANG", "FROM", "FITS ON", "REQUESTS"), rows)]
     if relocation.freed or relocation.free:
-        lines += ["", *columns(("EMPTY NODE", "MOVE AWAY", "OFFERS"), _empty(relocation, state))]
+        lines += ["", *columns(("EMPTY NODE", "PODS TO MOVE", "OFFERS"), _empty(relocation, state))]
     if relocation.placements:
-        found = [(placement.pod, placement.node) for placement in relocation.placements]
-        lines += ["", *columns(("THEN FITS", "ON"), found)]
+        placements = [(placement.pod, placement.node) for placement in relocation.placements]
+        lines += ["", *columns(("FITS THEN", "ON"), placements)]
     if relocation.moves:
         lines += ["", cost(relocation)]
     if relocation.obstacles:
         reasons = [(obstacle.node, obstacle.pod, obstacle.reason) for obstacle in relocation.obstacles]
-        lines += ["", *columns(("NODE", "POD", "WHY NOT"), reasons)]
+        lines += ["", *columns(("NODE", "POD", "REASON"), reasons)]
     if outcome is not None:
         lines += ["", *_outcome(outcome)]
     elif relocation.reached and relocation.moves:
-        lines += ["", "Nothing was changed; --apply carries it out."]
+        lines += ["", "Nothing was changed. To execute the plan: --apply"]
     return lines
 
 
 def cost(relocation: Relocation) -> str:
-    """`Cost: 3 evictions, 1 gang as a whole, highest priority 0; work done again: ...`."""
-    found = relocation.cost
-    parts = [counted(found.evictions, "eviction")]
-    if found.gangs:
-        parts.append(f"{counted(found.gangs, 'gang')} as a whole")
-    parts.append(f"highest priority {found.priority}")
-    work = f"{found.work:.1f} hours" if found.work >= 1 else f"{found.work * 3600:.0f} seconds"
-    return f"Cost: {', '.join(parts)}; work done again: {work} of the whole cluster"
+    """Return the cost line: `Cost: 3 evictions, 1 whole gang, highest priority 0; repeated work: ...`."""
+    plan_cost = relocation.cost
+    parts = [counted(plan_cost.evictions, "eviction")]
+    if plan_cost.gangs:
+        parts.append(counted(plan_cost.gangs, "whole gang"))
+    parts.append(f"highest priority {plan_cost.priority}")
+    work = f"{plan_cost.work:.1f} hours" if plan_cost.work >= 1 else f"{plan_cost.work * 3600:.0f} seconds"
+    return f"Cost: {', '.join(parts)}; repeated work: {work} of the whole cluster"
 
 
 def document(relocation: Relocation, outcome: RelocationResult | None) -> dict[str, Any]:
-    """The same for programs. `applied` is null where nothing was carried out."""
+    """Return the plan as a document. `applied` is null if the plan was not executed."""
     goal = relocation.goal
     return {
         "goal": {"nodes": goal.count} if isinstance(goal, EmptyNodes) else {"for": goal.name},
@@ -94,23 +94,23 @@ def document(relocation: Relocation, outcome: RelocationResult | None) -> dict[s
 
 
 def _empty(relocation: Relocation, state: ClusterState) -> list[tuple[str, str, str]]:
-    leaving = Counter(move.source for move in relocation.moves)
-    found: list[tuple[str, str, str]] = []
+    moved_pods = Counter(move.source for move in relocation.moves)
+    rows: list[tuple[str, str, str]] = []
     for name in [*relocation.freed, *relocation.free]:
         node = state.nodes.nodes[state.nodes.row(name)]
         offered = without_slots(_texts(node.allocatable)) if node is not None else {}
-        found.append((name, str(leaving[name]), brief(offered)))
-    return found
+        rows.append((name, str(moved_pods[name]), brief(offered)))
+    return rows
 
 
 def _outcome(outcome: RelocationResult) -> list[str]:
     lines = [f"Evicted: {counted(len(outcome.evicted), 'pod')}"]
     if outcome.placed:
-        lines += ["", *columns(("RUNS NOW", "ON"), sorted(outcome.placed.items()))]
+        lines += ["", *columns(("MOVED POD", "NODE"), sorted(outcome.placed.items()))]
     if outcome.closed:
         lines += ["", f"Closed to new pods: {', '.join(outcome.closed)}"]
     if outcome.failure:
-        lines += ["", f"It came to a halt: {outcome.failure}"]
+        lines += ["", f"Stopped: {outcome.failure}"]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The columns of `phalanx nodes`, sinfo's."""
+"""Columns of `phalanx nodes`, named like those of sinfo."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _COLOURS = {
 
 
 def _cpus(thousandths: int) -> str:
-    """Whole CPUs where there are many of them: nobody reads 127950m."""
+    """Return the CPUs, rounded down to whole CPUs from 1 upwards (127, not 127950m)."""
     return format_quantity(thousandths if thousandths < 1000 else thousandths // 1000 * 1000, CPU)
 
 
-def _gpus(percent: int) -> str:
-    return f"{percent / 100:g}"
+def _gpus(hundredths: int) -> str:
+    return f"{hundredths / 100:g}"
 
 
 def _free(amounts: Amounts) -> str:
@@ -74,7 +74,7 @@ NODES: tuple[Column[NodeEntry], ...] = (
         order=lambda node: node.free.gpu,
     ),
     Column("PODS", lambda node, now: str(node.pods), order=lambda node: node.pods),
-    Column("REASON", lambda node, now: ", ".join(each.reason for each in node.reasons), narrow=True),
+    Column("REASON", lambda node, now: ", ".join(reason.reason for reason in node.reasons), narrow=True),
     Column("REASON", lambda node, now: "; ".join(map(str, node.reasons)), wide=True),
 )
 SUMMARIES: tuple[Column[PoolSummary], ...] = (
@@ -94,7 +94,7 @@ REASONS: tuple[Column[ReasonGroup], ...] = (
 
 
 def document(entry: msgspec.Struct) -> Any:
-    """With amounts as quantities."""
+    """Return `entry` as a document with amounts as Kubernetes quantities."""
 
     def plain(value: object) -> Any:
         if isinstance(value, Amounts):
@@ -104,13 +104,13 @@ def document(entry: msgspec.Struct) -> Any:
                 "gpu": _gpus(value.gpu),
             }
         if isinstance(value, tuple):
-            return [plain(each) for each in value]
+            return [plain(item) for item in value]
         if isinstance(value, msgspec.Struct):
             return msgspec.to_builtins(value)
         return str(value) if isinstance(value, NodeState) else value
 
-    found = {name: plain(getattr(entry, name)) for name in entry.__struct_fields__}
+    fields = {name: plain(getattr(entry, name)) for name in entry.__struct_fields__}
     if isinstance(entry, PoolSummary):
-        found["cpus"] = [count / 1000 for count in entry.cpus]
-        found["gpus"] = [count / 100 for count in entry.gpus]
-    return found
+        fields["cpus"] = [count / 1000 for count in entry.cpus]
+        fields["gpus"] = [count / 100 for count in entry.gpus]
+    return fields

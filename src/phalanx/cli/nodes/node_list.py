@@ -1,4 +1,4 @@
-"""`phalanx nodes`: pools of nodes, what is free on them, and why one is not used."""
+"""`phalanx nodes`: node pools with free resources, and the reasons of unusable nodes."""
 
 from __future__ import annotations
 
@@ -36,87 +36,101 @@ class NodesArguments(ListArguments):
     selector: str
 
 
-@click.command("nodes", short_help="Pools of nodes, what is free, and why one is not used.")
-@click.option("-s", "--summarize", is_flag=True, help="One line a pool: allocated/idle/other/total.")
-@click.option("-N", "--node-oriented", is_flag=True, help="One line a node.")
-@click.option("-R", "--list-reasons", is_flag=True, help="Why nodes are not used, or not by all, and since when.")
-@click.option("-p", "--pool", "pools", multiple=True, metavar="POOL", help="Only those in it; may be repeated.")
+@click.command("nodes", short_help="List node pools with free resources and the reasons of unusable nodes.")
+@click.option("-s", "--summarize", is_flag=True, help="Print one line per pool: allocated/idle/other/total.")
+@click.option("-N", "--node-oriented", is_flag=True, help="Print one line per node.")
 @click.option(
-    "-t", "--state", "states", multiple=True, metavar="STATE", help="Only those in it, such as idle,drain."
+    "-R",
+    "--list-reasons",
+    is_flag=True,
+    help="Print the reasons of nodes that are unusable (fully or partly), with their age.",
+)
+@click.option("-p", "--pool", "pools", multiple=True, metavar="POOL", help="Only nodes in this pool; repeatable.")
+@click.option(
+    "-t",
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Only nodes in these states, such as idle,drain; repeatable.",
 )
 @click.option(
-    "--pool-label", default="", metavar="KEY", help="The label that names a node's pool; by default the usual ones."
+    "--pool-label",
+    default="",
+    metavar="KEY",
+    help="Node label with the pool name. Default: volcano.sh/nodegroup-name, else the label of the cloud or "
+    "autoscaler.",
 )
 @pass_invocation(NodesArguments, list_options(namespaced=False), policy_option, lease_namespace_option)
 def nodes(invocation: Invocation, arguments: NodesArguments) -> None:
-    """The nodes by pool and state, as sinfo shows them.
+    """List nodes by pool and state, like sinfo.
 
-    STATE is idle, mixed, alloc (no GPU is free, or no CPU where it has none), drain (cordoned, with pods), drained
-    or down (not ready). Pods of DaemonSets and static pods do not count. FREE is what is free on all of them,
-    BIGGEST-FREE on the node with most. A pool is what the label volcano.sh/nodegroup-name says, or that of the
-    cloud or autoscaler.
+    STATE is idle, mixed, alloc (no free GPU, or no free CPU on nodes without GPUs), drain (cordoned, with
+    pods), drained or down (not ready). Pods of DaemonSets and static pods do not count. FREE is the total of
+    the pool, BIGGEST-FREE the node with the most free resources. The pool comes from the label
+    volcano.sh/nodegroup-name, or from the label of the cloud or autoscaler.
 
     \b
     phalanx nodes
     phalanx nodes -N -t idle,mixed --sort-by -gpu
     phalanx nodes -R
     """
-    from phalanx.reports.nodes import entries as made
+    from phalanx.reports.nodes import entries as groupings
 
-    # The API server selects the nodes; a selector that it would refuse is refused before.
+    # The API server evaluates the selector; parsing it first reports a mistake without a request.
     parse_requirements(arguments.selector)
     if arguments.summarize + arguments.node_oriented + arguments.list_reasons > 1:
         raise click.UsageError("-s, -N and -R exclude each other")
-    shown = _NodeQuestion(invocation, arguments)
+    question = _NodeQuestion(invocation, arguments)
     from phalanx.cli.nodes import node_columns
 
     if arguments.summarize:
-        shown.show(node_columns.SUMMARIES, lambda each: each.pool, made.by_pool)
+        question.show(node_columns.SUMMARIES, lambda entry: entry.pool, groupings.by_pool)
     elif arguments.node_oriented:
-        shown.show(node_columns.NODES, lambda each: f"node/{each.name}", list)
+        question.show(node_columns.NODES, lambda entry: f"node/{entry.name}", list)
     elif arguments.list_reasons:
-        shown.show(node_columns.REASONS, lambda each: each.reason, made.by_reason)
+        question.show(node_columns.REASONS, lambda entry: entry.reason, groupings.by_reason)
     else:
-        shown.show(node_columns.GROUPS, lambda each: f"{each.pool}/{each.state}", made.by_state)
+        question.show(node_columns.GROUPS, lambda entry: f"{entry.pool}/{entry.state}", groupings.by_state)
 
 
 def _states(texts: tuple[str, ...]) -> set[str]:
-    """Raises click.UsageError."""
+    """Return the lower-case states of `texts`. Raises click.UsageError for an unknown state."""
     from phalanx.reports.nodes.entries import NodeState
 
     known = [str(state) for state in NodeState]
     words = {word.lower() for text in texts for word in text.split(",") if word}
     for word in sorted(words):
         if word not in known:
-            raise click.UsageError(f"--state {word!r}: write one of {', '.join(known)}")
+            raise click.UsageError(f"unknown --state {word!r}; expected one of {', '.join(known)}")
     return words
 
 
 class _NodeQuestion:
-    """Nodes that match the arguments, read anew for each look."""
+    """Query for nodes that match the arguments; reads the cluster again for each refresh."""
 
     def __init__(self, invocation: Invocation, arguments: NodesArguments) -> None:
         self._invocation = invocation
         self._arguments = arguments
         self._pools = set(arguments.pools)
         self._states = _states(arguments.states)
-        # Only the names of labels are read from the policy; whose pods they are on does not matter.
+        # Only label names are read from the policy, so any scheduler name will do.
         self._read_policy = replace(invocation, scheduler_names=("phalanx",)).policy_reader(names_only=True)
 
     def show(
         self,
         columns: Sequence[Column[E]],
         name: Callable[[E], str],
-        arranged: Callable[[list[NodeEntry]], list[E]],
+        arrange: Callable[[list[NodeEntry]], list[E]],
     ) -> None:
-        """Print the nodes as `arranged` in entries, each of which `name` tells from the others."""
+        """Print the entries that `arrange` makes of the nodes; `name` returns the unique name of an entry."""
         from phalanx.cli.listing.listing import Found, Listing, show
         from phalanx.cli.nodes.node_columns import document
 
         async def read(client: KubeClient) -> Found[E]:
-            return Found(arranged(await self._read(client)))
+            return Found(arrange(await self._read(client)))
 
-        # What is not there any more leaves no row: the others of its pool have changed.
+        # A removed node needs no row of its own: the row of its pool changes.
         listing = Listing(columns=columns, key=name, name=name, document=document)
         show(self._invocation, listing, read, self._arguments)
 
@@ -126,13 +140,13 @@ class _NodeQuestion:
         from phalanx.reports.nodes.node_list import read_nodes
 
         policy, _ = await self._read_policy(client)
-        asked = self._arguments
+        arguments = self._arguments
         with Progress() as progress:
-            found = await read_nodes(
-                client, asked.selector, asked.pool_label, dialect_options(policy), progress.advanced
+            all_nodes = await read_nodes(
+                client, arguments.selector, arguments.pool_label, dialect_options(policy), progress.advanced
             )
         return [
             node
-            for node in found
+            for node in all_nodes
             if (not self._pools or node.pool in self._pools) and (not self._states or node.state in self._states)
         ]

@@ -1,4 +1,4 @@
-"""Carries a relocation out: wave by wave, with the emptied nodes closed until those who moved run elsewhere."""
+"""Execution of a relocation plan, wave by wave; emptied nodes stay closed until the moved pods run elsewhere."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ Pods = Mapping[Key, dict[str, Any]]
 
 _CONFLICTS = 10
 _LIFT_SECONDS = 10.0
-# A disruption budget may let the next pod go when the one before runs again.
+# A disruption budget can allow the next eviction only after the previous pod runs again, so evictions are retried.
 _TRIES = 12
 
 
 class RelocationOptions(msgspec.Struct, frozen=True):
-    """`through` is how pods are evicted. Each wave gets `timeout` seconds until those who moved run again. With
-    `keep_closed` the emptied nodes stay closed in the end."""
+    """Options of the execution.
+
+    `through` is the API for evictions. Each wave has `timeout` seconds until its moved pods run again. With
+    `keep_closed` the emptied nodes stay closed at the end.
+    """
 
     through: str = EVICTION_API
     timeout: float = 300.0
@@ -40,8 +43,11 @@ class RelocationOptions(msgspec.Struct, frozen=True):
 
 
 class RelocationResult(msgspec.Struct):
-    """`evicted` are the pods that left, `placed` those in their stead (and the preemptor's) with their nodes.
-    `closed` nodes take no new pods still. `failure` tells why it did not come to its end."""
+    """Result of the execution.
+
+    `evicted` are the evicted pods, `placed` their replacements (and the preemptor's pods) with their nodes.
+    `closed` nodes still accept no new pods. `failure` is the reason of an incomplete execution.
+    """
 
     evicted: list[str] = []
     placed: dict[str, str] = {}
@@ -50,11 +56,11 @@ class RelocationResult(msgspec.Struct):
 
 
 class RelocationError(Exception):
-    """The rest of the plan must not be carried out."""
+    """Failure that stops the execution of the plan."""
 
 
 class RelocationRunner:
-    """One relocation on its way. `tell` is told every step, a sentence each."""
+    """Execution of one relocation plan. `tell` receives one sentence per step."""
 
     def __init__(
         self, client: KubeClient, relocation: Relocation, options: RelocationOptions, tell: Callable[[str], None]
@@ -77,18 +83,18 @@ class RelocationRunner:
         self._known: set[str] = set()
 
     async def run(self) -> RelocationResult:
-        """Never leaves a node closed that is not to stay so, whatever happens on the way."""
-        done = False
+        """Execute the plan and return its result. Nodes are opened again even after a failure."""
+        completed = False
         try:
             for name in self._relocation.held:
                 await self._close(name)
             for number, wave in enumerate(self._relocation.waves, start=1):
                 await self._wave(wave, f"wave {number} of {len(self._relocation.waves)}")
-            done = True
+            completed = True
         except RelocationError as stop:
             self.outcome.failure = str(stop)
         finally:
-            if not (done and self._options.keep_closed):
+            if not (completed and self._options.keep_closed):
                 await asyncio.shield(self._open(self.outcome.closed))
             await self._pool.close()
         if not self.outcome.failure:
@@ -98,9 +104,9 @@ class RelocationRunner:
     # nodes
 
     async def _close(self, name: str) -> None:
-        self.outcome.closed.append(name)  # also if the answer to what follows is lost
+        self.outcome.closed.append(name)  # before the request: its answer can be lost
         await self._retaint(name, closed=True)
-        self._tell(f"node {name} takes no new pods")
+        self._tell(f"node {name} is closed to new pods")
 
     async def _open(self, names: Sequence[str]) -> None:
         for name in list(names):
@@ -108,11 +114,11 @@ class RelocationRunner:
                 async with asyncio.timeout(_LIFT_SECONDS):
                     await self._retaint(name, closed=False)
             except (ApiError, ConnectionLost, TimeoutError) as error:
-                self._tell(f"node {name} stays closed ({error}); kubectl taint node {name} {HOLD.key}- opens it")
-                self.outcome.failure = self.outcome.failure or f"node {name} could not be opened: {error}"
+                self._tell(f"node {name} stays closed ({error}); to open it: kubectl taint node {name} {HOLD.key}-")
+                self.outcome.failure = self.outcome.failure or f"node {name} cannot be opened: {error}"
             else:
                 self.outcome.closed.remove(name)
-                self._tell(f"node {name} takes pods again")
+                self._tell(f"node {name} is open to new pods again")
 
     async def _retaint(self, name: str, *, closed: bool) -> None:
         path = NODES.path(None, name)
@@ -141,19 +147,21 @@ class RelocationRunner:
         for result in results:
             evict = result.evict
             if result.outcome is EvictionOutcome.REFUSED:
-                self._tell(f"pod {evict.namespace}/{evict.name} stays: {result.message}")
+                self._tell(f"pod {evict.namespace}/{evict.name} is not evicted: {result.message}")
             else:
                 self.outcome.evicted.append(f"{evict.namespace}/{evict.name}")
         refused = [result for result in results if result.outcome is EvictionOutcome.REFUSED]
         leaving = {result.evict.uid for result in results} - {result.evict.uid for result in refused}
-        await self._arrived(leaving, owners)
+        await self._wait_for_replacements(leaving, owners)
         if refused:
             first = refused[0].evict
-            raise RelocationError(f"pod {first.namespace}/{first.name} could not be evicted: {refused[0].message}")
+            raise RelocationError(f"pod {first.namespace}/{first.name} cannot be evicted: {refused[0].message}")
 
     async def _owners(self, wave: Sequence[Move]) -> dict[str, int]:
-        """uid of the controller -> how many of its pods have a node now. Raises StoppedError if a pod is not where
-        the plan has seen it."""
+        """Return, per controller uid, the number of its pods that have nodes now.
+
+        Raises RelocationError if a pod is not on the node that the plan names.
+        """
         owners: dict[str, int] = {}
         for namespace in sorted({move.namespace for move in wave}):
             listed = (await self._client.list_all(PODS.path(namespace)))["items"]
@@ -162,7 +170,10 @@ class RelocationRunner:
             for move in (move for move in wave if move.namespace == namespace):
                 pod = pods.get(move.name)
                 if pod is None or (pod["metadata"]["uid"], pod["spec"].get("nodeName")) != (move.uid, move.source):
-                    raise RelocationError(f"pod {namespace}/{move.name} is not where it was: make a new plan")
+                    raise RelocationError(
+                        f"pod {namespace}/{move.name} has left node {move.source}; "
+                        "run phalanx defrag again for a new plan"
+                    )
                 owner = _owner(pod)
                 owners[owner] = sum(1 for other in listed if _owner(other) == owner and _has_node(other))
         return owners
@@ -181,10 +192,10 @@ class RelocationRunner:
             await done.wait()
         return sorted(results, key=lambda result: (result.evict.namespace, result.evict.name))
 
-    async def _arrived(self, leaving: set[str], owners: Mapping[str, int]) -> None:
-        """Returns when all have left and as many as before run in their stead."""
+    async def _wait_for_replacements(self, leaving: set[str], owners: Mapping[str, int]) -> None:
+        """Wait until the evicted pods are gone and each controller has as many pods on nodes as before."""
 
-        def holds(pods: Pods) -> bool:
+        def is_done(pods: Pods) -> bool:
             if any(pod["metadata"]["uid"] in leaving for pod in pods.values()):
                 return False
             return all(
@@ -193,30 +204,30 @@ class RelocationRunner:
             )
 
         try:
-            pods = await wait_until(self._client, PODS, holds, seconds=self._options.timeout)
+            pods = await wait_until(self._client, PODS, is_done, seconds=self._options.timeout)
         except TimeoutError:
             raise RelocationError(
-                f"after {self._options.timeout:g} seconds not everyone who moved has a node again"
+                f"timeout after {self._options.timeout:g} seconds: not all moved pods have nodes again"
             ) from None
         for (namespace, name), pod in sorted(pods.items()):
-            fresh = pod["metadata"]["uid"] not in self._known
-            if fresh and _owner(pod) in owners and _has_node(pod):
+            is_new = pod["metadata"]["uid"] not in self._known
+            if is_new and _owner(pod) in owners and _has_node(pod):
                 self.outcome.placed[f"{namespace}/{name}"] = pod["spec"]["nodeName"]
 
     async def _preemptor(self) -> None:
         names = {placement.pod for placement in self._relocation.placements}
 
-        def holds(pods: Pods) -> bool:
-            there = {f"{namespace}/{name}" for (namespace, name), pod in pods.items() if _has_node(pod)}
-            return len(names & there) == len(names)
+        def is_done(pods: Pods) -> bool:
+            placed = {f"{namespace}/{name}" for (namespace, name), pod in pods.items() if _has_node(pod)}
+            return len(names & placed) == len(names)
 
         if not names:
             return
-        self._tell(f"waiting for {counted(len(names), 'pod')} for whom room was made")
+        self._tell(f"waiting for {counted(len(names), 'pod')} to start in the freed room")
         try:
-            pods = await wait_until(self._client, PODS, holds, seconds=self._options.timeout)
+            pods = await wait_until(self._client, PODS, is_done, seconds=self._options.timeout)
         except TimeoutError:
-            self.outcome.failure = "the room is there, but not everyone whom it was made for has a node yet"
+            self.outcome.failure = "the room is free, but not all pods that need it have nodes yet"
             return
         for (namespace, name), pod in sorted(pods.items()):
             if f"{namespace}/{name}" in names:
@@ -230,8 +241,8 @@ def _eviction(move: Move, relocation: Relocation) -> Evict:
         move.name,
         move.source,
         EvictionReason.RESCHEDULED,
-        f"it moves so that {'nodes become free' if relocation.freed else 'others find room'}; "
-        f"there is room for it on node {move.target}",
+        f"moved to {'empty nodes' if relocation.freed else 'make room for a waiting gang'}; "
+        f"it fits on node {move.target}",
         cause="defragmentation",
     )
 
@@ -242,7 +253,7 @@ def _owner(pod: Mapping[str, Any]) -> str:
 
 
 def _has_node(pod: Mapping[str, Any]) -> bool:
-    """Whether it is somewhere, or was until its work was done."""
+    """Return whether the pod is bound and neither terminating nor failed (a succeeded pod counts)."""
     if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") == "Failed":
         return False
     return bool(pod["spec"].get("nodeName"))

@@ -1,1 +1,1 @@
-"""What can be told to a gang of any dialect: hold, release, cancel, move."""
+"""Commands that hold, release, cancel and move gangs of any dialect."""

@@ -1,4 +1,4 @@
-"""`phalanx hold`, `release`, `cancel` and `move`: for gangs of any dialect, by their owners' own API."""
+"""`phalanx hold`, `release`, `cancel` and `move`: orders for gangs of any dialect, through the owner's own API."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class MoveArguments(TargetsArguments):
     queue: str
 
 
-def _each(invocation: Invocation, arguments: TargetsArguments, order: Order) -> None:
-    """Does something to each and prints the line that it returns; one that fails does not keep the others."""
+def _apply_to_each(invocation: Invocation, arguments: TargetsArguments, order: Order) -> None:
+    """Apply `order` to each named gang and print its result. A failure does not stop the remaining gangs."""
     from phalanx.cli.listing.harmless import harmless
     from phalanx.kube.errors import ApiError
     from phalanx.orders.errors import BadNameError, OrderError
@@ -60,7 +60,9 @@ def _each(invocation: Invocation, arguments: TargetsArguments, order: Order) -> 
                 click.echo(f"Error: {harmless(error.message)}", err=True)
                 failed += 1
             except ApiError as error:
-                click.echo(f"Error: {name}: the API server refused: {harmless(error.message)}", err=True)
+                click.echo(
+                    f"Error: {name}: request rejected by the API server: {harmless(error.message)}", err=True
+                )
                 failed += 1
         return failed
 
@@ -68,16 +70,16 @@ def _each(invocation: Invocation, arguments: TargetsArguments, order: Order) -> 
         raise click.exceptions.Exit(1)
 
 
-@click.command("hold", short_help="Keep gangs that wait from starting.")
+@click.command("hold", short_help="Hold waiting gangs: they do not start until released.")
 @_names
 @pass_invocation(TargetsArguments, namespace_option, connection_options)
 def hold(invocation: Invocation, arguments: TargetsArguments) -> None:
-    """Keep gangs that wait from starting, until they are released.
+    """Hold waiting gangs: they do not start until they are released.
 
-    A Volcano Job gets a Command (AbortJob); Jobs, JobSets, training jobs, RayJobs and TrainJobs are suspended by
-    their own field, and in one of our queues they get the annotation phalanx.dev/hold. A gang without a job cannot
-    be held, nor can what runs (phalanx job suspend ends its pods). NAME may be that of the job, of its PodGroup or,
-    as pod/NAME, of one of its pods.
+    A Volcano Job is held by a Command (AbortJob). Jobs, JobSets, training jobs, RayJobs and TrainJobs are
+    suspended by their own field; jobs in a Phalanx queue get the annotation phalanx.dev/hold. A gang without a
+    job cannot be held, nor can a running gang (use phalanx job suspend, which ends its pods). NAME is the job,
+    its PodGroup, or one of its pods (pod/NAME).
 
     \b
     phalanx hold train
@@ -85,33 +87,33 @@ def hold(invocation: Invocation, arguments: TargetsArguments) -> None:
     """
     from phalanx.orders.holding import hold as order
 
-    _each(invocation, arguments, order)
+    _apply_to_each(invocation, arguments, order)
 
 
-@click.command("release", short_help="Let gangs that are held take their turn.")
+@click.command("release", short_help="Release held gangs.")
 @_names
 @pass_invocation(TargetsArguments, namespace_option, connection_options)
 def release(invocation: Invocation, arguments: TargetsArguments) -> None:
-    """Let gangs that are held take their turn again.
+    """Release held gangs, so that they can start.
 
     \b
     phalanx release train
     """
     from phalanx.orders.holding import release as order
 
-    _each(invocation, arguments, order)
+    _apply_to_each(invocation, arguments, order)
 
 
-@click.command("cancel", short_help="Delete gangs with what made them.")
+@click.command("cancel", short_help="Delete gangs with their pods and their owner.")
 @_names
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("-y", "--yes", is_flag=True, help="Delete without confirmation.")
+@click.option("--dry-run", is_flag=True, help="Print the objects that would be deleted; delete nothing.")
 @pass_invocation(CancelArguments, namespace_option, connection_options)
 def cancel(invocation: Invocation, arguments: CancelArguments) -> None:
-    """Delete gangs with their pods, and with the object at the top that would make the pods anew.
+    """Delete gangs with their pods and the top-level owner that would recreate the pods.
 
-    Of a run of a CronJob only the run is deleted. Of a gang without a job the PodGroup and its pods are. It asks
-    first, with the names of what goes.
+    For a CronJob only the run is deleted. For a gang without a job the PodGroup and its pods are deleted. The
+    command lists the objects and asks for confirmation.
 
     \b
     phalanx cancel train
@@ -121,31 +123,31 @@ def cancel(invocation: Invocation, arguments: CancelArguments) -> None:
     from phalanx.orders import cancelling
 
     if not arguments.yes and not arguments.dry_run and not sys.stdin.isatty():
-        raise click.UsageError("it asks before it deletes, and there is nobody to ask here: add --yes")
+        raise click.UsageError("cannot ask for confirmation: stdin is not a terminal; add --yes")
 
     async def order(client: KubeClient, target: Target) -> str:
         cancelling.refuse_foreign_members(target)
         if arguments.dry_run:
             return f"would delete {cancelling.described(target)}"
         if not arguments.yes and not click.confirm(f"Delete {harmless(cancelling.described(target))}?", err=True):
-            return f"{target.title} is left alone"
+            return f"{target.title} is not deleted"
         return await cancelling.cancel(client, target)
 
-    _each(invocation, arguments, order)
+    _apply_to_each(invocation, arguments, order)
 
 
-@click.command("move", short_help="Move gangs that wait to another queue.")
+@click.command("move", short_help="Move waiting gangs to another queue.")
 @_names
 @click.option(
-    "-q", "--queue", required=True, metavar="QUEUE", help="Where they go.", shell_complete=names_from(queues)
+    "-q", "--queue", required=True, metavar="QUEUE", help="Target queue.", shell_complete=names_from(queues)
 )
 @pass_invocation(MoveArguments, namespace_option, connection_options)
 def move(invocation: Invocation, arguments: MoveArguments) -> None:
-    """Move gangs that wait to another queue.
+    """Move waiting gangs to another queue.
 
-    Only what says its queue itself is changed: a PodGroup that nobody controls, the label phalanx.dev/queue of a
-    suspended job, the annotation scheduling.volcano.sh/queue-name of pods that nobody makes. A Volcano Job keeps
-    its queue. What has nodes is not moved.
+    The command changes the object that names the queue: a PodGroup without controller, the label
+    phalanx.dev/queue of a suspended job, or the annotation scheduling.volcano.sh/queue-name of pods without
+    controller. The queue of a Volcano Job cannot be changed. A gang whose pods have nodes is not moved.
 
     \b
     phalanx move podgroup/train --queue research
@@ -161,4 +163,4 @@ def move(invocation: Invocation, arguments: MoveArguments) -> None:
             raise click.ClickException(f"{target.title}: {checked[0]}")
         return await moving.move(client, target, arguments.queue)
 
-    _each(invocation, arguments, order)
+    _apply_to_each(invocation, arguments, order)

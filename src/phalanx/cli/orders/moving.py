@@ -1,4 +1,4 @@
-"""Move what waits to another queue: where its owner says so, and nowhere else."""
+"""Move a waiting gang to another queue, by changing the object that names its queue."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from phalanx.orders.target import Target, name_of
 from phalanx.reports.jobs.kinds import QUEUES
 from phalanx.reports.jobs.read_documents import controller_of, mapping
 
-# Families whose PodGroups say their queue themselves.
+# API groups whose PodGroups name their queue in spec.queue.
 _WITH_QUEUE = frozenset(
     {"scheduling.volcano.sh", "scheduling.incubator.k8s.io", "incubator.scheduling.k8s.io", "scheduling.sigs.dev"}
 )
 
 
 async def check_queue(client: KubeClient, queue: str) -> str:
-    """Why nothing can be moved there, "" where it can or nobody may look."""
+    """Return why no gang can be moved to `queue`; "" if it is usable or queues are not readable."""
     try:
         queues = QueueCatalog((await client.list_all(QUEUES.path()))["items"])
     except ApiError:
@@ -32,41 +32,47 @@ async def check_queue(client: KubeClient, queue: str) -> str:
     refusals = refusals_of_queue(queues, queue, "PodGroup")
     if not refusals:
         return ""
-    known = [each["metadata"]["name"] for each in queues.all() if each["metadata"]["name"] != "root"]
+    known = [
+        listed_queue["metadata"]["name"]
+        for listed_queue in queues.all()
+        if listed_queue["metadata"]["name"] != "root"
+    ]
     advice = f" Known queues: {', '.join(known)}." if queues.get(queue) is None and known else ""
     return f"{' '.join(refusals)}{advice}"
 
 
 async def move(client: KubeClient, target: Target, queue: str) -> str:
-    """Says what happened. Raises click.ClickException."""
+    """Move the gang to `queue` and return a message for the user. Raises click.ClickException."""
     if target.placed:
         raise click.ClickException(
-            f"{target.title} has nodes for {target.placed} pods, which its queue is charged for; "
-            "only what waits can be moved"
+            f"{target.title} cannot be moved: {target.placed} of its pods have nodes; "
+            "only waiting gangs can be moved"
         )
     if target.volcano_job:
         raise click.ClickException(
-            f"{target.title}: a Volcano Job keeps its queue (its webhook refuses another); "
-            "cancel it and submit it again with --queue"
+            f"{target.title} cannot be moved: the queue of a Volcano Job cannot be changed; "
+            "cancel the job and submit it again with --queue"
         )
     if kueue := target.note("labels", KUEUE_QUEUE):
-        raise click.ClickException(f"{target.title} is in Kueue's queue {kueue}; move it there, by its label")
+        raise click.ClickException(
+            f"{target.title} is in Kueue's queue {kueue}; change its label {KUEUE_QUEUE} instead"
+        )
     kind = target.suspendable
     if kind is not None and target.note("labels", QUEUE_LABEL):
         assert target.document is not None
         if not is_suspended(kind, target.document):
             raise click.ClickException(
-                f"{target.title} has had its turn in queue {target.note('labels', QUEUE_LABEL)}, and its pods wait "
+                f"{target.title} is already admitted by queue {target.note('labels', QUEUE_LABEL)}; its pods wait "
                 "for nodes; hold it first, then move it"
             )
         await client.patch(target.path, {"metadata": {"labels": {QUEUE_LABEL: queue}}}, PatchType.MERGE)
         return _moved(target, queue)
-    groups = [(resource, group) for resource, group in target.groups if not _made(group)]
+    groups = [(resource, group) for resource, group in target.groups if not _is_generated(group)]
     for resource, group in groups:
         if owner := controller_of(group):
             raise click.ClickException(
-                f"{target.title}: its PodGroup {name_of(group)} belongs to {owner.get('kind')}/{owner.get('name')}"
-                ", whose controller writes its queue"
+                f"{target.title} cannot be moved: the controller of {owner.get('kind')}/{owner.get('name')} writes "
+                f"the queue of its PodGroup {name_of(group)}"
             )
         if resource.group in _WITH_QUEUE:
             await client.patch(
@@ -77,23 +83,25 @@ async def move(client: KubeClient, target: Target, queue: str) -> str:
 
 
 async def _annotate(client: KubeClient, target: Target, queue: str) -> str:
-    """What no group says is said by the pods; a pod that a controller makes follows its template."""
+    """Set the queue annotation on every pod of the gang. Raises click.ClickException if a pod has a controller."""
     for pod in target.members:
         if owner := controller_of(pod):
             raise click.ClickException(
-                f"{target.title}: its pods are made by {owner.get('kind')}/{owner.get('name')}; write the "
-                f"annotation {QUEUE_ANNOTATION} into the pod template there"
+                f"{target.title} cannot be moved: its pods have the controller "
+                f"{owner.get('kind')}/{owner.get('name')}; set the annotation {QUEUE_ANNOTATION} in the template"
             )
     if not target.members:
-        raise click.ClickException(f"{target.title} has no pods yet that could say its queue")
+        raise click.ClickException(
+            f"{target.title} cannot be moved: it has no PodGroup or pods yet; retry once it has pods"
+        )
     patch = {"metadata": {"annotations": {QUEUE_ANNOTATION: queue}}}
     for pod in target.members:
         await client.patch(PODS.path(target.namespace, name_of(pod)), patch, PatchType.MERGE)
     return _moved(target, queue)
 
 
-def _made(group: dict[str, object]) -> bool:
-    """Whether the scheduler has made it from what its pods say: then they say the queue."""
+def _is_generated(group: dict[str, object]) -> bool:
+    """Return whether the scheduler generated this group from its pods; then the pods name the queue."""
     metadata = mapping(group.get("metadata"))
     return (
         not mapping(metadata.get("annotations"))
@@ -103,4 +111,4 @@ def _made(group: dict[str, object]) -> bool:
 
 
 def _moved(target: Target, queue: str) -> str:
-    return f"{target.title} moved to queue {queue}. Its place there: phalanx order -q {queue}"
+    return f"{target.title} moved to queue {queue}. To see its position: phalanx order -q {queue}"

@@ -1,1 +1,1 @@
-"""Commands that run until a signal: the scheduler and what is around it."""
+"""Long-running commands: scheduler, controllers, webhook, hub, dashboard and accounting."""

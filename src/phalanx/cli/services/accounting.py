@@ -1,4 +1,4 @@
-"""`phalanx accounting`: the process that writes the accounts, and what is taken out of them again."""
+"""`phalanx accounting`: record the usage of gangs in a database, and remove old or personal records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @click.group()
 def accounting() -> None:
-    """Keep what gangs have used, after their objects are gone.
+    """Record the usage of gangs in a database.
 
     \b
     phalanx accounting run
@@ -47,14 +47,14 @@ class AccountingRunArguments(LogArguments):
 @kubeconfig_option
 @database_option
 @pass_invocation(
-    AccountingRunArguments, fixed_scheduler_names_option("are written down"), policy_file_option, log_options
+    AccountingRunArguments, fixed_scheduler_names_option("are recorded"), policy_file_option, log_options
 )
 def run(invocation: Invocation, arguments: AccountingRunArguments) -> None:
-    """Write down what gangs use until SIGTERM or Ctrl-C.
+    """Record the usage of gangs until SIGTERM or Ctrl-C.
 
-    It only reads from the cluster, and makes the tables or brings them up to date. What happened while it was down
-    it takes from the objects' timestamps; what they do not tell is marked as an estimate. Prints one line on stdout
-    once everything that is there is in the accounts.
+    The process only reads the cluster. It creates or upgrades the database tables. After downtime it
+    reconstructs the missed period from timestamps; the rest is marked as an estimate. It prints one line on
+    stdout once all current gangs are recorded.
     """
     from phalanx.accounting.database import Database, DatabaseError, default_location
     from phalanx.accounting.service import AccountingOptions, AccountingService
@@ -93,19 +93,23 @@ class PruneArguments:
 @accounting.command()
 @database_option
 @click.option(
-    "--older-than", callback=age, required=True, metavar="AGE", help="Runs that ended before: 90d, 52w, ..."
+    "--older-than",
+    callback=age,
+    required=True,
+    metavar="AGE",
+    help="Remove runs that ended longer ago than this: 90d, 52w, ...",
 )
 @click.option(
     "--usage-older-than",
     callback=age,
     metavar="AGE",
-    help="The sums that reports are made of are kept for longer; by default as long as the runs.",
+    help="Remove daily sums that are older than this. Default: the value of --older-than.",
 )
 @pass_arguments(PruneArguments)
 def prune(arguments: PruneArguments) -> None:
-    """Remove what is older than an age.
+    """Remove records that are older than an age.
 
-    Runs that are under way stay. Reports of whole days need the sums only; of parts of days they need the runs.
+    Running gangs are kept. Reports of whole days need only the daily sums; reports of parts of days need the runs.
     """
     from phalanx.accounting.retention import prune as prune_accounts
 
@@ -113,7 +117,7 @@ def prune(arguments: PruneArguments) -> None:
     runs = now - arguments.older_than
     usage = runs if arguments.usage_older_than is None else now - arguments.usage_older_than
     removed = _changed(arguments.database, lambda connection: prune_accounts(connection, runs, usage, now))
-    click.echo(f"{removed.runs} runs with {removed.pods} pods and {removed.days} sums of a day removed")
+    click.echo(f"Removed: {removed.runs} runs with {removed.pods} pods, {removed.days} daily sums")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,30 +130,32 @@ class EraseArguments:
     yes: bool
 
 
-@accounting.command(short_help="Take a user out of the accounts.")
+@accounting.command(short_help="Remove a user's name or runs from the accounts.")
 @database_option
 @click.argument("user")
-@click.option("--delete", "deletes", is_flag=True, help="Remove the runs, instead of the name.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--delete", "deletes", is_flag=True, help="Delete the user's runs instead of replacing the name.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_arguments(EraseArguments)
 def erase(arguments: EraseArguments) -> None:
-    """Take a user out of the accounts: by a pseudonym, or with all that they ran.
+    """Replace the name of a user in the accounts by a pseudonym, or delete the user's runs.
 
-    A pseudonym leaves what queues used as it was; the names of the user's runs and pods go as well, as they often
-    tell whose they are. With --delete reports of the past show less. Runs that are under way stay as they are:
-    erase again when they have ended.
+    A pseudonym keeps the usage of queues. The names of the user's runs and pods are removed too, because they
+    often contain the user's name. With --delete, reports of the past show less usage. Running gangs are not
+    changed: repeat the command after they have ended.
     """
     from phalanx.accounting.retention import delete_user, pseudonymise
 
     now, user = int(time.time()), arguments.user
     if not arguments.yes:
-        click.confirm(f"{'Delete all runs' if arguments.deletes else 'Erase the name'} of {user!r}?", abort=True)
+        click.confirm(
+            f"{'Delete all runs' if arguments.deletes else 'Replace the name'} of user {user!r}?", abort=True
+        )
     if arguments.deletes:
         removed = _changed(arguments.database, lambda connection: delete_user(connection, user, now))
-        click.echo(_erased(removed, "removed"))
+        click.echo(_erased(removed, "deleted"))
     else:
         pseudonym, removed = _changed(arguments.database, lambda connection: pseudonymise(connection, user, now))
-        click.echo(_erased(removed, f"now {pseudonym}'s"))
+        click.echo(_erased(removed, f"now belong to {pseudonym}"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +165,11 @@ class RightsArguments:
     namespace: str
 
 
-@accounting.command(short_help="Print an account with the rights that run uses.")
-@click.option("--namespace", default="phalanx-system", show_default=True, help="Of its service account.")
+@accounting.command(short_help="Print a service account with the rights of `phalanx accounting run`.")
+@click.option("--namespace", default="phalanx-system", show_default=True, help="Namespace of the service account.")
 @pass_arguments(RightsArguments)
 def rights(arguments: RightsArguments) -> None:
-    """Print a service account with the rights that `phalanx accounting run` uses, and no other.
+    """Print a service account with the minimal rights of `phalanx accounting run`.
 
     \b
     phalanx accounting rights | kubectl apply -f -
@@ -178,10 +184,10 @@ def rights(arguments: RightsArguments) -> None:
     click.echo(text, nl=False)
 
 
-def _erased(removed: Removed, what: str) -> str:
-    text = f"{removed.runs} runs and {removed.pods} pods {what}"
+def _erased(removed: Removed, action: str) -> str:
+    text = f"{removed.runs} runs and {removed.pods} pods {action}"
     return (
-        f"{text}; {removed.under_way} runs are under way: erase again when they have ended"
+        f"{text}; {removed.under_way} runs still run: repeat the command after they have ended"
         if removed.under_way
         else text
     )
@@ -194,7 +200,7 @@ def _changed(database: str | None, change: Callable[[Connection], T]) -> T:
         accounts = Database(database or default_location())
         try:
             with accounts.reading():
-                pass  # says what is wrong with it
+                pass  # raises DatabaseError for a missing or outdated database
             with accounts.writing() as connection:
                 return change(connection)
         finally:

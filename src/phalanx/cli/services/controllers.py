@@ -1,4 +1,4 @@
-"""`phalanx controllers`: the life cycle of jobs and groups, beside the scheduler."""
+"""`phalanx controllers`: the controllers of jobs and PodGroups."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class ControllersArguments(LogArguments):
 @click.command()
 @kubeconfig_option
 @served_names_option(
-    "Whose pods suspended jobs may have; the first is the spec.schedulerName of pods whose job names none. "
-    "May be repeated."
+    "Scheduler of suspended jobs that a queue can start; the first is set as spec.schedulerName of pods whose job "
+    "has none. Repeatable."
 )
 @leader_elect_option
 @own_lease_namespace_option
 @write_concurrency_option
 @pass_invocation(ControllersArguments, log_options)
 def controllers(invocation: Invocation, arguments: ControllersArguments) -> None:
-    """Run the controllers of jobs, job flows and groups until SIGTERM or Ctrl-C.
+    """Run the controllers of jobs, job flows and PodGroups until SIGTERM or Ctrl-C.
 
-    Creates the pods of Volcano Jobs, restarts them by their policies, and ends them. Prints one line on stdout when
-    it has seen the whole cluster and works. Never run it beside Volcano's own controller manager.
+    They create the pods of Volcano Jobs, restart them by the job policies, and delete them at the end. One line on
+    stdout reports when all controllers are ready. Do not run them beside Volcano's controller manager.
     """
     from phalanx.cli.services.service_run import run_announced, run_leading
     from phalanx.controllers.registry import all_controllers
@@ -61,7 +61,10 @@ def controllers(invocation: Invocation, arguments: ControllersArguments) -> None
     async def work(client: KubeClient) -> str:
         service = ControllerService(client, options, all_controllers)
         await run_announced(
-            service, lambda: f"phalanx controllers ready: {', '.join(each.name for each in service.controllers)}"
+            service,
+            lambda: (
+                f"phalanx controllers ready: {', '.join(controller.name for controller in service.controllers)}"
+            ),
         )
         return service.leadership.lost_because
 

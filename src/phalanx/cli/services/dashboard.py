@@ -1,4 +1,4 @@
-"""`phalanx dashboard`: the page, in a process of its own."""
+"""`phalanx dashboard`: the dashboard server as a separate process."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class DashboardArguments(LogArguments):
     database: str | None
 
     def serve_options(self) -> ServeOptions:
-        """Return how the page is served. Raises click.UsageError."""
+        """Return the server's options. Raises click.UsageError."""
         from phalanx.dashboard.server import ServeOptions
 
         host, _, port = self.listen.rpartition(":")
         if not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-            raise click.UsageError(f"--listen: {self.listen!r} is not HOST:PORT, such as 127.0.0.1:8080")
+            raise click.UsageError(f"invalid --listen {self.listen!r}; write HOST:PORT, such as 127.0.0.1:8080")
         if bool(self.certificate) != bool(self.key):
-            raise click.UsageError("--certificate and --key belong together")
+            raise click.UsageError("--certificate and --key are required together")
         host = host.strip("[]") or "127.0.0.1"
         if self.login_name == "address" and host not in ("127.0.0.1", "::1", "localhost"):
             raise click.UsageError(
-                f"--login address is for this machine alone, and {host} is reached from others: "
-                "use --login token, or leave out --listen"
+                f"--login address works on local addresses only, and {host} is not local: "
+                "use --login token, or omit --listen"
             )
         if self.login_name == "token" and self.open_browser:
-            raise click.UsageError("--open goes with --login address")
+            raise click.UsageError("--open works with --login address only")
         return ServeOptions(host, int(port), self.hosts, self.certificate, self.key, writes=self.writes)
 
 
@@ -67,49 +67,49 @@ class DashboardArguments(LogArguments):
     type=click.Choice(["address", "token"]),
     default="address",
     show_default=True,
-    help="address: whoever opens the printed address sees what your kubeconfig may read. token: people log in "
-    "with bearer tokens of the API server and see what they have rights to.",
+    help="address: a browser with the printed address sees what your kubeconfig allows. token: viewers log in with "
+    "bearer tokens of the API server and see what their rights allow.",
 )
 @click.option(
     "--listen",
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to serve; port 0 picks a free one.",
+    help="Listen address; port 0 picks a free port.",
 )
 @click.option(
     "--allow-host",
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A further name under which the page is reached; may be repeated. * allows any.",
+    help="Additional host name of the page; repeatable. * allows any name.",
 )
-@click.option("--certificate", default="", metavar="FILE", help="Serve over TLS with this certificate.")
-@click.option("--key", default="", metavar="FILE", help="Its key.")
+@click.option("--certificate", default="", metavar="FILE", help="TLS certificate of the server (PEM).")
+@click.option("--key", default="", metavar="FILE", help="Private key of the certificate (PEM).")
 @click.option(
     "--audience",
     "audiences",
     multiple=True,
     metavar="NAME",
-    help="With --login token: whom tokens must be made for; may be repeated. By default the API server itself.",
+    help="Audience that tokens must have (with --login token); repeatable. Default: the API server's audience.",
 )
 @click.option(
     "--writes",
     is_flag=True,
-    help="Let viewers hold, release and cancel gangs from the page, each by his own rights. With --login token the "
-    "account of this process needs the right `impersonate`.",
+    help="Let viewers hold, release and cancel gangs from the page, each with their own rights. With --login token "
+    "the account of this process needs the right `impersonate`.",
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 @click.option(
     "--address-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the address that is good now in this file (readable for you alone).",
+    help="File with the current address, updated after each login (readable only by you).",
 )
 @click.option(
     "--database",
     envvar="PHALANX_ACCOUNTING_DATABASE",
     metavar="FILE|URL",
-    help="Where `phalanx accounting run` keeps its accounts, for shares over weeks; it is only read.",
+    help="Database of `phalanx accounting run`, for shares over weeks (read-only).",
 )
 @scheduler_options("are shown")
 @kubeconfig_option
@@ -122,10 +122,10 @@ class DashboardArguments(LogArguments):
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @pass_invocation(DashboardArguments)
 def dashboard(invocation: Invocation, arguments: DashboardArguments) -> None:
-    """Serve a page that shows queues, gangs and nodes, and says why and until when gangs wait.
+    """Serve a web page with queues, gangs and nodes, and with reason and expected start of waiting gangs.
 
-    It watches the cluster once and rehearses the scheduler over it, so it is current without a scheduler too.
-    Nothing is changed, all that it does is read, unless it is started with --writes.
+    The server watches the cluster and runs the scheduler in dry-run mode, so it is current even if no scheduler
+    runs. It changes nothing, except orders of viewers with --writes.
 
     \b
     phalanx dashboard --open
@@ -150,7 +150,7 @@ def dashboard(invocation: Invocation, arguments: DashboardArguments) -> None:
 
 
 def _accounts(location: str | None) -> Database | None:
-    """Raises click.ClickException."""
+    """Open the accounting database. Raises click.ClickException."""
     if not location:
         return None
     try:
@@ -187,11 +187,11 @@ async def _serve(
     login: Login = tickets or TokenLogin(client, arguments.audiences)
     url = ""
 
-    def tell(ticket: str) -> None:
+    def announce_address(ticket: str) -> None:
         address = f"{url}/#login={ticket}" if ticket else url
-        # (Who reads the line may look into the file at once.)
+        # The file is written first: a reader of the printed line can open it at once.
         if arguments.address_file is not None:
-            _keep(arguments.address_file, address)
+            _write_atomically(arguments.address_file, address)
         click.echo(f"phalanx dashboard: {address}")
 
     async def work(stopping: asyncio.Event) -> None:
@@ -200,11 +200,11 @@ async def _serve(
             async with dashboard(client, watching, options, login, accounts) as (served, following):
                 if not url:
                     url = served.url
-                    # Whoever has the page open finds it where it was.
+                    # A page that is open in a browser reconnects to the same port.
                     options = msgspec.structs.replace(options, port=int(url.rpartition(":")[2]))
-                    tell(tickets.ticket if tickets is not None else "")
+                    announce_address(tickets.ticket if tickets is not None else "")
                     if tickets is not None:
-                        tickets.renewed = tell
+                        tickets.renewed = announce_address
                     if arguments.open_browser and tickets is not None:
                         await asyncio.to_thread(webbrowser.open, f"{url}/#login={tickets.ticket}")
                 stopped, outdated = asyncio.create_task(stopping.wait()), asyncio.create_task(served.outdated())
@@ -214,21 +214,21 @@ async def _serve(
                 if following.done():
                     following.result()
             if not stopping.is_set():
-                log.info("the scheduler goes by another policy now, so the page is served anew")
+                log.info("restarting the dashboard server: the scheduler has a new policy")
 
     try:
         await run_until_signal(StoppableWork(work))
     except BaseExceptionGroup as group:
-        errors, rest = group.split((RehearsalEnded, PolicyError, OSError))
-        if rest is not None or errors is None:
+        errors, other_errors = group.split((RehearsalEnded, PolicyError, OSError))
+        if other_errors is not None or errors is None:
             raise
         raise click.ClickException(str(errors.exceptions[0])) from group
     except (ServeError, PolicyError, RehearsalEnded) as error:
         raise click.ClickException(str(error)) from error
 
 
-def _keep(file: Path, address: str) -> None:
-    """Whole or not at all, and for nobody else to read."""
+def _write_atomically(file: Path, address: str) -> None:
+    """Replace the file atomically, readable only by its owner."""
     import os
     import tempfile
 

@@ -1,4 +1,4 @@
-"""`phalanx hub`: sends gangs to member clusters."""
+"""`phalanx hub`: dispatch gangs to member clusters."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class HubArguments(LogArguments):
     "--namespace",
     default="phalanx-system",
     show_default=True,
-    help="Where the Secrets with the kubeconfigs of member clusters are, and the lease of replicas.",
+    help="Namespace of the member clusters' kubeconfig Secrets and of the hub's lease.",
 )
-@fixed_scheduler_names_option("a forecast in a member cluster is about")
+@fixed_scheduler_names_option("are forecast in member clusters")
 @policy_file_option
 @leader_elect_option
 @click.option(
@@ -48,44 +48,44 @@ class HubArguments(LogArguments):
     type=click.IntRange(1, 3600),
     default=30,
     show_default=True,
-    help="Seconds that a cluster may be silent before it loses what it has not been granted.",
+    help="Seconds without contact after which a cluster loses gangs that have not started.",
 )
 @click.option(
     "--multikueue-dispatcher",
     is_flag=True,
-    help="Dispatch nothing: nominate clusters for the Workloads of Kueue's MultiKueue.",
+    help="Run as MultiKueue dispatcher: nominate clusters for Kueue's Workloads, dispatch nothing.",
 )
 @click.option(
     "--kueue-namespace",
     default="kueue-system",
     show_default=True,
-    help="Where MultiKueue has the Secrets with kubeconfigs.",
+    help="Namespace of MultiKueue's kubeconfig Secrets.",
 )
 @click.option(
     "--karmada",
     is_flag=True,
-    help="Dispatch nothing: schedule the bindings of Karmada whose policies say schedulerName: phalanx.",
+    help="Run as Karmada scheduler: schedule bindings with schedulerName phalanx, dispatch nothing.",
 )
 @pass_invocation(HubArguments, log_options)
 def hub(invocation: Invocation, arguments: HubArguments) -> None:
-    """Send gangs to member clusters until SIGTERM or Ctrl-C.
+    """Dispatch gangs to member clusters until SIGTERM or Ctrl-C.
 
-    A PodGroup whose pods carry the scheduling gate phalanx.dev/dispatch goes whole to the member cluster where it
-    starts first, and runs in no other; so does a job that is left to the hub by managedBy (docs/many-clusters.md).
-    Prints one line on stdout when it has seen all gangs and works.
+    A PodGroup whose pods have the scheduling gate phalanx.dev/dispatch is sent as a whole to the member cluster
+    where it starts first. It runs only there. The same holds for jobs with managedBy set to the hub
+    (docs/many-clusters.md). One line on stdout reports when the hub is ready.
 
-    With --multikueue-dispatcher it is the external dispatcher of Kueue's MultiKueue instead: it writes which
-    cluster starts a Workload first, and Kueue sends it there (docs/multikueue.md).
+    With --multikueue-dispatcher it is the external dispatcher of Kueue's MultiKueue: it nominates the cluster that
+    starts a Workload first, and Kueue dispatches the Workload (docs/multikueue.md).
 
-    With --karmada it is a scheduler of Karmada, at its API server: it writes which cluster starts a job first, and
-    Karmada sends it there (docs/karmada.md).
+    With --karmada it is a scheduler at Karmada's API server: it selects the cluster that starts a job first, and
+    Karmada dispatches the job (docs/karmada.md).
     """
     from phalanx.cli.services.service_run import run_announced, run_leading
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
 
     if arguments.karmada and arguments.multikueue_dispatcher:
-        raise click.UsageError("--karmada and --multikueue-dispatcher are two processes; give one of them")
+        raise click.UsageError("--karmada and --multikueue-dispatcher exclude each other; run one process for each")
     arguments.set_up_logging()
     try:
         policy = read_policy(invocation.config)

@@ -1,4 +1,4 @@
-"""Logging of the long-running commands: one line an event, as text or JSON."""
+"""Logging of long-running commands: one line per event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ log_level_option = click.option(
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="What is worth a line.",
+    help="Lowest level of log lines.",
 )
 log_format_option = click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How a line looks."
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of log lines.",
 )
 log_options = combined(log_level_option, log_format_option)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogArguments:
-    """Arguments that every long-running command has."""
+    """Log arguments of every long-running command."""
 
     log_level: str
     log_format: str
@@ -35,12 +39,12 @@ class LogArguments:
         set_up_logging(self.log_level, self.log_format)
 
 
-# A line has a message of its own.
+# A log entry already has the field `message`, so a structured field of that name is renamed.
 _RENAMED = {"message": "detail"}
 
 
 class JsonFormatter(logging.Formatter):
-    """The fields of a line (`extra={"fields": …}`) stand beside its message."""
+    """Formatter that writes the fields of a record (`extra={"fields": …}`) beside its message, as JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -57,7 +61,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """The fields of a line follow its message, as name=value."""
+    """Formatter that appends the fields of a record to its message, as name=value."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         pairs = (f" {name}={_quoted(value)}" for name, value in _fields(record).items())
@@ -76,7 +80,7 @@ def _quoted(value: object) -> str:
 
 
 def set_up_logging(level: str, style: str) -> None:
-    """Log lines go to stderr; stdout is for answers."""
+    """Configure logging to stderr; stdout is reserved for answers."""
     handler = logging.StreamHandler(sys.stderr)
     if style == "json":
         handler.setFormatter(JsonFormatter())

@@ -1,4 +1,4 @@
-"""Options that several long-running commands have."""
+"""Options of several long-running commands."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 leader_elect_option = click.option(
-    "--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas."
+    "--leader-elect", is_flag=True, help="Run several replicas: only the holder of the lease works."
 )
 own_lease_namespace_option = click.option(
-    "--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept."
+    "--lease-namespace", default="kube-system", show_default=True, help="Namespace of the lease."
 )
 write_concurrency_option = click.option(
     "--concurrency",
     type=click.IntRange(min=1),
     default=64,
     show_default=True,
-    help="Writes to the API at the same time.",
+    help="Maximum number of parallel API writes.",
 )
 
 
 def served_names_option(help_text: str, *, default: tuple[str, ...] = ("phalanx",)) -> Callable[[F], F]:
-    """Return `--scheduler-name`, of which `help_text` says what it is for."""
+    """Return the option `--scheduler-name` with `help_text`."""
     return click.option(
         "--scheduler-name",
         "scheduler_names",

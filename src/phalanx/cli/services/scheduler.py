@@ -42,18 +42,20 @@ class SchedulerArguments(LogArguments):
     otlp_endpoint: str
 
     def refuse_mistakes(self) -> None:
-        """Raise click.UsageError for values that cannot be, alone or together."""
+        """Raise click.UsageError for invalid or contradicting options."""
         from phalanx.admission.names import subdomain_faults
 
         address, lease = self.metrics_address, self.lease_name
         if address and not address.rpartition(":")[2].isdecimal():
-            raise click.UsageError(f"--metrics-address: {address!r} is not HOST:PORT, such as 127.0.0.1:9090")
+            raise click.UsageError(
+                f"invalid --metrics-address {address!r}; write HOST:PORT, such as 127.0.0.1:9090"
+            )
         if bool(self.metrics_certificate) != bool(self.metrics_key):
-            raise click.UsageError("--metrics-certificate and --metrics-key belong together")
+            raise click.UsageError("--metrics-certificate and --metrics-key are required together")
         if lease and not self.leader_elect:
-            raise click.UsageError("--lease-name is of no effect without --leader-elect")
+            raise click.UsageError("--lease-name requires --leader-elect")
         if faults := subdomain_faults(lease) if lease else []:
-            raise click.UsageError(f"--lease-name: no object may be called {lease!r}: {'; '.join(faults)}")
+            raise click.UsageError(f"invalid --lease-name {lease!r}: {'; '.join(faults)}")
 
     def endpoint_options(self) -> EndpointOptions:
         from phalanx.daemon.endpoint import EndpointOptions
@@ -82,9 +84,12 @@ class SchedulerArguments(LogArguments):
 
 @click.command()
 @kubeconfig_option
-@served_names_option("Schedule pods with this spec.schedulerName; may be repeated.")
+@served_names_option("Schedule pods with this spec.schedulerName; repeatable.")
 @click.option(
-    "--config", default="", metavar="POLICY", help="A policy file in Volcano's format; watched for changes."
+    "--config",
+    default="",
+    metavar="POLICY",
+    help="Policy file in Volcano's format; changes are loaded while the scheduler runs.",
 )
 @leader_elect_option
 @own_lease_namespace_option
@@ -92,20 +97,23 @@ class SchedulerArguments(LogArguments):
     "--lease-name",
     default="",
     metavar="NAME",
-    help="What the lease is called that the replicas have in common. By default NAME-scheduler of the first "
-    "--scheduler-name: phalanx-scheduler.",
+    help="Name of the lease shared by the replicas. Default: NAME-scheduler with the first --scheduler-name, "
+    "such as phalanx-scheduler.",
 )
 @click.option(
-    "--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics, /healthz, /livez, /readyz."
+    "--metrics-address",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve /metrics, /healthz, /livez and /readyz on this address.",
 )
 @click.option(
-    "--metrics-certificate", default="", metavar="FILE", help="Serve them with TLS: the certificate, in PEM."
+    "--metrics-certificate", default="", metavar="FILE", help="TLS certificate of the metrics server (PEM)."
 )
-@click.option("--metrics-key", default="", metavar="FILE", help="The key of the certificate, in PEM.")
+@click.option("--metrics-key", default="", metavar="FILE", help="Private key of the certificate (PEM).")
 @click.option(
     "--guard-metrics",
     is_flag=True,
-    help="Serve /metrics only to whom the API server lets get that path, as /configz and /debug always are.",
+    help="Authorize requests for /metrics with the API server, as for /configz and /debug.",
 )
 @click.option(
     "--account-metrics",
@@ -113,32 +121,32 @@ class SchedulerArguments(LogArguments):
     default=500,
     show_default=True,
     metavar="N",
-    help="How many queues and quotas, those with the largest shares, have metrics of their own; the rest is one.",
+    help="Number of queues and quotas with their own metrics (largest shares first); all others are summed.",
 )
 @write_concurrency_option
 @click.option(
     "--self-check",
     is_flag=True,
-    help="Count every queue and quota again from the pods once a second; stop with code 1 if the sums differ.",
+    help="Recount every queue and quota from the pods once a second; exit with code 1 if the sums differ.",
 )
 @click.option(
     "--with-controllers",
     is_flag=True,
-    help="Run the controllers of jobs and groups in this process too, for small clusters.",
+    help="Also run the controllers of jobs and PodGroups in this process (for small clusters).",
 )
 @click.option(
     "--otlp-endpoint",
     default="",
     metavar="URL",
-    help="Send spans of cycles and writes to this collector of OpenTelemetry (OTLP over HTTP, such as "
-    "http://localhost:4318). By default $OTEL_EXPORTER_OTLP_ENDPOINT, or none. Needs the extra otel.",
+    help="Send traces of cycles and writes to this OpenTelemetry collector (OTLP over HTTP, such as "
+    "http://localhost:4318). Default: $OTEL_EXPORTER_OTLP_ENDPOINT, or none. Needs the extra otel.",
 )
 @pass_invocation(SchedulerArguments, log_options)
 def scheduler(invocation: Invocation, arguments: SchedulerArguments) -> None:
     """Run the scheduler against a cluster until SIGTERM or Ctrl-C.
 
-    Prints one line on stdout when it has seen the whole cluster and schedules. A bad policy file is refused at
-    the start with every mistake named; while running, a bad change is reported and the old policy stays.
+    One line on stdout reports when the scheduler is ready. An invalid policy file stops the start, with all errors
+    listed. While the scheduler runs, an invalid change is reported and the previous policy stays active.
     """
     from phalanx.cli.services.service_run import run_leading
     from phalanx.daemon.garbage_collection import until_ready
@@ -158,38 +166,41 @@ def scheduler(invocation: Invocation, arguments: SchedulerArguments) -> None:
             service = SchedulerService(client, options, telemetry)
         except PolicyError as error:
             raise click.ClickException(str(error)) from error
-        beside = [_controllers(client, invocation, arguments)] if arguments.with_controllers else []
+        extra_services = [_controllers(client, invocation, arguments)] if arguments.with_controllers else []
 
         async def announce() -> None:
             await until_ready(service.ready)
-            for each in beside:
-                await each.ready.wait()
+            for extra in extra_services:
+                await extra.ready.wait()
             click.echo(f"phalanx scheduler ready: schedules for {', '.join(invocation.scheduler_names)}")
 
         try:
-            await run_until_signal(service, *beside, announce=announce)
+            await run_until_signal(service, *extra_services, announce=announce)
         except ServiceError as error:
             raise click.ClickException(str(error)) from error
-        leaderships = (service.leadership, *(each.leadership for each in beside))
-        return next((each.lost_because for each in leaderships if each.lost_because), "")
+        leaderships = (service.leadership, *(extra.leadership for extra in extra_services))
+        return next((leadership.lost_because for leadership in leaderships if leadership.lost_because), "")
 
     run_leading(invocation, work)
 
 
 def _tracing(endpoint: str) -> Tracing | None:
-    """What an environment says that was made for many programs must not keep one from starting."""
+    """Connect to the trace collector; without a collector return None.
+
+    A failure for a collector from the environment is only logged: that variable is shared by many programs.
+    """
     import logging
     import os
 
-    wanted = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-    if not wanted:
+    collector = endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    if not collector:
         return None
     try:
         from phalanx.daemon.tracing import connect
 
-        return connect(wanted)
+        return connect(collector)
     except ImportError as error:
-        text = f"spans cannot be sent to {wanted}: {error}; install phalanx-scheduler[otel]"
+        text = f"cannot send traces to {collector}: {error}; install phalanx-scheduler[otel]"
         if endpoint:
             raise click.ClickException(text) from error
         logging.getLogger(__name__).warning("%s", text)

@@ -38,68 +38,78 @@ class WebhookArguments(LogArguments):
 @click.command()
 @kubeconfig_option
 @click.option(
-    "--listen", default="0.0.0.0:8443", show_default=True, metavar="HOST:PORT", help="Where to serve HTTPS."
+    "--listen", default="0.0.0.0:8443", show_default=True, metavar="HOST:PORT", help="Listen address for HTTPS."
 )
 @click.option(
-    "--url", default="", metavar="https://HOST:PORT", help="Where the API server calls, outside a cluster."
+    "--url",
+    default="",
+    metavar="https://HOST:PORT",
+    help="URL of the webhook for the API server (outside a cluster).",
 )
 @click.option(
     "--service",
     default="",
     metavar="NS/NAME[:PORT]",
-    help="The Service by which the API server calls, in a cluster.",
+    help="Service of the webhook for the API server (in a cluster).",
 )
 @click.option(
     "--namespace",
     default="phalanx-system",
     show_default=True,
-    help="Where the Secret with the certificates is kept; never asked about, like kube-system.",
+    help="Namespace of the certificate Secret; like kube-system, it is never checked by the webhook.",
 )
-@served_names_option("Look at pods with this spec.schedulerName; the first is filled into jobs. May be repeated.")
+@served_names_option("Check pods with this spec.schedulerName; the first is the default of jobs. Repeatable.")
 @click.option(
     "--resource-groups",
     "--admission-conf",
     default="",
     metavar="FILE",
-    help="What pods of some namespaces or annotations get: the configuration of Volcano's webhook.",
+    help="Resource groups (defaults for pods of some namespaces or annotations), as of Volcano's webhook.",
 )
 @click.option(
     "--queue-rights",
     is_flag=True,
-    help="Queues other than `default` may only be used by whoever has the verb `use` on them, and in namespaces "
-    "whose annotation phalanx.dev/queues names them.",
+    help="Restrict queues other than `default` to users with the verb `use` on them, and to namespaces whose "
+    "annotation phalanx.dev/queues lists them.",
 )
-@click.option("--protect-busy-queues", is_flag=True, help="Queues with unfinished PodGroups cannot be deleted.")
 @click.option(
-    "--max-queue-depth", type=click.IntRange(min=1), default=5, show_default=True, help="Levels of queues."
+    "--protect-busy-queues", is_flag=True, help="Reject the deletion of queues with unfinished PodGroups."
+)
+@click.option(
+    "--max-queue-depth",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Maximum depth of the queue tree.",
 )
 @click.option(
     "--failure-policy",
     type=click.Choice(["Fail", "Ignore"]),
     default="Fail",
     show_default=True,
-    help="What becomes of writes of jobs, queues and groups while no webhook runs. Pods pass in any case, but "
-    "those that name a queue with --queue-rights.",
+    help="Handling of writes of jobs, queues and PodGroups while no webhook runs. Pods always pass, except pods "
+    "that name a queue with --queue-rights.",
 )
-@click.option("--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics and /healthz there too.")
+@click.option(
+    "--metrics-address", default="", metavar="HOST:PORT", help="Also serve /metrics and /healthz on this address."
+)
 @click.option(
     "--guard-metrics",
     is_flag=True,
-    help="Serve /metrics only over TLS, with the webhook's certificate, and only to whom the API server lets get "
-    "that path.",
+    help="Serve /metrics only over TLS with the webhook's certificate, and authorize requests with the API server.",
 )
 @click.option(
     "--remove",
     is_flag=True,
-    help="Take the registration away and end: nobody calls any more. With --service only one that calls there.",
+    help="Remove the registration and exit. With --service, only a registration of that Service.",
 )
 @pass_invocation(WebhookArguments, log_options)
 def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
-    """Fill in and check jobs, queues, pod groups and pods before the cluster stores them.
+    """Run the admission webhook: set defaults and validate jobs, queues, PodGroups and pods.
 
-    Makes and renews its certificates itself, and registers itself at the API server under the name
-    phalanx-webhook. Prints one line when the API server calls it. Several replicas may run; they share the Secret.
-    Before it is taken out of service for good, run it with --remove.
+    The webhook creates and renews its certificates, and registers itself under the name phalanx-webhook. It
+    prints one line when it is registered. Several replicas can run; they share the Secret. Before you uninstall
+    it, run it with --remove.
     """
     from phalanx.admission.webhook.service import WebhookError, WebhookOptions, WebhookService
     from phalanx.cli.services.service_run import run_announced
@@ -128,7 +138,7 @@ def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
     async def work(client: KubeClient) -> None:
         service = WebhookService(client, options)
         try:
-            await run_announced(service, lambda: f"phalanx webhook ready: called at port {service.port}")
+            await run_announced(service, lambda: f"phalanx webhook ready: port {service.port}")
         except WebhookError as error:
             raise click.UsageError(str(error)) from error
 
@@ -136,7 +146,7 @@ def webhook(invocation: Invocation, arguments: WebhookArguments) -> None:
 
 
 def _unregister(invocation: Invocation, service: str) -> None:
-    """Remove the registration, with `service` only one that calls there. Raises click.UsageError."""
+    """Remove the registration; with `service` only a registration of that Service. Raises click.UsageError."""
     from phalanx.admission.webhook.registration import unregister
     from phalanx.admission.webhook.service import WebhookError, service_address
 
@@ -144,12 +154,16 @@ def _unregister(invocation: Invocation, service: str) -> None:
         address = service_address(service) if service else None
     except WebhookError as error:
         raise click.UsageError(str(error)) from error
-    kept = invocation.run(lambda client: unregister(client, address))
-    click.echo(f"left as it is: it calls {kept}" if kept else "phalanx webhook unregistered")
+    other_address = invocation.run(lambda client: unregister(client, address))
+    click.echo(
+        f"not unregistered: the registration calls {other_address}"
+        if other_address
+        else "phalanx webhook unregistered"
+    )
 
 
 def _resource_groups(path: str) -> tuple[ResourceGroup, ...]:
-    """Read the configuration of --resource-groups. Raises click.ClickException."""
+    """Read the file of --resource-groups. Raises click.ClickException."""
     from phalanx.admission.pods import ResourceGroupError, read_resource_groups
 
     try:

@@ -1,1 +1,1 @@
-"""`phalanx top`: queues, gangs and nodes in a terminal, live."""
+"""`phalanx top`: live queues, gangs and nodes in a terminal."""

@@ -1,4 +1,4 @@
-"""The screen of `phalanx top`: one panel at a time, a line above it about the cluster and one below it."""
+"""Screen of `phalanx top`: one panel, a cluster line above it and a status line below it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.cli.top.feed import Feed
 from phalanx.cli.top.gangs import gang_list
 from phalanx.cli.top.keys import help_lines
 from phalanx.cli.top.line_view import LineView
-from phalanx.cli.top.node_map import NodeMap, told
+from phalanx.cli.top.node_map import NodeMap, node_summary
 from phalanx.cli.top.node_page import node_page
 from phalanx.cli.top.pager import Line, Pager
 from phalanx.cli.top.pieces import Piece
@@ -30,7 +30,7 @@ from phalanx.cli.top.story import story
 from phalanx.dashboard.rehearsal.process import RehearsalEnded
 
 LISTS = ("queues", "gangs", "nodes")
-_GO = {
+_PANEL_NAMES = {
     "queue": "queues",
     "q": "queues",
     "gang": "gangs",
@@ -44,18 +44,18 @@ _SORTS = {
     "gangs": {"S": "state", "N": "name", "A": "age", "Q": "queue", "P": "priority"},
 }
 _HINTS = {
-    "queues": "Enter its gangs  / filter  : go to  y YAML",
-    "gangs": "Enter why  / filter  : go to  y YAML",
-    "nodes": "r resource  / filter  : go to",
+    "queues": "Enter gangs  / filter  : panel  y YAML",
+    "gangs": "Enter details  / filter  : panel  y YAML",
+    "nodes": "r resource  / filter  : panel",
     "keys": "Esc back",
 }
-# How often ages are drawn anew, and how often an open story is asked for at most.
+# Interval of redrawing ages, and minimum interval of refreshing an open page.
 _TICK = 1.0
 
 
 @dataclass(frozen=True)
 class ScreenPlace:
-    """What is looked at: a panel, and of a page whose it is (`about` is the list that `row` is of)."""
+    """Current view: a panel and, for a page, the list (`about`) and the row that it describes."""
 
     panel: str
     about: str = ""
@@ -63,7 +63,7 @@ class ScreenPlace:
 
 
 class Top(App[None]):
-    """Ends with `return_code` 0 by the keys. `feed` is run meanwhile."""
+    """Application of `phalanx top`; it runs `feed` and ends with `return_code` 0 on user request."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -75,7 +75,7 @@ class Top(App[None]):
         Binding("q", "quit", show=False),
         Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False),
-        # Before anything else, so that what is typed after it is typed into it, however soon that comes.
+        # Priority bindings: text typed right after the sign reaches the prompt.
         Binding("colon", "prompt(':')", show=False, priority=True),
         Binding("slash", "prompt('/')", show=False, priority=True),
         Binding("question_mark", "help", show=False),
@@ -99,7 +99,7 @@ class Top(App[None]):
         self._answer: msgspec.Struct | None = None
         self._json = False
         self._notice = ""
-        self._old = asyncio.Event()
+        self._outdated = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         yield self.above
@@ -121,8 +121,8 @@ class Top(App[None]):
         self.gangs.take_in(self.feed.gangs.rows, None)
         self.nodes.take_in(self.feed.nodes.rows, None)
         self._show(self.place)
-        self.run_worker(self.feed.run(self.told), exit_on_error=True)
-        self.run_worker(self._tell_stories(), exit_on_error=True)
+        self.run_worker(self.feed.run(self.apply_changes), exit_on_error=True)
+        self.run_worker(self._refresh_pages(), exit_on_error=True)
         self.set_interval(_TICK, self.tick)
 
     @property
@@ -131,13 +131,13 @@ class Top(App[None]):
 
     @property
     def panel(self) -> LineView:
-        # (Not by a query: a tick may come while the screen is being taken down.)
+        # (No query of the widget tree: a tick can occur while the screen is closed.)
         panels: tuple[LineView, ...] = (*self.lists.values(), self.page, self.document, self.keys)
-        return next(each for each in panels if each.id == self.place.panel)
+        return next(panel for panel in panels if panel.id == self.place.panel)
 
-    # what comes in
+    # incoming changes
 
-    def told(self, table: str, changed: set[str]) -> None:
+    def apply_changes(self, table: str, changed: set[str]) -> None:
         match table:
             case "queues":
                 self.queues.take_in(self.feed.queues.rows, changed)
@@ -146,40 +146,40 @@ class Top(App[None]):
             case "nodes":
                 self.nodes.take_in(self.feed.nodes.rows, changed)
         if table == self.place.about and (table != "gangs" or self.place.row in changed):
-            self._old.set()
+            self._outdated.set()
         self._status()
 
     def tick(self) -> None:
-        """Ages go on though nothing happens."""
+        """Redraw ages, and refresh an open page after a new dry run."""
         if self.place.panel in LISTS:
             self.panel.draw_changes()
-        elif self.place.about == "gangs" and self.feed.watch.generation != self._told_of:
-            self._old.set()
+        elif self.place.about == "gangs" and self.feed.watch.generation != self._page_generation:
+            self._outdated.set()
         self._status()
 
-    _told_of = -1
+    _page_generation = -1
 
-    async def _tell_stories(self) -> None:
-        """Asks for what is open, at most once a tick."""
+    async def _refresh_pages(self) -> None:
+        """Refresh the open page whenever it is outdated, at most once per tick."""
         while True:
-            await self._old.wait()
-            self._old.clear()
+            await self._outdated.wait()
+            self._outdated.clear()
             place = self.place
             if place.about:
-                await self._tell(place)
+                await self._refresh_page(place)
                 await asyncio.sleep(_TICK / 2)
 
-    async def _tell(self, place: ScreenPlace) -> None:
-        """Puts the page up to date, and the document of it."""
-        self._told_of = self.feed.watch.generation
+    async def _refresh_page(self, place: ScreenPlace) -> None:
+        """Update the open page or its document."""
+        self._page_generation = self.feed.watch.generation
         answer: msgspec.Struct | None = None
         lines: list[Line] = []
         if place.about == "gangs":
             try:
-                found = await self.feed.story(place.row)
+                gang = await self.feed.story(place.row)
             except RehearsalEnded:
-                return  # which ends the watch, and with it all
-            answer, lines = found, story(found, self._clock()) if found is not None else []
+                return  # the feed fails too and ends the application
+            answer, lines = gang, story(gang, self._clock()) if gang is not None else []
         elif place.about == "nodes" and (node := self.feed.nodes.rows.get(place.row)) is not None:
             answer, lines = node, node_page(node, self.feed.pods_on(node.id))
         elif place.about == "queues" and (queue := self.feed.queues.rows.get(place.row)) is not None:
@@ -187,17 +187,17 @@ class Top(App[None]):
         if place != self.place:
             return
         if answer is None:
-            lines = [Line(f"{place.row} is not there any more", "muted")]
-        fresh = self._answer is None
+            lines = [Line(f"{place.row} no longer exists", "muted")]
+        is_new = self._answer is None
         self._answer = answer
         if place.panel == "page":
-            self.page.show(lines, from_top=fresh)
+            self.page.show(lines, from_top=is_new)
         else:
-            self.document.show(self._written(), from_top=fresh)
+            self.document.show(self._document_lines(), from_top=is_new)
 
-    def _written(self) -> list[Line]:
+    def _document_lines(self) -> list[Line]:
         if self._answer is None:
-            return [Line("it is not there any more", "muted")]
+            return [Line("the object no longer exists", "muted")]
         content = msgspec.to_builtins(self._answer)
         if self._json:
             text = harmless_json(json.dumps(content, indent=2, ensure_ascii=False))
@@ -205,9 +205,9 @@ class Top(App[None]):
             import yaml
 
             text = harmless_lines(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-        return [Line(each.lstrip(" "), indent=len(each) - len(each.lstrip(" "))) for each in text.splitlines()]
+        return [Line(line.lstrip(" "), indent=len(line) - len(line.lstrip(" "))) for line in text.splitlines()]
 
-    # where one is
+    # navigation
 
     def go(self, place: ScreenPlace) -> None:
         if place != self.place:
@@ -221,7 +221,7 @@ class Top(App[None]):
         if place.about:
             pager = self.page if place.panel == "page" else self.document
             pager.show([Line("...", "muted")])
-            self._old.set()
+            self._outdated.set()
         self._status()
 
     def on_line_view_opened(self, event: LineView.Opened) -> None:
@@ -242,23 +242,27 @@ class Top(App[None]):
         if self._notice:
             shown.append(Piece(f" {self._notice} ", "bad"))
         if panel in LISTS:
-            each = self.lists[panel]
-            at = each.cursor + 1 if each.count() else 0
-            shown.append(Piece(f" {panel} {at}/{each.count()}" if panel != "nodes" else f" nodes {each.matching}"))
-            if each.filter.text:
-                shown.append(Piece(f" /{each.filter.text}", "mark"))
-            if isinstance(each, RowList):
-                shown.append(Piece(f" by {each.order}", "muted"))
-            elif (node := self.feed.nodes.rows.get(each.chosen())) is not None:
-                shown.append(Piece(f"  {told(node, each.resource)}"))
+            view = self.lists[panel]
+            position = view.cursor + 1 if view.count() else 0
+            shown.append(
+                Piece(f" {panel} {position}/{view.count()}" if panel != "nodes" else f" nodes {view.matching}")
+            )
+            if view.filter.text:
+                shown.append(Piece(f" /{view.filter.text}", "mark"))
+            if isinstance(view, RowList):
+                shown.append(Piece(f" by {view.order}", "muted"))
+            elif (node := self.feed.nodes.rows.get(view.chosen())) is not None:
+                shown.append(Piece(f"  {node_summary(node, view.resource)}"))
         else:
             shown.append(Piece(f" {self.place.row or panel}"))
-        self.below.show([*shown, Piece(f"  {_HINTS.get(panel, 'Esc back  y YAML, JSON')}  ? keys  q end", "muted")])
+        self.below.show(
+            [*shown, Piece(f"  {_HINTS.get(panel, 'Esc back  y YAML, JSON')}  ? keys  q quit", "muted")]
+        )
 
     # keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The two signs are letters like any other while something is typed."""
+        """Disable the prompt keys while the prompt is open, so that `:` and `/` can be typed."""
         return not (action == "prompt" and self.prompt.sign)
 
     def action_help(self) -> None:
@@ -274,7 +278,7 @@ class Top(App[None]):
     def action_document(self) -> None:
         if self.place.panel == "document":
             self._json = not self._json
-            self.document.show(self._written(), from_top=False)
+            self.document.show(self._document_lines(), from_top=False)
         elif self.place.panel in LISTS and self.panel.chosen():
             self.go(ScreenPlace("document", self.place.panel, self.panel.chosen()))
         elif self.place.about:
@@ -306,16 +310,16 @@ class Top(App[None]):
         self._status()
 
     def _command(self, text: str) -> None:
-        word, _, rest = text.strip().partition(" ")
+        word, _, words = text.strip().partition(" ")
         word = word.lower()
-        target = _GO.get(word, word)
+        target = _PANEL_NAMES.get(word, word)
         if target in ("quit", "exit", "q!", "qa"):
             self.exit()
         elif target == "help":
             self.action_help()
         elif target in LISTS:
-            if rest.strip():
-                self.lists[target].filter_by(rest.strip())
+            if words.strip():
+                self.lists[target].filter_by(words.strip())
             self.go(ScreenPlace(target))
         else:
-            self._notice = f"{word}: no such list; queues, gangs, nodes"
+            self._notice = f"unknown panel {word}; expected queues, gangs or nodes"

@@ -1,4 +1,4 @@
-"""`phalanx top`: the command."""
+"""Command `phalanx top`."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ class TopArguments:
 
     @property
     def words(self) -> str:
-        """Return the filter with which the list of gangs begins."""
+        """Initial filter of the gang list."""
         words = [f"ns:{self.namespace}" if self.namespace else "", f"queue:{self.queue}" if self.queue else ""]
         return " ".join(filter(None, words))
 
 
-@click.command("top", short_help="Queues, gangs and nodes in the terminal, live.")
+@click.command("top", short_help="Show queues, gangs and nodes live in the terminal.")
 @click.argument("panel", type=click.Choice(["queues", "gangs", "nodes"]), default="gangs", required=False)
-@click.option("-n", "--namespace", default="", metavar="NAMESPACE", help="Begin with its gangs alone.")
-@click.option("-q", "--queue", default="", metavar="QUEUE", help="Begin with the gangs of this queue alone.")
+@click.option(
+    "-n", "--namespace", default="", metavar="NAMESPACE", help="Start with a filter for gangs in this namespace."
+)
+@click.option("-q", "--queue", default="", metavar="QUEUE", help="Start with a filter for gangs of this queue.")
 @scheduler_options("are shown")
 @pass_invocation(TopArguments, connection_options)
 def top(invocation: Invocation, arguments: TopArguments) -> None:
-    """Look at queues, gangs and nodes in the terminal, live, and read why and until when gangs wait.
+    """Show queues, gangs and nodes live in the terminal, with reason and expected start of waiting gangs.
 
-    It watches the cluster once and rehearses the scheduler over it, as `phalanx dashboard`. Nothing is
-    changed. Press ? for the keys, q ends.
+    It watches the cluster and runs the scheduler in dry-run mode, like `phalanx dashboard`. Nothing is changed.
+    Press ? for the keys, q to quit.
 
     \b
     phalanx top
@@ -55,7 +57,9 @@ def top(invocation: Invocation, arguments: TopArguments) -> None:
     invocation.refuse_empty_names()
     # Textual draws on stderr.
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.ClickException("this needs a terminal; `phalanx jobs`, `nodes` and `queue` print lists")
+        raise click.ClickException(
+            "phalanx top needs a terminal; to print lists: phalanx jobs, phalanx nodes, phalanx queue list"
+        )
     options = WatchOptions(invocation.scheduler_names, invocation.config, invocation.lease_namespace)
 
     async def work(client: KubeClient) -> None:
@@ -98,8 +102,8 @@ async def _show(client: KubeClient, options: WatchOptions, arguments: TopArgumen
         # A terminal that is closed sends SIGHUP.
         await run_until_signal(StoppableWork(work), signals=(*STOP_SIGNALS, signal.SIGHUP))
     except BaseExceptionGroup as group:
-        errors, rest = group.split((RehearsalEnded, PolicyError, ApiError, ConnectionLost, OSError))
-        if rest is not None or errors is None:
+        errors, other_errors = group.split((RehearsalEnded, PolicyError, ApiError, ConnectionLost, OSError))
+        if other_errors is not None or errors is None:
             raise
         raise click.ClickException(str(errors.exceptions[0])) from group
     except (PolicyError, RehearsalEnded) as error:

@@ -1,4 +1,4 @@
-"""What is typed after `/`: words that must all be there, as `train queue:research !running`."""
+"""Filter that is typed after `/`: words that must all match, such as `train queue:research !running`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ Fields = Mapping[str, Callable[[R], str]]
 
 
 class Filter(Generic[R]):
-    """`WORD` is in any of the fields, `FIELD:WORD` is one of them, `!` before either turns it round; case does not
-    count. Fields that nobody knows are words like any other."""
+    """Filter of rows.
+
+    `WORD` matches in any field, `FIELD:WORD` equals one field, `!` negates; case is ignored. An unknown field
+    makes an ordinary word.
+    """
 
     def __init__(self, text: str, fields: Fields[R]) -> None:
         self.text = text
@@ -31,11 +34,11 @@ class Filter(Generic[R]):
         texts: str | None = None
         for wanted, field, word in self._wanted:
             if field:
-                found = self._fields[field](row).lower() == word
+                matches = self._fields[field](row).lower() == word
             else:
                 if texts is None:
                     texts = "\n".join(read(row) for read in self._fields.values()).lower()
-                found = word in texts
-            if found is not wanted:
+                matches = word in texts
+            if matches is not wanted:
                 return False
         return True

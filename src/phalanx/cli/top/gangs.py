@@ -1,4 +1,4 @@
-"""The list of gangs: state, members, age, start, and why."""
+"""Gang list: state, members, age, start and reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.times import parse_time
 from phalanx.views.gang_state import GangState, PlacementForecast
 
-# What one looks for first: those that have trouble, then those that wait.
+# States by urgency: problems first, then waiting gangs.
 _URGENCY = (
     GangState.PARTIAL,
     GangState.PENDING,
@@ -28,7 +28,7 @@ _URGENCY = (
 
 
 def start(row: GangRow, now: float) -> str:
-    """`<= 12m0s` is a promise, `~ 12m0s` a plan, `now` what the last rehearsal would place."""
+    """Return `<= 12m0s` for a promised start, `~ 12m0s` for a planned one, `now` if the last dry run places it."""
     if row.forecast == PlacementForecast.STARTS_NOW:
         return "now"
     if not row.start:
@@ -45,9 +45,9 @@ def why(row: GangRow) -> str:
 
 
 def members(row: GangRow) -> str:
-    """Those that run, that start together, and all."""
-    everybody = row.pending + row.gated + row.placed + row.finished + row.terminating
-    return f"{row.running}/{row.minimum}/{everybody}"
+    """Return running/minimum/all members."""
+    total = row.pending + row.gated + row.placed + row.finished + row.terminating
+    return f"{row.running}/{row.minimum}/{total}"
 
 
 def _urgency(row: GangRow) -> SortKey:

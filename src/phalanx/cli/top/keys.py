@@ -1,4 +1,4 @@
-"""What `?` shows."""
+"""Help page of the key `?`."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ _KEYS = (
     (
         "Everywhere",
         (
-            (":", "go to queues, gangs, nodes (or q, g, n); :gangs WORDS filters at once; :q ends"),
-            ("/", "filter: words that must all be there; queue:research, state:waiting, !word without it"),
+            (":", "open queues, gangs or nodes (q, g, n); :gangs WORDS also filters; :q quits"),
+            ("/", "filter: all words must match; queue:research, state:pending, !word excludes"),
             ("j k, arrows", "down and up"),
             ("ctrl-f ctrl-b", "a page down and up; g and G to the first and the last line"),
-            ("Enter", "open: a queue's gangs, a gang's story, a node"),
-            ("y", "the answer as YAML, once more as JSON"),
-            ("Esc", "back; clears the filter first"),
+            ("Enter", "open the gangs of a queue, the details of a gang or node"),
+            ("y", "show as YAML; again: JSON"),
+            ("Esc", "back; first clears the filter"),
             ("?", "this help"),
-            ("q", "end"),
+            ("q", "quit"),
         ),
     ),
     (
         "Gangs",
-        (("S N A Q P", "sort by state, name, age, queue, priority"),),
+        (("S N A Q P", "sort by state, name, age, queue or priority"),),
     ),
     (
         "Queues",
-        (("T N U W", "sort as a tree, by name, use, how many wait"),),
+        (("T N U W", "sort as tree, by name, usage or waiting gangs"),),
     ),
     (
         "Nodes",
-        (("h l, arrows", "to the next block"), ("r", "the next resource")),
+        (("h l, arrows", "next or previous block"), ("r", "next resource")),
     ),
 )
 _WORDS = (
-    "MEMBERS: those that run, that start together, and all.",
-    "START: <= is a promise (no later than), ~ is planned and may change.",
-    f"Queues: {USED} used by right, {BORROWED} borrowed, {FREE} the rest of the cluster, {RIGHT} its right.",
+    "MEMBERS: running / started together (minimum) / all.",
+    "START: <= promised (no later than), ~ planned (can change).",
+    f"Queues: {USED} used of its own share, {BORROWED} borrowed, {FREE} rest of the cluster, {RIGHT} own share.",
     f"Nodes: {LEGEND}",
 )
 
@@ -46,7 +46,7 @@ def help_lines() -> list[Line]:
     lines: list[Line] = []
     for title, keys in _KEYS:
         lines.append(Line(title, "title"))
-        lines += [Line(f"{key:<15}{what}", indent=2) for key, what in keys]
+        lines += [Line(f"{key:<15}{description}", indent=2) for key, description in keys]
         lines.append(Line())
     lines.append(Line("Signs", "title"))
     return [*lines, *(Line(text, indent=2) for text in _WORDS)]

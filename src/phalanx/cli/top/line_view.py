@@ -1,4 +1,4 @@
-"""What all panels are: lines only those that are seen are made, and only those that changed drawn again."""
+"""Base of all panels: only visible lines are built, and only changed lines are drawn."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from phalanx.cli.top.pieces import Piece, Pieces, strip
 
 
 class LineView(Widget, can_focus=True):
-    """Lines by number, beginning at `top`, below a head that stays. The cursor is on one of them, or there is none
-    (`with_cursor`), and the keys that would move it scroll."""
+    """Numbered lines from `top` on, below a fixed head.
+
+    A panel has a cursor on one line, or (without `with_cursor`) the cursor keys scroll.
+    """
 
     DEFAULT_CSS = "LineView { width: 1fr; height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -31,10 +33,10 @@ class LineView(Widget, can_focus=True):
     with_cursor = True
 
     class Moved(Message):
-        """The cursor is elsewhere, or another line is under it."""
+        """Event: the cursor moved, or its line changed."""
 
     class Opened(Message):
-        """Enter was pressed on `row`."""
+        """Event: Enter was pressed on `row`."""
 
         def __init__(self, view: LineView, row: str) -> None:
             super().__init__()
@@ -46,44 +48,44 @@ class LineView(Widget, can_focus=True):
         self.cursor = 0
         self._drawn: dict[int, tuple[Pieces, bool]] = {}
 
-    # what a panel is made of
+    # content of a panel
 
     def count(self) -> int:
-        """How many lines there are."""
+        """Return the number of lines."""
         raise NotImplementedError
 
     def line(self, number: int, width: int) -> Pieces:
         raise NotImplementedError
 
     def head(self, width: int) -> Pieces | None:
-        """What stays above the lines."""
+        """Return the fixed line above the other lines; None for none."""
         return None
 
     def chosen(self) -> str:
-        """The row under the cursor, "" for none."""
+        """Return the row id under the cursor; "" for none."""
         return ""
 
     # drawing
 
     @property
     def room(self) -> int:
-        """How many lines are seen at once."""
+        """Number of visible lines."""
         return max(0, self.size.height - (1 if self.head(self.size.width) is not None else 0))
 
     def render_line(self, y: int) -> Strip:
-        pieces, cursor = self._drawn[y] = self._made(y)
+        pieces, cursor = self._drawn[y] = self._content(y)
         return strip(pieces, self.size.width, cursor=cursor)
 
     def draw_changes(self) -> int:
-        """Draws those lines again that are not as they stand on the screen; how many."""
+        """Redraw the lines that differ from the screen, and return their number."""
         width, changed = self.size.width, 0
         for y in range(self.size.height):
-            if self._drawn.get(y) != self._made(y):
+            if self._drawn.get(y) != self._content(y):
                 self.refresh(Region(0, y, width, 1))
                 changed += 1
         return changed
 
-    def _made(self, y: int) -> tuple[Pieces, bool]:
+    def _content(self, y: int) -> tuple[Pieces, bool]:
         width = self.size.width
         head = self.head(width)
         if head is not None:
@@ -95,25 +97,25 @@ class LineView(Widget, can_focus=True):
             return [Piece("")], False
         return self.line(number, width), self.with_cursor and number == self.cursor and self.whole_line
 
-    #: Whether the cursor takes the whole line.
+    #: Whether the cursor covers the whole line.
     whole_line = True
 
     # moving
 
     def go(self, number: int) -> None:
-        """Puts the cursor there, or as near as there are lines, and scrolls as little as that takes."""
+        """Move the cursor to the line (or the nearest one), with minimal scrolling."""
         last = self.count() - 1
         self.cursor = max(0, min(number, last))
         room = max(1, self.room)
         self.top = max(min(self.top, self.cursor), self.cursor - room + 1)
-        self.settle()
+        self.fit_to_lines()
 
     def scroll_lines(self, top: int) -> None:
         self.top = top
-        self.settle()
+        self.fit_to_lines()
 
-    def settle(self) -> None:
-        """After any change of lines or size: no emptiness below the last line."""
+    def fit_to_lines(self) -> None:
+        """Scroll so that no space below the last line is empty, then redraw; after changes of lines or size."""
         self.top = max(0, min(self.top, self.count() - self.room))
         self.draw_changes()
         self.post_message(self.Moved())
@@ -125,14 +127,14 @@ class LineView(Widget, can_focus=True):
         self.refresh()
 
     def resized(self) -> None:
-        """For panels whose lines depend on the width."""
+        """Rebuild lines that depend on the width."""
 
     def relocate(self) -> None:
-        """After a change of the lines: the cursor goes where its row is now."""
+        """Move the cursor to its row after a change of the lines."""
         if self.with_cursor:
             self.go(self.cursor)
         else:
-            self.settle()
+            self.fit_to_lines()
 
     def action_move(self, by: int) -> None:
         if self.with_cursor:

@@ -1,4 +1,4 @@
-"""The nodes as a heat map: one block each, by rack."""
+"""Heat map of the nodes: one block per node, grouped by rack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.dashboard.rows.entries import NodeRow
 from phalanx.model.resources import CPU, MEMORY
 from phalanx.model.text.quantity import format_quantity
 
-# Of which part of it is used: nothing, up to a third, two thirds, all but full, full. A cell is two blocks wide.
+# Shades by used part: 0, up to 1/3, up to 2/3, below 1. A cell is two characters wide.
 _SHADES = ((0.0, "··", "muted"), (1 / 3, "░░", "good"), (2 / 3, "▒▒", "mark"), (0.999, "▓▓", "warn"))
 _FULL = ("██", "bad")
 _CLOSED, _TAINTED, _WITHOUT, _CURSOR = ("xx", "muted"), ("!!", "muted"), ("  ", "muted"), ("[]", "cursor")
@@ -34,13 +34,13 @@ FIELDS: dict[str, Callable[[NodeRow], str]] = {
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """Numbers within names by their value: node-9 before node-10."""
+    """Return a sort key that compares numbers in names by value: node-9 before node-10."""
     parts = _DIGITS.split(name)
-    return [(0, int(each), "") if number % 2 else (1, 0, each) for number, each in enumerate(parts)]
+    return [(0, int(part), "") if number % 2 else (1, 0, part) for number, part in enumerate(parts)]
 
 
 def use(row: NodeRow, resource: str) -> float | None:
-    """The part of a resource that is used, 0 to 1; None where the node has none of it."""
+    """Return the used part of a resource, 0 to 1; None if the node does not offer it."""
     offered = row.offered.get(resource, 0)
     return 1 - row.free.get(resource, 0) / offered if offered > 0 else None
 
@@ -53,22 +53,23 @@ def block(row: NodeRow, resource: str) -> tuple[str, str]:
         return _WITHOUT
     if row.taint:
         return _TAINTED
-    return next(((text, style) for most, text, style in _SHADES if used <= most), _FULL)
+    return next(((text, style) for limit, text, style in _SHADES if used <= limit), _FULL)
 
 
-def told(row: NodeRow, resource: str) -> str:
-    """A node in one line."""
-    names = [resource, *(each for each in (CPU, MEMORY) if each != resource and each in row.offered)]
-    amounts = ((each, row.free.get(each, 0), row.offered.get(each, 0)) for each in names)
+def node_summary(row: NodeRow, resource: str) -> str:
+    """Return free resources, restrictions and pods of a node in one line."""
+    names = [resource, *(name for name in (CPU, MEMORY) if name != resource and name in row.offered)]
+    amounts = ((name, row.free.get(name, 0), row.offered.get(name, 0)) for name in names)
     free = ", ".join(
-        f"{format_quantity(some, key)} of {format_quantity(most, key)} {key}" for key, some, most in amounts
+        f"{format_quantity(left, name)} of {format_quantity(offered, name)} {name}"
+        for name, left, offered in amounts
     )
-    more = [row.closed, f"taint {row.taint}" if row.taint else "", f"{row.pods} pods"]
-    return f"{row.id}: {free} free; {', '.join(each for each in more if each)}"
+    notes = [row.closed, f"taint {row.taint}" if row.taint else "", f"{row.pods} pods"]
+    return f"{row.id}: {free} free; {', '.join(note for note in notes if note)}"
 
 
 class NodeMap(LineView):
-    """A rack is one line of blocks or several, with its name, the number of its nodes and their use in front."""
+    """Heat map; a rack has one or more lines, the first starts with its name, number of nodes and usage."""
 
     whole_line = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,7 +84,7 @@ class NodeMap(LineView):
         self.resource = CPU
         self._chose_resource = False
         self.filter: Filter[NodeRow] = Filter("", FIELDS)
-        # Racks and the nodes of each, in order; lines: (rack, first of its nodes on it, those on it).
+        # Node names by rack, in order; lines: (rack, whether it is the rack's first line, node names).
         self._racks: dict[str, list[str]] = {}
         self._places: dict[str, str] = {}
         self._lines: list[tuple[str, bool, list[str]]] = []
@@ -97,10 +98,10 @@ class NodeMap(LineView):
 
     @property
     def resources(self) -> list[str]:
-        """What nodes offer, the scarcest kind first: devices, CPU, memory."""
-        found = {name for row in self._rows.values() for name in row.offered}
-        devices = sorted(name for name in found if "/" in name and not name.startswith("hugepages"))
-        return [*devices, *(each for each in (CPU, MEMORY) if each in found)] or [CPU]
+        """Resources of the nodes, scarcest kind first: devices, CPU, memory."""
+        names = {name for row in self._rows.values() for name in row.offered}
+        devices = sorted(name for name in names if "/" in name and not name.startswith("hugepages"))
+        return [*devices, *(name for name in (CPU, MEMORY) if name in names)] or [CPU]
 
     def take_in(self, rows: Mapping[str, NodeRow], changed: Collection[str] | None) -> None:
         self._rows = rows
@@ -125,7 +126,7 @@ class NodeMap(LineView):
             self.relocate()
 
     def _place(self, name: str) -> str | None:
-        """In which rack it is shown; None for nowhere."""
+        """Return the rack of the node; None if the node is not shown."""
         row = self._rows.get(name)
         return row.rack if row is not None and self.filter(row) else None
 
@@ -134,20 +135,20 @@ class NodeMap(LineView):
         racks: dict[str, list[str]] = {}
         for name in sorted(self._places, key=natural):
             racks.setdefault(self._places[name], []).append(name)
-        self._racks = dict(sorted(racks.items(), key=lambda each: natural(each[0])))
+        self._racks = dict(sorted(racks.items(), key=lambda item: natural(item[0])))
         self._use.clear()
         self.resized()
         self.relocate()
 
     def resized(self) -> None:
-        across = max(1, (self.size.width - _TITLE) // _CELL)
+        per_line = max(1, (self.size.width - _TITLE) // _CELL)
         self._lines = [
-            (rack, first == 0, names[first : first + across])
+            (rack, first == 0, names[first : first + per_line])
             for rack, names in self._racks.items()
-            for first in range(0, len(names), across)
+            for first in range(0, len(names), per_line)
         ]
 
-    # what is seen
+    # drawing
 
     def count(self) -> int:
         return len(self._lines)
@@ -161,29 +162,29 @@ class NodeMap(LineView):
 
     def line(self, number: int, width: int) -> Pieces:
         rack, first, names = self._lines[number]
-        found = [Piece(self._title(rack) if first else " " * _TITLE)]
-        for place, name in enumerate(names):
+        pieces = [Piece(self._title(rack) if first else " " * _TITLE)]
+        for column, name in enumerate(names):
             row = self._rows.get(name)
             text, style = block(row, self.resource) if row is not None else _WITHOUT
-            if number == self.cursor and place == self._column:
+            if number == self.cursor and column == self._column:
                 text, style = _CURSOR
-            if len(found) > 1 and found[-1].style == style:
-                found[-1] = Piece(f"{found[-1].text}{text} ", style)
+            if len(pieces) > 1 and pieces[-1].style == style:
+                pieces[-1] = Piece(f"{pieces[-1].text}{text} ", style)
             else:
-                # The gap after a block belongs to it, but for the cursor's.
-                found += [Piece(text, style), Piece(" ")] if style == "cursor" else [Piece(f"{text} ", style)]
-        return found
+                # The gap after a block has the block's style, except after the cursor.
+                pieces += [Piece(text, style), Piece(" ")] if style == "cursor" else [Piece(f"{text} ", style)]
+        return pieces
 
     def _title(self, rack: str) -> str:
-        known = self._use.get(rack)
-        if known is None:
+        title = self._use.get(rack)
+        if title is None:
             rows = [row for name in self._racks[rack] if (row := self._rows.get(name)) is not None]
             offered = sum(row.offered.get(self.resource, 0) for row in rows)
             free = sum(row.free.get(self.resource, 0) for row in rows)
             share = f"{100 * (1 - free / offered):.0f}%" if offered else "-"
-            known = f"{fitted(rack or 'no rack', 12)} {len(self._racks[rack]):>5} {share:>5}  "
-            self._use[rack] = known
-        return known
+            title = f"{fitted(rack or 'no rack', 12)} {len(self._racks[rack]):>5} {share:>5}  "
+            self._use[rack] = title
+        return title
 
     def chosen(self) -> str:
         if not 0 <= self.cursor < len(self._lines):
@@ -202,7 +203,7 @@ class NodeMap(LineView):
         self.post_message(self.Moved())
 
     def relocate(self) -> None:
-        """Puts the cursor on the node that it was on, wherever that is now."""
+        """Move the cursor to its node after a change of the lines."""
         for number, (_, _, names) in enumerate(self._lines):
             if self._on in names:
                 self._column = names.index(self._on)
@@ -211,7 +212,7 @@ class NodeMap(LineView):
         self.go(self.cursor)
 
     def action_sideways(self, by: int) -> None:
-        """To the next block, also on the next line."""
+        """Move to the next or previous block, across line ends."""
         if not self._lines:
             return
         column = self._column + by
@@ -223,7 +224,7 @@ class NodeMap(LineView):
             self.go(self.cursor + by)
 
     def action_resource(self) -> None:
-        """The next thing that nodes offer."""
+        """Show the next resource."""
         names = self.resources
         self.resource = names[(names.index(self.resource) + 1) % len(names)] if self.resource in names else names[0]
         self._use.clear()

@@ -1,4 +1,4 @@
-"""One node as text."""
+"""Page of one node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _lines(row: NodeRow, pods: Sequence[str]) -> Iterator[Line]:
     yield Line(f"node {row.id}", "title")
     yield Line(f"rack {row.rack or '-'}, zone {row.zone or '-'}, {row.pods} pods", indent=2)
     if row.closed:
-        yield Line(f"nothing new comes here: it is {row.closed}", "warn", 2)
+        yield Line(f"accepts no new pods: {row.closed}", "warn", 2)
     if row.taint:
         yield Line(f"only for pods that tolerate {row.taint}", "warn", 2)
     yield Line()
@@ -29,7 +29,7 @@ def _lines(row: NodeRow, pods: Sequence[str]) -> Iterator[Line]:
     for name in sorted(row.offered):
         used = use(row, name) or 0.0
         full = round(used * _BAR)
-        free, offered = (format_quantity(each.get(name, 0), name) for each in (row.free, row.offered))
+        free, offered = (format_quantity(amounts.get(name, 0), name) for amounts in (row.free, row.offered))
         yield Line(
             f"[{'#' * full}{'.' * (_BAR - full)}] {100 * used:3.0f}% used  {name}: {free} of {offered} free",
             indent=2,

@@ -1,4 +1,4 @@
-"""Text to read: a gang's story, a document, the keys."""
+"""Panel of text lines: gang details, a document, or the keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.cli.top.pieces import Piece, Pieces, wrapped
 
 @dataclass(frozen=True)
 class Line:
-    """One line before it is wrapped; `pieces`, where there are any, are drawn as they are instead of the text."""
+    """One line before wrapping; `pieces`, if any, are drawn unwrapped instead of the text."""
 
     text: str = ""
     style: str = ""
@@ -32,7 +32,7 @@ class Pager(LineView):
         if from_top:
             self.top = 0
         self.resized()
-        self.settle()
+        self.fit_to_lines()
 
     def resized(self) -> None:
         width = max(1, self.size.width)

@@ -1,4 +1,4 @@
-"""Text on the screen: pieces with a style, whose content can only be printed, cut to the room that they have."""
+"""Styled text of the screen, free of control characters and cut to its width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from phalanx.cli.listing.harmless import harmless
 
-# The terminal's own sixteen colours and its own background: they can be read on dark and on light.
+# Only the terminal's sixteen colours and its background: readable on dark and on light.
 STYLES = {
     "": Style(),
     "good": Style(color="green"),
@@ -39,7 +39,7 @@ STATE_STYLES = {
 
 
 class Piece(NamedTuple):
-    """`style` is a word of STYLES. `text` is of the API or ours: it is made harmless where it is drawn."""
+    """Text with a `style` of STYLES; control characters are escaped when it is drawn."""
 
     text: str
     style: str = ""
@@ -49,36 +49,36 @@ Pieces = list[Piece]
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """Harmless, and exactly so many cells of the terminal wide."""
+    """Return safe text with a width of exactly `width` cells."""
     text = harmless(text)
-    missing = width - cell_len(text)
-    if missing < 0:
+    padding = width - cell_len(text)
+    if padding < 0:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
-    return " " * missing + text if right else text + " " * missing
+    return " " * padding + text if right else text + " " * padding
 
 
 def strip(pieces: Iterable[Piece], width: int, *, cursor: bool = False) -> Strip:
-    """One line of the screen; that of the cursor is turned round, in addition to its own styles."""
-    segments, left = [], width
+    """Return one screen line; the cursor line is also reversed."""
+    segments, remaining = [], width
     for piece in pieces:
         text = harmless(piece.text)
         size = cell_len(text)
-        if size > left:
-            text, size = fitted(text, left), left
+        if size > remaining:
+            text, size = fitted(text, remaining), remaining
         style = STYLES[piece.style]
         segments.append(Segment(text, style + STYLES["cursor"] if cursor else style))
-        left -= size
-        if left <= 0:
+        remaining -= size
+        if remaining <= 0:
             break
-    if left > 0:
-        segments.append(Segment(" " * left, STYLES["cursor"] if cursor else STYLES[""]))
+    if remaining > 0:
+        segments.append(Segment(" " * remaining, STYLES["cursor"] if cursor else STYLES[""]))
     return Strip(segments, width)
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
-    """Lines of at most so many cells, all but the first two deeper than `indent`."""
+    """Return lines of at most `width` cells; all but the first are indented two more."""
     text = harmless(text)
-    # Who writes with wide characters gets shorter lines, and none that is cut.
+    # With wide characters wrap at half the width, so that no line is cut.
     width = max(10, width if cell_len(text) == len(text) else width // 2)
-    first, rest = " " * indent, " " * (indent + 2)
-    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest) or [""]
+    first, following = " " * indent, " " * (indent + 2)
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=following) or [""]

@@ -1,4 +1,4 @@
-"""The tree of queues and quotas, each with a bar: used, what of that is borrowed, and its right."""
+"""Tree of queues and quotas with bars: used, borrowed, and own share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ USED, BORROWED, FREE, RIGHT = "█", "▒", "·", "│"
 
 
 def account(row: QueueRow) -> AccountEntry:
-    found = row.queue if row.queue is not None else row.quota
-    # A row has one of them (phalanx.dashboard.rows.entries).
-    return found if found is not None else QuotaEntry(name=row.id, used={}, family="")
+    entry = row.queue if row.queue is not None else row.quota
+    # A row has either a queue or a quota (phalanx.dashboard.rows.entries).
+    return entry if entry is not None else QuotaEntry(name=row.id, used={}, family="")
 
 
-def bar(each: AccountEntry, width: int) -> Pieces:
-    """The whole width is the whole cluster."""
+def bar(entry: AccountEntry, width: int) -> Pieces:
+    """Return a bar whose width is the whole cluster."""
     if width < 1:
         return []
 
@@ -28,53 +28,55 @@ def bar(each: AccountEntry, width: int) -> Pieces:
         part = max(0.0, min(100.0, share)) * width / 100
         return max(1, round(part)) if share > 0 else 0
 
-    used = cells(each.share)
-    lent = min(used, cells(each.borrowed_share))
-    text = [(USED, "good")] * (used - lent) + [(BORROWED, "warn")] * lent + [(FREE, "muted")] * (width - used)
-    if each.own_share > 0:
-        text[min(width, cells(each.own_share)) - 1] = (RIGHT, "title")
-    found: Pieces = []
+    used = cells(entry.share)
+    borrowed = min(used, cells(entry.borrowed_share))
+    text = (
+        [(USED, "good")] * (used - borrowed) + [(BORROWED, "warn")] * borrowed + [(FREE, "muted")] * (width - used)
+    )
+    if entry.own_share > 0:
+        text[min(width, cells(entry.own_share)) - 1] = (RIGHT, "title")
+    pieces: Pieces = []
     for character, style in text:
-        if found and found[-1].style == style:
-            found[-1] = Piece(found[-1].text + character, style)
+        if pieces and pieces[-1].style == style:
+            pieces[-1] = Piece(pieces[-1].text + character, style)
         else:
-            found.append(Piece(character, style))
-    return found
+            pieces.append(Piece(character, style))
+    return pieces
 
 
 def _name(row: QueueRow, width: int) -> Pieces:
-    each = account(row)
+    entry = account(row)
     tag = f" ({row.quota.family})" if row.quota is not None else ""
-    return [Piece(fitted(f"{'  ' * min(each.depth, 12)}{each.name}{tag}", width), "bad" if each.fault else "")]
+    return [Piece(fitted(f"{'  ' * min(entry.depth, 12)}{entry.name}{tag}", width), "bad" if entry.fault else "")]
 
 
 def _first(row: QueueRow) -> str:
-    each = account(row)
-    if each.fault:
-        return f"fault: {each.fault}"
+    entry = account(row)
+    if entry.fault:
+        return f"fault: {entry.fault}"
     if row.queue is not None and row.queue.state not in ("", "Open"):
         return f"{row.queue.state}"
-    return f"{each.first.name} waits: {each.first.reason}" if each.first is not None else ""
+    return f"{entry.first.name} waits: {entry.first.reason}" if entry.first is not None else ""
 
 
 def _percent(share: float) -> str:
     return f"{share:.0f}%" if share else "-"
 
 
-def _gangs(each: AccountEntry) -> str:
-    """Running and pending, as `phalanx queue list` has it; pods on their own are no gangs."""
-    return f"{each.gangs.running}/{each.gangs.pending}"
+def _gangs(entry: AccountEntry) -> str:
+    """Return running/pending gangs like `phalanx queue list`; single pods do not count."""
+    return f"{entry.gangs.running}/{entry.gangs.pending}"
 
 
 COLUMNS: tuple[PanelColumn[QueueRow], ...] = (
     PanelColumn("QUEUE", width=16, grow=2, draw=_name),
     PanelColumn("OF THE CLUSTER", width=14, grow=4, rank=1, draw=lambda row, width: bar(account(row), width)),
     PanelColumn("USED", lambda row, now: _percent(account(row).share), 5, right=True),
-    PanelColumn("RIGHT", lambda row, now: _percent(account(row).own_share), 5, right=True),
+    PanelColumn("OWN", lambda row, now: _percent(account(row).own_share), 5, right=True),
     PanelColumn("BORROWED", lambda row, now: _percent(account(row).borrowed_share), 8, rank=2, right=True),
-    PanelColumn("MOSTLY", lambda row, now: account(row).dominant, 8, rank=5),
+    PanelColumn("RESOURCE", lambda row, now: account(row).dominant, 8, rank=5),
     PanelColumn("GANGS", lambda row, now: _gangs(account(row)), 7, rank=3, right=True),
-    PanelColumn("FIRST IN LINE", lambda row, now: _first(row), 14, grow=3, rank=4),
+    PanelColumn("FIRST WAITING", lambda row, now: _first(row), 14, grow=3, rank=4),
 )
 FIELDS: dict[str, Callable[[QueueRow], str]] = {
     "name": lambda row: account(row).name,

@@ -1,4 +1,4 @@
-"""A list of rows in an order, filtered; fit for tens of thousands of them, of which some change all the time."""
+"""Sorted and filtered list of rows, fast for tens of thousands of frequently changing rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from phalanx.cli.top.pieces import Piece, Pieces, fitted
 
 R = TypeVar("R")
 
-# From so many changes on, sorting anew is quicker than putting each in its place.
-_FEW = 2000
+# Above this number of changes, sorting all rows is faster than moving each.
+_MAX_MOVES = 2000
 
 SortKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class PanelColumn(Generic[R]):
-    """`cell` gives the text at a moment (seconds), or `draw` the pieces for a width. It has `width` cells, and its
-    part (`grow`) of those that are left. Where there is too little room, columns with the highest `rank` go first.
+    """Column of a panel.
+
+    `cell` returns the text at a time (seconds), or `draw` the pieces for a width. The column has `width` cells
+    and its part (`grow`) of the remaining ones. If the room is too small, columns with the highest `rank` are
+    dropped first.
     """
 
     title: str
@@ -37,18 +40,18 @@ class PanelColumn(Generic[R]):
 
 
 def layout(columns: Sequence[PanelColumn[R]], width: int) -> list[tuple[PanelColumn[R], int]]:
-    """Which columns are shown, and how wide."""
+    """Return the columns that fit, with their widths."""
     shown = list(columns)
-    while len(shown) > 1 and sum(each.width + 1 for each in shown) > width:
-        # Of equals the last goes.
-        shown.remove(max(reversed(shown), key=lambda each: each.rank))
-    left = max(0, width - sum(each.width + 1 for each in shown))
-    parts = sum(each.grow for each in shown)
-    return [(each, each.width + (left * each.grow // parts if parts else 0)) for each in shown]
+    while len(shown) > 1 and sum(column.width + 1 for column in shown) > width:
+        # Of equal ranks the last column is dropped.
+        shown.remove(max(reversed(shown), key=lambda column: column.rank))
+    remaining = max(0, width - sum(column.width + 1 for column in shown))
+    parts = sum(column.grow for column in shown)
+    return [(column, column.width + (remaining * column.grow // parts if parts else 0)) for column in shown]
 
 
 class RowList(LineView, Generic[R]):
-    """`orders` are ways to sort, by name; the first is the one that it begins with. Equal ones go by id."""
+    """List of rows. `orders` are the sort orders by name, the first is the default; ties are sorted by id."""
 
     def __init__(
         self,
@@ -64,11 +67,11 @@ class RowList(LineView, Generic[R]):
         self._rows: Mapping[str, R] = {}
         self.order = next(iter(orders))
         self.filter: Filter[R] = Filter("", fields)
-        # Sorted: (key, id) of rows that match, and the key of each by id.
+        # Sorted (key, id) of the matching rows, and the sort key of each row by id.
         self._sorted: list[tuple[SortKey, str]] = []
         self._keys: dict[str, SortKey] = {}
         self._on = ""
-        # Who has not moved looks at the first row, whichever that is.
+        # Until the user moves, the cursor stays on the first line, whichever row that is.
         self._moved = False
         self._layout: tuple[int, list[tuple[PanelColumn[R], int]]] = (-1, [])
 
@@ -76,46 +79,48 @@ class RowList(LineView, Generic[R]):
     def matching(self) -> int:
         return len(self._sorted)
 
-    # what it holds
+    # rows
 
     def take_in(self, rows: Mapping[str, R], changed: Collection[str] | None) -> None:
-        """`rows` are all that there are now, `changed` the ids of those that came, went or differ (None: all). The
-        cursor stays with its row."""
+        """Take over all `rows`; `changed` are ids of new, removed and changed rows (None: all).
+
+        The cursor stays on its row.
+        """
         self._rows = rows
-        if changed is None or len(changed) > _FEW:
+        if changed is None or len(changed) > _MAX_MOVES:
             self._sort()
         else:
             for row in changed:
-                self._place(row)
-        self._follow()
+                self._move_row(row)
+        self._restore_cursor()
 
     def sort_by(self, order: str) -> None:
         self.order = order
         self._sort()
-        self._follow()
+        self._restore_cursor()
 
     def filter_by(self, text: str) -> None:
         self.filter = Filter(text, self._fields)
         self._sort()
-        self._follow()
+        self._restore_cursor()
 
     def _sort(self) -> None:
         key, matches = self._orders[self.order], self.filter
         self._keys = {name: key(row) for name, row in self._rows.items() if matches(row)}
-        self._sorted = sorted((each, name) for name, each in self._keys.items())
+        self._sorted = sorted((sort_key, name) for name, sort_key in self._keys.items())
 
-    def _place(self, name: str) -> None:
-        row, known = self._rows.get(name), self._keys.pop(name, None)
+    def _move_row(self, name: str) -> None:
+        row, old = self._rows.get(name), self._keys.pop(name, None)
         new = self._orders[self.order](row) if row is not None and self.filter(row) else None
-        if known is not None and known != new:
-            del self._sorted[bisect.bisect_left(self._sorted, (known, name))]
+        if old is not None and old != new:
+            del self._sorted[bisect.bisect_left(self._sorted, (old, name))]
         if new is not None:
             self._keys[name] = new
-            if known != new:
+            if old != new:
                 bisect.insort(self._sorted, (new, name))
 
-    def _follow(self) -> None:
-        """Puts the cursor on the row that it was on, at the same height of the screen if that can be."""
+    def _restore_cursor(self) -> None:
+        """Move the cursor to its row, if possible at the same height of the screen."""
         if not self._moved:
             self.go(0)
             return
@@ -134,12 +139,12 @@ class RowList(LineView, Generic[R]):
         self._moved = self.cursor > 0
 
     def choose(self, name: str) -> None:
-        """Puts the cursor on a row, if it is there."""
+        """Move the cursor to a row if it is shown."""
         if name in self._keys:
             self._on, self._moved = name, True
-            self._follow()
+            self._restore_cursor()
 
-    # what is seen
+    # drawing
 
     def chosen(self) -> str:
         return self._sorted[self.cursor][1] if 0 <= self.cursor < len(self._sorted) else ""
@@ -148,19 +153,23 @@ class RowList(LineView, Generic[R]):
         return len(self._sorted)
 
     def head(self, width: int) -> Pieces:
-        return [Piece(f"{fitted(each.title, size, right=each.right)} ", "title") for each, size in self._fit(width)]
+        return [
+            Piece(f"{fitted(column.title, size, right=column.right)} ", "title")
+            for column, size in self._fit(width)
+        ]
 
     def line(self, number: int, width: int) -> Pieces:
         row, now = self._rows.get(self._sorted[number][1]), self._clock()
-        found: Pieces = []
+        pieces: Pieces = []
         if row is None:
-            return found  # gone this moment; the list is told in the next
-        for each, size in self._fit(width):
-            if each.draw is not None:
-                found += [*each.draw(row, size), Piece(" ")]
+            return pieces  # removed; the next update of the list removes its line
+        for column, size in self._fit(width):
+            if column.draw is not None:
+                pieces += [*column.draw(row, size), Piece(" ")]
             else:
-                found.append(Piece(f"{fitted(each.cell(row, now), size, right=each.right)} ", each.style(row)))
-        return found
+                text = fitted(column.cell(row, now), size, right=column.right)
+                pieces.append(Piece(f"{text} ", column.style(row)))
+        return pieces
 
     def _fit(self, width: int) -> list[tuple[PanelColumn[R], int]]:
         if self._layout[0] != width:

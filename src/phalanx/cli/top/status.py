@@ -1,4 +1,4 @@
-"""The line about the cluster, the line below, and the one in which something is typed."""
+"""Cluster line, status line and prompt of the screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from phalanx.views.gang_state import GangState
 
 
 class StatusLine(Widget):
-    """One line; drawn again only when it is another one."""
+    """One line that is redrawn only when it changes."""
 
     DEFAULT_CSS = "StatusLine { height: 1; width: 1fr; }"
 
@@ -38,30 +38,34 @@ class StatusLine(Widget):
 
 
 def cluster_line(feed: Feed, panel: str, now: float) -> Pieces:
-    """How the cluster is, in numbers, and whether that is current."""
-    found = [Piece(" phalanx top ", "title")]
+    """Return the state of the cluster in numbers, with the age of the verdicts."""
+    pieces = [Piece(" phalanx top ", "title")]
     summary = feed.summary
     if summary is None or not feed.watch.ready.is_set():
-        return [*found, Piece(" reading the cluster ...", "warn")]
+        return [*pieces, Piece(" reading the cluster ...", "warn")]
     if not summary.current:
-        found.append(Piece(" CLUSTER NOT REACHABLE ", "bad"))
+        pieces.append(Piece(" CLUSTER NOT REACHABLE ", "bad"))
     states = summary.states
     running = states.get(GangState.RUNNING, 0) + states.get(GangState.STARTING, 0)
     waiting = sum(states.get(state, 0) for state in GangState if state.waits)
-    found.append(Piece(f" {summary.nodes} nodes"))
+    pieces.append(Piece(f" {summary.nodes} nodes"))
     if summary.closed_nodes:
-        found.append(Piece(f" ({summary.closed_nodes} closed)", "warn"))
-    found += [Piece(f"  {running} run", "good"), Piece("  "), Piece(f"{waiting} wait", "warn" if waiting else "")]
-    found += [Piece(f"  {name} {100 * used:.0f}%") for name, used in _uses(summary)]
-    told = f"verdicts {age(summary.rehearsed, now)} old" if summary.rehearsed else "no verdicts yet"
-    found.append(Piece(f"  {told}", "muted"))
+        pieces.append(Piece(f" ({summary.closed_nodes} closed)", "warn"))
+    pieces += [
+        Piece(f"  {running} running", "good"),
+        Piece("  "),
+        Piece(f"{waiting} waiting", "warn" if waiting else ""),
+    ]
+    pieces += [Piece(f"  {name} {100 * used:.0f}%") for name, used in _uses(summary)]
+    freshness = f"verdicts {age(summary.rehearsed, now)} old" if summary.rehearsed else "no verdicts yet"
+    pieces.append(Piece(f"  {freshness}", "muted"))
     if summary.warnings:
-        found.append(Piece(f"  {summary.warnings[0]}", "warn"))
-    return found
+        pieces.append(Piece(f"  {summary.warnings[0]}", "warn"))
+    return pieces
 
 
 def _uses(summary: ClusterSummary) -> list[tuple[str, float]]:
-    """Devices first, then CPU: what is scarce."""
+    """Return the usage of up to two devices and CPU (scarce resources first)."""
     names = [name for name in sorted(summary.offered) if "/" in name and not name.startswith("hugepages")][:2]
     return [
         (name, summary.used.get(name, 0) / summary.offered[name])
@@ -71,7 +75,7 @@ def _uses(summary: ClusterSummary) -> list[tuple[str, float]]:
 
 
 class Prompt(Input):
-    """Hidden until it is asked for; `sign` is what it was asked with, "" while it is hidden."""
+    """Input line; `sign` is the key that opened it, "" while hidden."""
 
     DEFAULT_CSS = """
     Prompt, Prompt:focus { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default; }
@@ -79,7 +83,7 @@ class Prompt(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", show=False, priority=True)]
 
     class Answered(Message):
-        """It was typed to its end, or given up (then `text` is what there was before)."""
+        """Event: input was submitted, or cancelled (then `text` is the previous text)."""
 
         def __init__(self, sign: str, text: str) -> None:
             super().__init__()
@@ -90,11 +94,11 @@ class Prompt(Input):
             id="prompt", compact=True, suggester=SuggestFromList(["queues", "gangs", "nodes"]), max_length=500
         )
         self.sign = ""
-        self._former = ""
+        self._previous = ""
         self.display = False
 
     def ask(self, sign: str, text: str) -> None:
-        self.sign, self._former = sign, text
+        self.sign, self._previous = sign, text
         self.placeholder = "words, queue:NAME, state:NAME, !word" if sign == "/" else "queues, gangs, nodes"
         self.value = text
         self.cursor_position = len(text)
@@ -106,7 +110,7 @@ class Prompt(Input):
         self._end(self.value)
 
     def action_give_up(self) -> None:
-        self._end(self._former)
+        self._end(self._previous)
 
     def _end(self, text: str) -> None:
         sign, self.sign = self.sign, ""

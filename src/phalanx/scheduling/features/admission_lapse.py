@@ -9,7 +9,7 @@ from phalanx.scheduling.start_reservations.plugin import plan_of
 
 
 class AdmissionLapse(CyclePlugin):
-    """Expiry of admissions: minResources of admitted groups without a placed member or a reserved start are released."""
+    """Expiry of admissions: groups without a placed member or a reserved start release their minResources."""
 
     name = "admission-lapse"
 

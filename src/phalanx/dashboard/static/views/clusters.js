@@ -36,7 +36,7 @@ export function Clusters() {
       ${cluster && html`<button class="chip" aria-pressed="true" onClick=${() => setCluster("")}>in ${cluster} ✕</button>`}</div>
     <${TableState} table=${gangs} what="gangs" />
     ${chosen && html`<${Details} row=${chosen} now=${now} close=${() => setOpen("")} />`}
-    ${gangs.state === "there" && !shown.length && html`<${Empty}>${all.length ? "No gang matches the filter." : gangs.omitted.length ? "" : "No gang has been left to the hub."}</${Empty}>`}
+    ${gangs.state === "there" && !shown.length && html`<${Empty}>${all.length ? "No gang matches the filter." : gangs.omitted.length ? "" : "No gangs are dispatched by the hub."}</${Empty}>`}
     ${shown.length > 0 && html`<div class="card flush"><${VirtualTable} rows=${shown} height=${() => (innerWidth <= 720 ? 98 : 56)} selected=${selected} select=${select} open=${(row) => setOpen(open === row.id ? "" : row.id)} label="Gangs at the hub"
       columns=${[{ key: "state", title: "Phase" }, { key: "gang", title: "Gang" }, { key: "queue", title: "Cluster" }, { key: "age", title: "Age" }, { key: "why", title: "Why" }]}
       row=${(row) => html`<td class="state" title=${HINTS[row.dispatch.phase]}><${State} word=${row.dispatch.phase} /></td><td class="gang"><span class="muted">${row.namespace}/</span><button class="name" aria-expanded=${open === row.id} onClick=${(event) => { event.stopPropagation(); setOpen(open === row.id ? "" : row.id); }}>${row.name}</button></td><td class="queue">${row.dispatch.cluster || "–"}</td><td class="age" title=${clock(row.created)}>${age(row.created, now)}</td><td class="why"><span title=${reason(row.dispatch)}>${local(reason(row.dispatch))}</span></td>`} /></div>`}
@@ -78,9 +78,9 @@ function Details({ row, close }) {
     <div class="page-head"><h2>${each.kind === "PodGroup" ? "" : `${each.kind} `}${each.gang}</h2><button class="quiet" onClick=${close}>Close</button></div>
     <p class="sentence"><${State} word=${each.phase} /> ${each.cluster ? `in ${each.cluster}, epoch ${each.epoch}` : "at the hub"}${each.since ? html`, since <${Told} text=${each.since} />` : ""}</p>
     ${reason(each) && html`<p><${Told} text=${reason(each)} /></p>`}
-    ${each.change && html`<div class="help"><strong>What would help</strong><p>${each.change}</p></div>`}
+    ${each.change && html`<div class="help"><strong>Fix</strong><p>${each.change}</p></div>`}
     ${each.kind === "PodGroup" && html`<p><${Link} to=${to(`/gangs/${encodeURIComponent(row.namespace)}/${encodeURIComponent(row.name)}`)}>The gang at the hub</${Link}></p>`}
-    ${each.answers.length > 0 && html`<h3>What the clusters said when it was chosen</h3><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Cluster</th><th scope="col">Would start</th><th scope="col">Because</th></tr></thead>
+    ${each.answers.length > 0 && html`<h3>Answers of the clusters at dispatch</h3><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Cluster</th><th scope="col">Would start</th><th scope="col">Because</th></tr></thead>
       <tbody>${each.answers.map((answer) => html`<tr key=${answer.cluster} class=${answer.cluster === each.cluster ? "selected" : ""}><th scope="row">${answer.cluster}${answer.cluster === each.cluster ? html` <span class="tag">chosen</span>` : ""}</th><td>${answer.start ? html`<${Told} text=${answer.start} />` : "never"}</td><td><${Told} text=${answer.message} /></td></tr>`)}</tbody></table></div>`}
     ${each.attempts.length > 0 && html`<h3>Before</h3><ul class="feed">${[...each.attempts].reverse().map((attempt) => html`<li key=${attempt.epoch}><span class="when" title=${attempt.time}>${clock(attempt.time)}</span><span><strong>${attempt.outcome}</strong> in ${attempt.cluster} (epoch ${attempt.epoch}): <${Told} text=${attempt.message} /></span></li>`)}</ul>`}
   </section>`;

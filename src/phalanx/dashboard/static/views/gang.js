@@ -46,9 +46,9 @@ function Why({ why, row, problem }) {
   const most = Math.max(1, ...(why.nodes || []).map((part) => part.count));
   return html`<section class="card why"><h2>Why${["Pending", "Gated", "Partial"].includes(why.state) ? " it waits, and when it starts" : ""}</h2>
     <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}<${Told} text=${why.message} /></p>
-    ${why.change && html`<div class="help"><strong>What would help</strong><p><${Told} text=${why.change} /></p></div>`}
+    ${why.change && html`<div class="help"><strong>Fix</strong><p><${Told} text=${why.change} /></p></div>`}
     <${Start} start=${why.start} row=${row} />
-    ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if it were otherwise?</${Link}></p>`}
+    ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if? Predict the effect of a change</${Link}></p>`}
     ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Pending", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
     ${why.evictions && html`<${Leavers} preview=${why.evictions} told=${why.message} />`}
     ${why.loss && html`<h3>Lost members</h3><p><${Told} text=${why.loss.message} /></p>`}

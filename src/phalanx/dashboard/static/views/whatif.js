@@ -35,11 +35,11 @@ export function WhatIf() {
     }
     setBusy(false);
   };
-  return html`<${Page} title="What if" note="The scheduler plans over a copy of the cluster, in virtual time. Nothing is changed and nothing is held.">
+  return html`<${Page} title="What if" note="The scheduler plans over a copy of the cluster, in virtual time. The cluster is not changed.">
     <div class="grid gangpage">
       <form class="card form" onSubmit=${ask}><h2>Ask</h2>
         <div class="fields">${FIELDS.map(([key, title, hint, type]) => html`<div key=${key}><label for=${`f-${key}`}>${title}</label><input id=${`f-${key}`} type=${type} placeholder=${hint} value=${asked[key] || ""} spellcheck="false" onInput=${(event) => setAsked({ ...asked, [key]: event.target.value })} /></div>`)}</div>
-        <label for="f-manifest">What would be created (YAML)</label>
+        <label for="f-manifest">Objects to create (YAML)</label>
         <textarea id="f-manifest" rows="6" spellcheck="false" value=${manifest} onInput=${(event) => setManifest(event.target.value)} placeholder="A Job, PodGroup, Pod …"></textarea>
         <button class="primary" disabled=${busy}>${busy ? "The scheduler plans …" : "Ask"}</button>
       </form>
@@ -58,14 +58,14 @@ function Answer({ answer }) {
     ${answer.asked.map((each) => html`<div key=${each.name} class="help"><strong>${each.name} ${WORDS[each.state] || each.state}</strong>
       <p>${[each.start && `${clock(each.start)}${each.wait_seconds ? `, in ${span(each.wait_seconds)}` : ""}`, each.expected && `expected ${clock(each.expected)}`, plural(each.pods, "pod")].filter(Boolean).join(" · ")}</p>
       ${(each.nodes || []).length > 0 && html`<p>on ${each.nodes.slice(0, 12).map((node) => `${node.node}${node.pods > 1 ? ` (${node.pods})` : ""}`).join(", ")}${each.nodes.length > 12 ? ` and ${each.nodes.length - 12} more` : ""}</p>`}
-      ${each.verdict && html`<p>${each.verdict.message}</p>${each.verdict.change && html`<p>What would help: ${each.verdict.change}</p>`}`}
+      ${each.verdict && html`<p>${each.verdict.message}</p>${each.verdict.change && html`<p>Fix: ${each.verdict.change}</p>`}`}
       ${(each.blockers || []).slice(0, 5).map((one) => html`<p key=${one.name} class="note">after ${one.name} (${plural(one.pods, "pod")}) has left, ${clock(one.end)}</p>`)}</div>`)}
     <table class="plain"><thead><tr><th></th><th scope="col" class="num">start now</th><th scope="col" class="num">later</th><th scope="col" class="num">not at all</th></tr></thead>
       <tbody><tr><th scope="row">as it is</th><td class="num">${answer.without.now}</td><td class="num">${answer.without.later}</td><td class="num">${answer.without.never}</td></tr>
       <tr><th scope="row">${(answer.changes || []).join(", ") || "with it"}</th><td class="num">${answer.changed.now}</td><td class="num">${answer.changed.later}</td><td class="num">${answer.changed.never}</td></tr></tbody></table>
     ${(answer.evicted || []).length > 0 && html`<h3>Would have to go</h3><ul>${answer.evicted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}, ${each.pod_hours || 0} pod-hours lost${each.again ? `, runs again ${clock(each.again)}` : ""}</li>`)}</ul>`}
     ${(answer.interrupted || []).length > 0 && html`<h3>Would be interrupted</h3><ul>${answer.interrupted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}</li>`)}</ul>`}
-    ${(answer.moved || []).length > 0 && html`<h3>Would start at another time</h3><ul>${answer.moved.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${each.without ? clock(each.without) : "not"} → ${each.changed ? clock(each.changed) : "not"}</li>`)}</ul>`}
+    ${(answer.moved || []).length > 0 && html`<h3>Effect on other starts</h3><ul>${answer.moved.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${each.without ? clock(each.without) : "not"} → ${each.changed ? clock(each.changed) : "not"}</li>`)}</ul>`}
     ${(answer.moved_promises || []).length > 0 && html`<h3>Promised starts that would move</h3><ul>${answer.moved_promises.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: from ${clock(each.promised)} ${each.moves_to ? `to ${clock(each.moves_to)}` : "to no known start"}${each.cause ? ` (${each.cause})` : ""}</li>`)}</ul>`}
     ${[...(answer.notes || []), ...(answer.missing || []).map((each) => `not known: ${each}`)].map((text) => html`<p key=${text} class="note">${text}</p>`)}`;
 }

@@ -1,4 +1,4 @@
-"""Who asks, by the API server's word."""
+"""User name of the caller, as the API server reports it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-async def names_of_asker(client: KubeClient) -> set[str]:
-    """The user name that the API server has for us, and its short form: of an address what is before the @, of a
-    service account its name. Raises click.ClickException."""
+async def own_user_names(client: KubeClient) -> set[str]:
+    """Return the caller's user name and its short form. Raises click.ClickException.
+
+    The short form of an address is the part before the @, of a service account its name.
+    """
     from phalanx.kube.errors import ApiError
 
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -22,9 +24,9 @@ async def names_of_asker(client: KubeClient) -> set[str]:
         answer = await client.create(_REVIEWS, review)
     except ApiError as error:
         raise click.ClickException(
-            f"--me: the API server does not say who you are ({error.message}); use --of USER"
+            f"--me: cannot read your user name from the API server ({error.message}); use --of USER"
         ) from error
     name = str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")
     if not name:
-        raise click.ClickException("--me: the API server knows no name of yours; use --of USER")
+        raise click.ClickException("--me: the API server returned no user name; use --of USER")
     return {name, name.partition("@")[0], name.rpartition(":")[2]} - {""}
