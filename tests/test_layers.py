@@ -227,3 +227,17 @@ def test_cycle_of_the_scheduler_is_read_at_one_glance() -> None:
     assert cycle.end_lineno is not None
     assert cycle.end_lineno - cycle.lineno + 1 <= 40
     assert len(text.splitlines()) <= 300
+
+
+# Reasons why two classes of one distribution have one name.
+SHARED_CLASS_NAMES: dict[str, str] = {}
+
+
+@pytest.mark.parametrize("root", [SOURCE, LOCAL], ids=["phalanx", "phalanx_local"])
+def test_public_class_name_is_defined_once_in_a_distribution(root: Path) -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text("utf-8"), re.MULTILINE):
+            places.setdefault(name, []).append(path.relative_to(root).as_posix())
+    shared = {name: files for name, files in places.items() if len(files) > 1 and name not in SHARED_CLASS_NAMES}
+    assert shared == {}

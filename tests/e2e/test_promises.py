@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.daemon.gang_entries import GangAnswer
+from phalanx.daemon.gang_entries import ListedGangs
 from phalanx.daemon.gang_list import GangList
 from phalanx.dashboard.access import AddressLogin
 from phalanx.dashboard.rehearsal.messages import AskWhy
@@ -214,7 +214,7 @@ async def listed(running: Running) -> dict[str, Any]:
     """Return the entries of the scheduler's own list, which has its live plan."""
     scheduler = running.service.scheduler
     made = GangList(scheduler.state, lambda: scheduler, lambda key: None)
-    answer = msgspec.json.decode(await made.answer(), type=GangAnswer)
+    answer = msgspec.json.decode(await made.answer(), type=ListedGangs)
     return {entry.name: entry for entry in answer.items}
 
 

@@ -341,6 +341,7 @@ def with_promise(*there: Object, told: int, **question: Any) -> WhatIfAnswer:
     return answer_question(Question(cluster, load_policy(KEEPING), DAY, **question))
 
 
+@pytest.mark.feature("start-reservations")
 def test_answer_begins_with_the_promised_starts_and_says_where_they_would_move() -> None:
     there = (*FULL, *gang("waits", 2, 4, limit=100))
     there[len(FULL)]["metadata"]["uid"] = "uid-waits"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+import pytest
+
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import GangKey
@@ -185,6 +187,7 @@ def test_dry_run_names_the_victims_for_a_unit_of_a_new_kind() -> None:
     assert len(found.what_if.eviction.victims) == 4
 
 
+@pytest.mark.feature("defragmentation")
 def test_defragmentation_makes_room_for_a_unit_of_a_new_kind() -> None:
     world = Scenario(defragment_policy()).nodes(2, cpu=4)
     world.now, world.recreates = TWO, True

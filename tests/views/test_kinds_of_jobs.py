@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.gang_entries import GangAnswer
+from phalanx.daemon.gang_entries import ListedGangs
 from phalanx.daemon.gang_list import GangList
 from phalanx.dashboard.rows.gangs import gang_row
 from phalanx.dialects.intake import Intake
@@ -232,7 +232,7 @@ def snapshot(play: Played) -> Snapshot:
 async def test_every_view_shows_the_one_name(case: tuple[Documents, dict[str, str]]) -> None:
     play, names = case
     listed = GangList(play.state, lambda: play.scheduler, lambda key: None, lambda: play.now)
-    answer = msgspec.json.decode(await listed.answer(), type=GangAnswer)
+    answer = msgspec.json.decode(await listed.answer(), type=ListedGangs)
     entries = [each for each in answer.items if each.kind != "pod"]
     assert {each.target: each.name for each in entries} == names
 

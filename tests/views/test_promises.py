@@ -29,6 +29,8 @@ from tests.scheduling.scenario import Scenario
 from tests.views.situations import G
 from tests.views.test_situations import RESERVE
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 
 def promised() -> tuple[Scenario, Promises]:
     """A node of 4 CPU is busy until 1100 (and 30 s of grace); gang g has a promised start then."""

@@ -51,7 +51,7 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state.over
 
 
-class GangAnswer(msgspec.Struct, frozen=True):
+class ListedGangs(msgspec.Struct, frozen=True):
     """Answer of /v1/gangs; `moment` is the time of the list, RFC 3339."""
 
     moment: str

@@ -13,7 +13,7 @@ import msgspec
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.gang_entries import GangAnswer, GangEntry, whole_or_part
+from phalanx.daemon.gang_entries import GangEntry, ListedGangs, whole_or_part
 from phalanx.model.devices.gpu_counts import gpu_percent
 from phalanx.model.gang import GangKey
 from phalanx.model.gang_names import GANG, PODGROUP
@@ -63,7 +63,7 @@ class GangList:
         self._gpus: dict[Any, int] = {}
 
     async def answer(self, namespace: str = "", queue: str = "") -> bytes:
-        """Return the JSON of a GangAnswer: gangs and single pods of one namespace and queue ("": of all)."""
+        """Return the JSON of a ListedGangs: gangs and single pods of one namespace and queue ("": of all)."""
         async with self._making:
             if time.monotonic() >= self._good_until:
                 self._cost, begun = 0.0, time.monotonic()
@@ -216,4 +216,4 @@ def _started(members: list[PodRecord], minimum: int) -> int:
 
 def _encoded(entries: list[GangEntry], moment: str, namespace: str, queue: str) -> bytes:
     shown = [entry for entry in entries if namespace in ("", entry.namespace) and queue in ("", entry.queue)]
-    return msgspec.json.encode(GangAnswer(moment, shown))
+    return msgspec.json.encode(ListedGangs(moment, shown))

@@ -62,7 +62,7 @@ class DispatchAttempt(msgspec.Struct, frozen=True, rename="camel"):
     time: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ForecastAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Answer of one cluster: the start that it forecasts (`start`, RFC 3339), or the reason why there is none."""
 
     cluster: str
@@ -88,7 +88,7 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     reason: str = ""
     message: str = ""
     attempts: tuple[DispatchAttempt, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ForecastAnswer, ...] = ()
     succeeded: int = 0
     failed: int = 0
     conditions: tuple[dict[str, Any], ...] = ()

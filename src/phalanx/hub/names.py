@@ -39,7 +39,7 @@ MEMBER_CLUSTERS = Resource(PHALANX, VERSION, "memberclusters", "MemberCluster", 
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 
 
-class GroupKind(msgspec.Struct, frozen=True):
+class DispatchedGroupKind(msgspec.Struct, frozen=True):
     """Kind of PodGroup that can be dispatched. Its pods name it in the label `label` or one of `annotations`."""
 
     resource: Resource
@@ -59,10 +59,10 @@ class GroupKind(msgspec.Struct, frozen=True):
 
 
 GROUP_KINDS = (
-    GroupKind(
+    DispatchedGroupKind(
         Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"), "scheduling.x-k8s.io/pod-group"
     ),
-    GroupKind(
+    DispatchedGroupKind(
         Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
         annotations=("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
     ),

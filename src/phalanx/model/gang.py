@@ -105,13 +105,26 @@ class GroupRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """Reason why a gang is blocked before any node is checked. `code` is CamelCase and stable, `message` is for
-    users; `remedy` is the fix, if the message does not contain it.
+    """Reason why a gang is blocked before any node is checked, or an account before anything is charged. `code` is
+    CamelCase and stable, `message` is for users. `remedy` is the fix; where the message ends with it, `wrong` is
+    the message without it. `waits` is True where the message itself says what the gang waits for.
     """
 
     code: str
     message: str
     remedy: str = ""
+    wrong: str = ""
+    waits: bool = False
+
+    @classmethod
+    def of(cls, code: str, wrong: str, remedy: str, *, waits: bool = False) -> Problem:
+        """Return a problem whose message is what is wrong and what to do instead."""
+        return cls(code, f"{wrong}; {remedy}", remedy, wrong, waits)
+
+    @property
+    def state(self) -> str:
+        """What is wrong, without the remedy."""
+        return self.wrong or self.message
 
 
 class GroupClaim(msgspec.Struct, frozen=True):
@@ -178,6 +191,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     once_satisfied: bool = False
     admission: bool = False  # has an Inqueue phase: its controller waits for it before it creates pods
     admitted: bool = True  # can be allocated (False while the phase of such a group is Pending)
+    completed: bool = False  # its phase says that no further member is to come
+    owned: bool = False  # another object owns the group and can create further members
     unit: bool = False  # its members are disrupted only together
     preemptable: bool = True  # False: its owner forbids the eviction of its members for other pods
     revocable: bool = False

@@ -18,7 +18,7 @@ from phalanx.reports.jobs.job_report import JobReader
 from phalanx.reports.jobs.kinds import GANG, VOLCANO_JOBS, WORDS
 from phalanx.reports.jobs.read_documents import controller_of, mapping, read_pod, text
 from phalanx.reports.owner_kinds import job_words, suspendable_kind
-from phalanx.reports.owners import OwnerReader
+from phalanx.reports.owners import OwnerLookup
 
 Json = dict[str, Any]
 
@@ -97,7 +97,7 @@ class TargetFinder:
         self._client = client
         self._namespace = namespace
         self._reader = JobReader(client)
-        self._owners = OwnerReader(client, namespace)
+        self._owners = OwnerLookup(client, namespace)
 
     async def find(self, name: str) -> Target:
         """Find the target of `NAME` or `KIND/NAME`. Raises OrderError if there is none or more than one."""

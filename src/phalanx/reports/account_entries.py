@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.verdict import NamedObject, Objects
 from phalanx.views.promises import PromisedStart
 
 Amounts = dict[str, str]
@@ -23,13 +24,16 @@ NO_COUNTS = Counts()
 
 class FirstWaiting(msgspec.Struct, omit_defaults=True):
     """What is first in order of those that wait: the verdict on it, and its promised start, as `phalanx why` gives
-    them."""
+    them. `unit` is the gang or pod as an object, `objects` are those that the texts name, absent where that is not
+    known."""
 
     name: str
     reason: str
     message: str
     change: str = ""
     start: PromisedStart | None = None
+    unit: NamedObject | None = None
+    objects: Objects = None
 
 
 class LimitEntry(msgspec.Struct):

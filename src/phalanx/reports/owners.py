@@ -20,11 +20,11 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang_names import AmbiguousGangError
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import mapping, text
 from phalanx.reports.owner_kinds import job_kinds, suspendable_kind
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 
 Json = dict[str, Any]
 
@@ -96,7 +96,7 @@ class OwnerTree:
         }
 
 
-class OwnerReader:
+class OwnerLookup:
     """Reads objects of one namespace; kinds are listed once."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
@@ -159,7 +159,7 @@ class OwnerReader:
         return found
 
 
-async def below(reader: OwnerReader, name: str, kind: str = "") -> set[str]:
+async def below(reader: OwnerLookup, name: str, kind: str = "") -> set[str]:
     """The uids of pods and PodGroups of the job of that name, as `OwnerTree.below`; where a job of that kind has
     none itself, of all that belongs to whoever made it. Raises AmbiguousGangError."""
     tree = await reader.tree()
@@ -174,7 +174,7 @@ async def below(reader: OwnerReader, name: str, kind: str = "") -> set[str]:
     return found
 
 
-async def without_pods(reader: OwnerReader, name: str, kind: str = "") -> str:
+async def without_pods(reader: OwnerLookup, name: str, kind: str = "") -> str:
     """A sentence about a job of that name which has neither pods nor a PodGroup, "" for none."""
     for resource, document in await reader.called(name, kind):
         title = f"{resource.kind.lower()}/{name}"
@@ -187,7 +187,7 @@ async def without_pods(reader: OwnerReader, name: str, kind: str = "") -> str:
     return ""
 
 
-async def add_suspended_job(reader: OwnerReader, answer: WhyAnswer | None) -> WhyAnswer | None:
+async def add_suspended_job(reader: OwnerLookup, answer: WhyAnswer | None) -> WhyAnswer | None:
     """Completes the answer about a gang without members whose job is suspended, where its operator leaves the
     PodGroup there meanwhile."""
     if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS:

@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NamedObject, Verdict, gang_object, joined_objects
 from phalanx.reports.account_entries import AccountEntry, FirstWaiting, QueueReport, SubqueueEntry
 from phalanx.reports.account_report import AccountReport, amounts
 from phalanx.reports.first_in_queue import first_in_queue
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.refusals.refusal import pod_object
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import rehearse_promises
 from phalanx.scheduling.start_reservations.rehearsal import PromiseMove, promise_moves
@@ -74,20 +75,24 @@ class _Verdicts:
 
     def waiting(self, unit: QueuedUnit) -> FirstWaiting | None:
         if unit.pod is not None:
-            return self._first(unit, f"pod {unit.pod.pod.key}", self._pods.get(unit.pod.pod.uid))
+            verdict = self._pods.get(unit.pod.pod.uid)
+            return self._first(unit, f"pod {unit.pod.pod.key}", pod_object(unit.pod), verdict)
         for gang in unit.gangs:
             members = (self._pods.get(uid) for uid in gang.pending)
             verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
             if verdict is not None:
-                return self._first(unit, f"gang {gang.title}", verdict)
+                return self._first(unit, f"gang {gang.title}", gang_object(gang.key), verdict)
         return None
 
-    def _first(self, unit: QueuedUnit, name: str, verdict: Verdict | None) -> FirstWaiting | None:
+    def _first(
+        self, unit: QueuedUnit, name: str, named: NamedObject, verdict: Verdict | None
+    ) -> FirstWaiting | None:
         if verdict is None:
             return None
         promise = self._promises.of_unit(unit)
         start = with_move(self._promises.start(promise), promise, self._moves) if promise is not None else None
-        return FirstWaiting(name, verdict.code, verdict.message, verdict.change, start)
+        objects = joined_objects((named,), verdict.objects)
+        return FirstWaiting(name, verdict.code, verdict.message, verdict.change, start, named, objects)
 
 
 def _notices(snapshot: Snapshot, known: Collection[str]) -> list[str]:

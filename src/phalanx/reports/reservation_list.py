@@ -27,7 +27,7 @@ PROMISED = "Promised"
 Json = Mapping[str, Any]
 
 
-class ReservationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReservationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`kind` is promise, reservation or koordinator. `name` is that of the reservation, or of whose promise it is:
     gangs, or a pod. `start` and `end` are RFC 3339, "" for none that is known; `pods` are those that use a
     reservation, or for whom room is kept by a promise. `promise` is where a promise comes from, and as of when."""
@@ -48,7 +48,7 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 async def read_reservations(
     client: KubeClient, lease_namespace: str, now: float, scheduler_names: Sequence[str] = ("phalanx",)
-) -> tuple[list[ReservationRow], list[str]]:
+) -> tuple[list[ReservationEntry], list[str]]:
     """(By start, those without one last; what could not be read). `lease_namespace` is where the scheduler of these
     names keeps its lease and what it has promised."""
     promises = await read_promises(client, lease_namespace, scheduler_names)
@@ -70,11 +70,11 @@ async def read_reservations(
     return found, warnings
 
 
-def _promise(kept: StoredReservation, promises: Promises) -> ReservationRow:
+def _promise(kept: StoredReservation, promises: Promises) -> ReservationEntry:
     names = kept.titles or [str(GangKey(namespace, name)) for namespace, name, _ in kept.gangs]
     where = kept.gangs[0][0] if kept.gangs else kept.name.partition("/")[0]
     nodes = {node for share in kept.shares for node in share.nodes}
-    return ReservationRow(
+    return ReservationEntry(
         kind="promise",
         name=",".join(names) or f"pod {kept.name or kept.pod}",
         namespace=where,
@@ -90,7 +90,7 @@ def _promise(kept: StoredReservation, promises: Promises) -> ReservationRow:
     )
 
 
-def _reservation(document: Json, kind: str) -> ReservationRow:
+def _reservation(document: Json, kind: str) -> ReservationEntry:
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     status = mapping(document.get("status"))
     entries = status.get("nodes")
@@ -98,7 +98,7 @@ def _reservation(document: Json, kind: str) -> ReservationRow:
     owners = status.get("currentOwners")
     conditions = {each.type: each for each in conditions_of(document)}
     told = next((conditions[name] for name in ("Scheduled", "Ready") if _says_no(conditions.get(name))), None)
-    return ReservationRow(
+    return ReservationEntry(
         kind=kind,
         name=text(metadata.get("name")),
         phase=text(status.get("phase")) or "Pending",

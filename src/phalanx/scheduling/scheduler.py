@@ -7,6 +7,7 @@ from functools import partial
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
+from phalanx.model.verdict import gang_object
 from phalanx.scheduling.actions.allocate import walk
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
@@ -23,6 +24,7 @@ from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.rechecks import recheck
+from phalanx.scheduling.refusals.refusal import pod_object
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.no_solution import NoSolutionCache
@@ -268,10 +270,11 @@ class Scheduler:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
             session.decisions.set_pod_verdict(
-                unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions)
+                unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions, (pod_object(unit.pod),))
             )
         for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, not_considered(f"gang {gang.title}", self.policy.actions))
+            told = not_considered(f"gang {gang.title}", self.policy.actions, (gang_object(gang.key),))
+            session.decisions.set_gang_verdict(gang, told)
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:

@@ -16,7 +16,7 @@ from phalanx.scheduling.start_reservations.plugin import load_promises, reservat
 from phalanx.scheduling.start_reservations.rehearsal import PromiseMove, moves_of
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.history import JobHistory, JobOutcome
-from phalanx.simulation.present import RunTimes, present_jobs
+from phalanx.simulation.present import AssumedRunTimes, present_jobs
 from phalanx.simulation.world import JobRun, PodRun, World
 
 
@@ -101,7 +101,7 @@ def forecast(
     events: Sequence[ClusterEvent],
     policy: Policy,
     capture: Capture,
-    run_times: RunTimes,
+    run_times: AssumedRunTimes,
     horizon: int,
     then: Sequence[ClusterEvent] = (),
     awaited: Collection[str] = (),

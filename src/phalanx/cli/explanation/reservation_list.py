@@ -15,7 +15,7 @@ from phalanx.cli.listing.options import ListArguments, list_options
 if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.reservation_list import ReservationRow
+    from phalanx.reports.reservation_list import ReservationEntry
 
 _KINDS = ("promise", "reservation", "koordinator")
 
@@ -51,13 +51,13 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
 
     read_policy = invocation.policy_reader(names_only=True)
 
-    async def read(client: KubeClient) -> Found[ReservationRow]:
+    async def read(client: KubeClient) -> Found[ReservationEntry]:
         _, names = await read_policy(client)
         found, warnings = await read_reservations(client, invocation.lease_namespace, time.time(), names)
         kinds = arguments.kinds
         return Found([room for room in found if not kinds or room.kind in kinds], warnings)
 
-    listing: Listing[ReservationRow] = Listing(
+    listing: Listing[ReservationEntry] = Listing(
         columns=_columns(),
         key=lambda room: (room.kind, room.name),
         name=lambda room: f"{room.kind}/{room.name}",
@@ -65,12 +65,12 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
     show(invocation, listing, read, arguments)
 
 
-def _columns() -> tuple[Column[ReservationRow], ...]:
+def _columns() -> tuple[Column[ReservationEntry], ...]:
     from phalanx.cli.listing.ages import relative
     from phalanx.cli.listing.node_names import compress
     from phalanx.cli.listing.table import Column
 
-    def nodes(room: ReservationRow, full: bool) -> str:
+    def nodes(room: ReservationEntry, full: bool) -> str:
         reason = f"{room.reason}: {room.message}" if full and room.message else room.reason
         return " ".join(filter(None, (compress(room.nodes), f"({reason})" if reason else "")))
 

@@ -11,7 +11,7 @@ from phalanx.cli.connection import time_limit
 from phalanx.daemon.policy_file import dialect_options
 from phalanx.model.gang import GangKey
 from phalanx.reports.missing_pods import add_missing_pods, why_owner
-from phalanx.reports.owners import OwnerReader, add_suspended_job, below, without_pods
+from phalanx.reports.owners import OwnerLookup, add_suspended_job, below, without_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
 from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import read_cluster
@@ -72,7 +72,7 @@ class _TargetVerdict:
         self._namespace = namespace
         self._kind = kind
         self._name = name
-        self._owners = OwnerReader(client, namespace)
+        self._owners = OwnerLookup(client, namespace)
 
     async def read(self) -> WhyAnswer:
         report, kind, where, name = self._report, self._kind, self._namespace, self._name

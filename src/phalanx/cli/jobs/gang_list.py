@@ -14,6 +14,7 @@ import click
 from phalanx.cli.connection import scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import NamespacedListArguments, list_options, parse_requirements, queues_option
+from phalanx.kube.core_resources import PODS
 
 if TYPE_CHECKING:
     from phalanx.daemon.gang_entries import GangEntry
@@ -234,9 +235,8 @@ def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tupl
                 found = await reader.jobs(where or None, time.time(), loose=names, progress=progress.advanced)
         finally:
             gc.enable()
-        forbidden = next((text for text in reader.warnings if text.startswith("pods.core ")), "")
-        if forbidden:
-            raise click.ClickException(f"the API server refused: {forbidden.partition(': ')[2]}")
+        if PODS in reader.forbidden:
+            raise click.ClickException(f"the API server refused: {reader.forbidden[PODS]}")
         promises = await read_promises(client, invocation.lease_namespace, names)
         entries = gang_entries(found, dialects, promises)
         warnings = [*reader.warnings, *promises.warnings(time.time())]

@@ -147,7 +147,7 @@ def _relocation(
         from phalanx.scheduling.whatif.relocation_plan import plan
         from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
-        progress = Progress()
+        progress = DefragProgress()
         progress.say("reading the cluster")
         policy, names = await read_policy(client)
         snapshot = await _read(client, policy, names, invocation.lease_namespace, progress)
@@ -173,7 +173,7 @@ def _relocation(
 
 
 async def _read(
-    client: KubeClient, policy: Policy, names: tuple[str, ...], lease_namespace: str, progress: Progress
+    client: KubeClient, policy: Policy, names: tuple[str, ...], lease_namespace: str, progress: DefragProgress
 ) -> Snapshot:
     """Return the cluster, with a warning for what cannot be read and for nodes that are still closed."""
     from phalanx.daemon.policy_file import dialect_options
@@ -190,7 +190,7 @@ async def _read(
     return snapshot
 
 
-class Progress:
+class DefragProgress:
     """How it gets on, on stderr: what was planned so far in one line that is overwritten, on a terminal only; what
     was done in lines that stay."""
 

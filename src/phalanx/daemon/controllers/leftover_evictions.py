@@ -8,8 +8,9 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.pods.evictability import condemned_by
+from phalanx.dialects.pods.evictability import told_eviction
 from phalanx.model.decisions import Evict, EvictionReason
+from phalanx.model.eviction_condition import ToldEviction
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, Pod
 from phalanx.scheduling.preemption.rules.min_available import holds_quorum
@@ -19,6 +20,8 @@ from phalanx.scheduling.preemption.rules.min_available import holds_quorum
 _PATIENCE = 5.0
 _SPAN = 120.0
 _STALE = 5.0
+# Eviction with an unknown preemptor: it does not count as a preemption.
+_UNKNOWN = ToldEviction("", EvictionReason.REVOKED)
 _INTERRUPTED = "the rest of the pod's gang was evicted before the scheduler was restarted"
 
 
@@ -49,20 +52,20 @@ class LeftoverEvictions:
         self._broken: dict[GangKey, float] = {}
         # Time since when a pod (uid) with our condition is not being evicted; None before the first check.
         self._marked: dict[str, float | None] = {}
-        # Message of the condition, by uid.
-        self._reasons: dict[str, str] = {}
+        # Reason, message and preemptor of the condition, by uid.
+        self._told_evictions: dict[str, ToldEviction] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        scheduler, message = condemned_by(pod)
-        if scheduler in self._state.schedulers:
+        told = told_eviction(pod)
+        if told is not None and told.scheduler in self._state.schedulers:
             self._marked.setdefault(pod.metadata.uid, None)
-            self._reasons[pod.metadata.uid] = message
+            self._told_evictions[pod.metadata.uid] = told
         elif self._marked:
             self.pod_gone(pod.metadata.uid)
 
     def pod_gone(self, uid: str) -> None:
         self._marked.pop(uid, None)
-        self._reasons.pop(uid, None)
+        self._told_evictions.pop(uid, None)
 
     def check(self) -> None:
         """Check broken gangs and stale conditions; call it about once a second after the first list."""
@@ -85,10 +88,11 @@ class LeftoverEvictions:
                 self._broken[key] = now
             elif now - since >= _PATIENCE:
                 del self._broken[key]
-                decisions = (Evict.said_by(self._reasons.get(member.pod.uid, "")) for member in members)
-                reason, whom, why = next(filter(None, decisions), (EvictionReason.PREEMPTED, "", ""))
-                message = f"{why}; {_INTERRUPTED}" if why else _INTERRUPTED
-                self._evict(evict_members(self._state, gang, members, reason, message, f"remnant {key}", whom))
+                known = (self._told_evictions.get(member.pod.uid) for member in members)
+                decision = next(filter(None, known), _UNKNOWN)
+                message = f"{decision.why}; {_INTERRUPTED}" if decision.why else _INTERRUPTED
+                cause, preemptor = f"remnant {key}", decision.preemptor
+                self._evict(evict_members(self._state, gang, members, decision.reason, message, cause, preemptor))
 
     def _withdraw_stale(self, now: float) -> None:
         for uid, since in self._marked.items():

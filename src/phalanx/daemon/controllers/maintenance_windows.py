@@ -43,7 +43,7 @@ class WindowStatus(msgspec.Struct, frozen=True):
     generation: int
 
 
-class MaintenanceWindows:
+class MaintenanceWindowController:
     """Publisher of the status of every window; it checks once a second and writes only changes.
 
     `knows_all` returns whether all objects of a kind (group, plural) are known. Running pods are listed while a

@@ -69,7 +69,7 @@ class AccountSeries:
         active = [
             account
             for account in snapshot.copies.accounts.values()
-            if account.spec is not None or account.used or account.pending
+            if account.spec is not None or account.used or account.unallocated
         ]
         accounts, unlisted = self._largest(active, snapshot.offered)
         infos, shares = list[str](), list[str]()

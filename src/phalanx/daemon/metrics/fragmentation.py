@@ -29,7 +29,7 @@ _CONDITIONS, _KEEP_OUT = "node.kubernetes.io/", ("NoSchedule", "NoExecute")
 _MOST_RESOURCES = 24
 
 
-class Fragmentation:
+class FragmentationMetrics:
     """Largest gangs that fit, computed from the node arrays after a change."""
 
     def __init__(self, state: ClusterState) -> None:

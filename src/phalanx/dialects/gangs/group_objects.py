@@ -144,6 +144,6 @@ def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, 
     The object could forbid eviction, or partial eviction, so the members are not evicted.
     """
     ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
-    message = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}; apply it again"
-    problem = Problem("InvalidPodGroup", message)
+    wrong = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}"
+    problem = Problem.of("InvalidPodGroup", wrong, "apply it again")
     return GroupSpec(ref, name, unit=True, preemptable=False, problem=problem)

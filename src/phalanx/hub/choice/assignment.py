@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from phalanx.dialects.times import format_time
-from phalanx.hub.dispatch import Answer
+from phalanx.hub.dispatch import ForecastAnswer
 
 #: Difference in seconds below which two starts count as equal: forecasts are not more exact.
 SAME_START = 60
@@ -34,8 +34,8 @@ class Candidate(msgspec.Struct, frozen=True):
     moving: int = 0
     bytes_to_move: int = 0
 
-    def answer(self) -> Answer:
-        return Answer(self.name, format_time(self.start) if self.start is not None else "", self.message)
+    def answer(self) -> ForecastAnswer:
+        return ForecastAnswer(self.name, format_time(self.start) if self.start is not None else "", self.message)
 
     def begins(self, now: int) -> int:
         """Return the expected begin of the work: resources are free and data have been moved."""

@@ -30,7 +30,7 @@ Amounts = dict[str, int]
 _DEEPEST = 20
 
 
-class Account(msgspec.Struct, frozen=True):
+class ClusterAccount(msgspec.Struct, frozen=True):
     """Capacity of one cluster, use by queue without the hub's copies, and use by the copies."""
 
     total: Amounts
@@ -65,7 +65,9 @@ class WaitingGang(msgspec.Struct, frozen=True):
     demand: QueueDemand
 
 
-def account_of(cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()) -> Account:
+def account_of(
+    cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()
+) -> ClusterAccount:
     """Return the account of a captured cluster; `copies` are the hub's pods by namespace and name.
 
     Raises InputError.
@@ -83,7 +85,7 @@ def account_of(cluster: SimulatedCluster, policy: Policy, copies: Collection[tup
             queue = gangs.get(GangKey(pod.namespace, pod.gang), pod.queue) or DEFAULT_QUEUE
             used = used_by_copies if (pod.namespace, pod.name) in copies else used_by_queue.setdefault(queue, {})
             _add(used, pod.pod_class.charged(pod.usage))
-    return Account(total, used_by_queue, used_by_copies)
+    return ClusterAccount(total, used_by_queue, used_by_copies)
 
 
 def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequence[str]) -> QueueDemand:
@@ -119,10 +121,10 @@ def queues_of(documents: Iterable[Document], policy: Policy) -> dict[str, Queue]
     return queues
 
 
-class Ledger:
+class ClusterLedger:
     """Use of all queues; `accounts` are those of the clusters, and gangs sent since are added by `charge`."""
 
-    def __init__(self, accounts: Iterable[Account], queues: Mapping[str, Queue]) -> None:
+    def __init__(self, accounts: Iterable[ClusterAccount], queues: Mapping[str, Queue]) -> None:
         self._queues = queues
         self._total: Amounts = {}
         self._held: dict[str, Amounts] = {}

@@ -16,7 +16,7 @@ from phalanx.hub.choice.questions import Questions, run_rounds
 from phalanx.hub.jobs.kinds import at
 from phalanx.hub.karmada import bindings
 from phalanx.hub.karmada.bindings import Step
-from phalanx.hub.karmada.questions import AskedBinding, RefusedError, consider, gangs_by_cluster, wish
+from phalanx.hub.karmada.questions import AskedBinding, BindingRefusedError, consider, gangs_by_cluster, wish
 from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
@@ -167,14 +167,16 @@ class BindingRounds:
             self._due[key] = asyncio.get_running_loop().time() + self._again
             try:
                 asked = await consider(self._client, binding, clusters)
-            except RefusedError as refusal:
+            except BindingRefusedError as refusal:
                 await self._refuse(binding, refusal)
             except (ApiError, ConnectionLost) as error:
                 log.info("binding %s/%s: %s", *key, error)
             except Exception as error:
                 # A malformed template must not keep other bindings from being scheduled.
                 log.warning("binding %s/%s: %s: %s", *key, type(error).__name__, printable(error))
-                await self._refuse(binding, RefusedError(f"its template cannot be read: {type(error).__name__}"))
+                await self._refuse(
+                    binding, BindingRefusedError(f"its template cannot be read: {type(error).__name__}")
+                )
             else:
                 if asked.gang.name in by_name:
                     self._due[key] = 0.0  # bindings with the same gang name are asked about one after the other
@@ -254,7 +256,7 @@ class BindingRounds:
         self._bindings.put(key, msgspec.json.encode(answer))
         return self._bindings.get(key)
 
-    async def _refuse(self, binding: StoredObject, refusal: RefusedError) -> None:
+    async def _refuse(self, binding: StoredObject, refusal: BindingRefusedError) -> None:
         if refusal.quiet:
             return
         self._due.pop((binding.namespace, binding.name), None)  # its next change is processed

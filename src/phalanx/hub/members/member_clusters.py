@@ -65,7 +65,8 @@ class MemberClusters:
         self._period = period
         self._used = used
         self._connected: dict[str, _Connected] = {}
-        self._problems: dict[str, str] = {}
+        # Reason and message by cluster without a connection.
+        self._problems: dict[str, tuple[str, str]] = {}
         self._wake = asyncio.Event()
 
     def look(self) -> None:
@@ -110,11 +111,11 @@ class MemberClusters:
             # The TLS files are normally read at the first use; reading them here reports a problem at once.
             config.tls.context()
         except (ConfigError, ValueError) as error:
-            self._problems[cluster.name] = f"InvalidKubeconfig: {printable(error)}"
+            self._problems[cluster.name] = ("InvalidKubeconfig", printable(error))
             return
         except (ApiError, ConnectionLost) as error:
             reason = "NoSecret" if isinstance(error, ApiError) and error.status == 404 else "Unread"
-            self._problems[cluster.name] = f"{reason}: {where}: {printable(error)}"
+            self._problems[cluster.name] = (reason, f"{where}: {printable(error)}")
             return
         self._problems.pop(cluster.name, None)
         await self._disconnect(cluster.name)
@@ -141,7 +142,7 @@ class MemberClusters:
         if connection is not None and (connection.ready or problem is None):
             status, reason, message = connection.condition()
         else:
-            reason, _, message = (problem or "Connecting: ").partition(": ")
+            reason, message = problem or ("Connecting", "")
             status = "False"
         old = cluster.document.get("status") or {}
         now = int(time.time())

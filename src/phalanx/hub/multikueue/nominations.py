@@ -35,7 +35,7 @@ _MOST_NAMES = 20
 _MOST_PODS = 10_000
 
 
-class Rounds(msgspec.Struct, frozen=True):
+class NominationRounds(msgspec.Struct, frozen=True):
     """Next nomination.
 
     `names` are all clusters including earlier ones, `wait` is the seconds until the next round, and `message` is
@@ -80,7 +80,7 @@ def nominated(workload: Json) -> tuple[str, ...]:
     return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
 
 
-def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) -> Rounds:
+def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) -> NominationRounds:
     """Return the next nomination: one more cluster, the untried one with the earliest start.
 
     Without any forecast all remaining clusters are tried at once, as in Kueue. A cluster that would never start the
@@ -92,14 +92,14 @@ def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) ->
         reasons = "; ".join(
             f"{candidate.name}: {candidate.message or 'would not start it'}" for candidate in untried
         )
-        return Rounds(tuple(before), message=printable(reasons or "no cluster is left to try", 1000))
+        return NominationRounds(tuple(before), message=printable(reasons or "no cluster is left to try", 1000))
     if chosen.start is not None:
         added = [chosen.name]
     else:
         added = [candidate.name for candidate in untried if not candidate.never and candidate.start is None]
     names = (*before, *added)[:_MOST_NAMES]
     # No further cluster is tried before the expected start in the chosen one.
-    return Rounds(names, max(ROUND_SECONDS, (chosen.start or now) - now + ROUND_SECONDS))
+    return NominationRounds(names, max(ROUND_SECONDS, (chosen.start or now) - now + ROUND_SECONDS))
 
 
 def question(workload: Json) -> list[Json]:

@@ -123,7 +123,7 @@ class MultiKueueService(HubProcess):
         await self._nominate(workload, next_nomination)
         return next_nomination.wait
 
-    async def _nominate(self, workload: StoredObject, found: nominations.Rounds) -> None:
+    async def _nominate(self, workload: StoredObject, found: nominations.NominationRounds) -> None:
         """Write the nomination, based on the seen version."""
         document, applied = nominations.nomination(workload.document, found.names)
         path = nominations.WORKLOADS.path(workload.namespace, workload.name, "status")

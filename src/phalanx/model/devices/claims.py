@@ -143,8 +143,8 @@ class AllocatedDevice(msgspec.Struct, frozen=True):
     consumed: tuple[tuple[str, str], ...] = ()
 
 
-class Allocation(msgspec.Struct, frozen=True):
-    """Allocation of a claim, and the nodes that can use it (None: all), from the API.
+class ClaimResult(msgspec.Struct, frozen=True):
+    """ClaimResult of a claim, and the nodes that can use it (None: all), from the API.
 
     `document` is the JSON of a `status.allocation` to write, "" once it is written; `conditions`: the claim is
     usable only after its devices are ready (binding conditions).
@@ -168,7 +168,7 @@ class Claim(msgspec.Struct, frozen=True):
     name: str
     uid: str
     spec: ClaimSpec = ClaimSpec()
-    allocation: Allocation | None = None
+    allocation: ClaimResult | None = None
     consumers: tuple[str, ...] = ()
     owner: str = ""
     group: str = ""
@@ -263,7 +263,7 @@ class DeviceSlice(msgspec.Struct, frozen=True):
 
 
 class AllocateClaim(Preparation, frozen=True):
-    """Allocation of a claim and its reservation for a pod, or for the pod's PodGroup if `group` is set.
+    """ClaimResult of a claim and its reservation for a pod, or for the pod's PodGroup if `group` is set.
 
     `allocation` is the JSON of `status.allocation`, "" if the claim is allocated already. `uid` is that of the
     claim, `version` that of its API. With `conditions` the pod must wait until the devices are ready. `fault` is

@@ -24,7 +24,7 @@ _STEP: Final = re.compile(
 )
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One step: a field, a field at any depth, an index, a slice, all items, or a filter (key path, operator,
     value).
     """
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 class Path(NamedTuple):
     """Compiled path; a path without steps matches nothing, like a malformed path."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     def find(self, obj: Any) -> list[Any]:
         """Return the values at the path in document order, without nulls."""
@@ -64,7 +64,7 @@ def compile_path(source: str) -> Path:
     text = text.removeprefix("$")
     if text and text[0] not in ".[":
         text = "." + text
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     at = 0
     while at < len(text):
         match = _STEP.match(text, at)
@@ -75,21 +75,21 @@ def compile_path(source: str) -> Path:
     return Path(tuple(steps))
 
 
-def _step(match: re.Match[str]) -> Step:
+def _step(match: re.Match[str]) -> PathStep:
     part = match.groupdict()
     if part["field"] is not None:
-        return Step("field", re.sub(r"\\(.)", r"\1", part["field"]))
+        return PathStep("field", re.sub(r"\\(.)", r"\1", part["field"]))
     if part["quoted"] is not None:
-        return Step("field", part["quoted"][1:-1])
+        return PathStep("field", part["quoted"][1:-1])
     if part["below"] is not None:
-        return Step("below", re.sub(r"\\(.)", r"\1", part["below"]))
+        return PathStep("below", re.sub(r"\\(.)", r"\1", part["below"]))
     if part["slice"] is not None:
-        return Step("slice", part["slice"])
+        return PathStep("slice", part["slice"])
     if part["index"] is not None:
-        return Step("index", part["index"])
+        return PathStep("index", part["index"])
     if part["filter"] is not None:
-        return Step("filter", part["filter"], part["operator"] or "", _literal(part["value"]))
-    return Step("all", "")
+        return PathStep("filter", part["filter"], part["operator"] or "", _literal(part["value"]))
+    return PathStep("all", "")
 
 
 def _literal(source: str | None) -> Any:
@@ -105,7 +105,7 @@ def _literal(source: str | None) -> Any:
         return source
 
 
-def _apply(step: Step, item: Any) -> list[Any]:
+def _apply(step: PathStep, item: Any) -> list[Any]:
     if step.kind == "field":
         return [item[step.key]] if isinstance(item, dict) and step.key in item else []
     if step.kind == "all":
@@ -138,7 +138,7 @@ def _below(key: str, item: Any) -> Iterator[Any]:
             waiting.extend(reversed(container))
 
 
-def _passes(step: Step, item: Any) -> bool:
+def _passes(step: PathStep, item: Any) -> bool:
     value = item
     for key in step.key.split(".") if step.key else ():
         if not isinstance(value, dict) or key not in value:

@@ -20,6 +20,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangOwner
 from phalanx.model.gang_names import AmbiguousGangError
+from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
     ConditionEntry,
@@ -95,8 +96,8 @@ class JobReader:
         self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
         self._progress: Callable[[str, int, int], object] = lambda kind, read, left: None
         self.warnings: list[str] = []
-        # The kinds that may not be listed.
-        self.forbidden: list[Resource] = []
+        # The kinds that may not be listed, and what the API server says.
+        self.forbidden: dict[Resource, str] = {}
 
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
@@ -118,6 +119,7 @@ class JobReader:
         schedulers `loose` that belong to none of them have rows of their own, together where one controller makes
         them. `progress` is told how many objects of a kind are read, and how many are left."""
         self.warnings.clear()
+        self.forbidden.clear()
         self._progress = progress
         resources = await self._resources()
         groups = await self._group_resources()
@@ -219,7 +221,8 @@ class JobReader:
             tasks=task_entries(job.document) if volcano else [],
             pods=list(job.pods),
             run_time=documented_run_time(job.document, job.groups, job.members),
-            conditions=_newest_first(conditions),
+            # What this one has for programs the others have for people.
+            conditions=_newest_first(each for each in conditions if each.type != LAST_VERDICT),
             events=[_event(each, shown) for each in events[-_MOST_EVENTS:]],
         )
 
@@ -254,7 +257,7 @@ class JobReader:
             if error.status not in (403, 404):
                 raise
             if error.status == 403:
-                self.forbidden.append(resource)
+                self.forbidden[resource] = error.message
             self.warnings.append(f"{resource.plural}.{resource.group or 'core'} not read: {error.message}")
             return []
         items: list[Json] = listed["items"]
@@ -405,7 +408,7 @@ def _serves(served: Discovery, resource: Resource) -> bool:
     return any(each.version == resource.version for each in served.find(resource.group, resource.plural))
 
 
-def _newest_first(conditions: list[ConditionEntry]) -> list[ConditionEntry]:
+def _newest_first(conditions: Iterable[ConditionEntry]) -> list[ConditionEntry]:
     return sorted(conditions, key=lambda each: each.since, reverse=True)
 
 

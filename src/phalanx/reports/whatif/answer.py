@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from phalanx.reports.eviction_preview import NodeRoom as NodeRoom
 from phalanx.views.promises import PromiseOrigin
 
 NOW = "Now"
@@ -13,11 +14,6 @@ AFTER_EVICTIONS = "AfterEvictions"
 LATER = "Later"
 UNKNOWN = "Unknown"
 NEVER = "NotWithinHorizon"
-
-
-class NodeRoom(msgspec.Struct):
-    node: str
-    pods: int
 
 
 class Blocker(msgspec.Struct):
@@ -28,7 +24,7 @@ class Blocker(msgspec.Struct):
     end: str
 
 
-class Verdict(msgspec.Struct, omit_defaults=True):
+class WaitSummary(msgspec.Struct, omit_defaults=True):
     """Why it does not start at once: the dominant reason, how many nodes are out for what, what would help."""
 
     reason: str
@@ -57,7 +53,7 @@ class AskedStart(msgspec.Struct, omit_defaults=True):
     nodes: list[NodeRoom] = []
     domains: dict[str, dict[str, int]] = {}
     blockers: list[Blocker] = []
-    verdict: Verdict | None = None
+    verdict: WaitSummary | None = None
 
 
 class EvictedGang(msgspec.Struct, omit_defaults=True):

@@ -28,7 +28,7 @@ from phalanx.reports.whatif.answer import (
     MovedStart,
     NodeRoom,
     Starts,
-    Verdict,
+    WaitSummary,
     WhatIfAnswer,
     with_shown_names,
 )
@@ -44,7 +44,7 @@ from phalanx.simulation.documents import FileObject
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.forecast import Forecast, forecast
 from phalanx.simulation.history import JobOutcome
-from phalanx.simulation.present import RunTimes
+from phalanx.simulation.present import AssumedRunTimes
 
 _DOMAINS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 
@@ -83,15 +83,15 @@ def answer_question(question: Question) -> WhatIfAnswer:
     without = _as_it_is(question)
     changed, asked, notes = _as_it_would_be(question, without)
     capture, horizon = changed.capture, question.horizon
-    after = _forecast(changed, RunTimes.LIMITS, horizon)
+    after = _forecast(changed, AssumedRunTimes.LIMITS, horizon)
     names = _names(after, asked)
     if question.gang and not names:
         raise InputError(f"--gang {question.gang}: none of its pods is this scheduler's to place, or runs")
     differs = bool(question.objects or question.changes)
-    before = _forecast(without, RunTimes.LIMITS, horizon) if differs else after
+    before = _forecast(without, AssumedRunTimes.LIMITS, horizon) if differs else after
     expected = None
     if any(isinstance(event, PodUpdated) and event.pod.run_time.estimate for event in changed.events):
-        expected = _forecast(changed, RunTimes.ESTIMATES, horizon, names)
+        expected = _forecast(changed, AssumedRunTimes.ESTIMATES, horizon, names)
     reasons = _Reasons(changed, question)
     answer = WhatIfAnswer(
         format_moment(capture.moment),
@@ -121,7 +121,7 @@ def answer_starts(question: Question, others: Collection[str] = (), most_reasons
     changed, (pods, gangs), _ = _as_it_would_be(question, _as_it_is(question))
     changed.events = _in_order(changed.events, question.objects, gangs, changed.capture.moment)
     named = {*others, *(key.path for key in gangs)}
-    after = _forecast(changed, RunTimes.LIMITS, question.horizon, _waiting(named, changed, pods))
+    after = _forecast(changed, AssumedRunTimes.LIMITS, question.horizon, _waiting(named, changed, pods))
     reasons = _Reasons(changed, question)
     found = []
     for name in sorted(after.jobs):
@@ -136,7 +136,7 @@ def answer_starts(question: Question, others: Collection[str] = (), most_reasons
             most_reasons -= 1
             answer.verdict = reasons.verdict(name, job.why)
         else:
-            answer.verdict = Verdict("", job.why) if job.why else None
+            answer.verdict = WaitSummary("", job.why) if job.why else None
         found.append(answer)
     return found
 
@@ -178,7 +178,9 @@ def _in_order(
     return found
 
 
-def _forecast(world: _Supposed, run_times: RunTimes, horizon: int, awaited: Collection[str] = ()) -> Forecast:
+def _forecast(
+    world: _Supposed, run_times: AssumedRunTimes, horizon: int, awaited: Collection[str] = ()
+) -> Forecast:
     return forecast(world.events, world.policy, world.capture, run_times, horizon, world.then, awaited)
 
 
@@ -392,12 +394,12 @@ class _Reasons:
                 found[key] = dict(sorted(counts.items()))
         return found
 
-    def verdict(self, name: str, told: str) -> Verdict | None:
+    def verdict(self, name: str, told: str) -> WaitSummary | None:
         answer = self._why(name) if not self._world.then else None
         if answer is None or not answer.message:
-            return Verdict("", told) if told else None
+            return WaitSummary("", told) if told else None
         nodes = {part.reason: part.count for part in answer.nodes}
-        return Verdict(answer.reason, answer.message, nodes, answer.change)
+        return WaitSummary(answer.reason, answer.message, nodes, answer.change)
 
     def _why(self, name: str) -> WhyAnswer | None:
         if self._report is None:

@@ -87,6 +87,7 @@ def _node_counts(
     """
     open_rows = rows.copy()
     counts: dict[str, int] = {}
+    lacking: dict[str, str] = {}
     for reason, out in plugin_runtime.explain(pod_class, nodes, slice(None)):
         found = int((open_rows & out).sum())
         if found:
@@ -98,8 +99,9 @@ def _node_counts(
             name = nodes.space.names[column]
             reason = "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
             counts[reason] = counts.get(reason, 0) + short
+            lacking[reason] = name
     ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    return tuple(NodeCount(reason, count) for reason, count in ranked), open_rows
+    return tuple(NodeCount(reason, count, lacking.get(reason, "")) for reason, count in ranked), open_rows
 
 
 def _smallest_change(

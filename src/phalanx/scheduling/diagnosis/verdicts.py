@@ -7,12 +7,11 @@ from phalanx.model.gang import Gang, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import format_moment
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NamedObject, Objects, Verdict, gang_object
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, startable
-from phalanx.scheduling.refusals.refusal import WAITING_FOR_GANG_GROUP
+from phalanx.scheduling.refusals.refusal import WAITING_FOR_GANG_GROUP, pod_object
 
-NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 POD_GROUP_NOT_FOUND = "PodGroupNotFound"
 NOT_CONSIDERED = "NotConsidered"
 UNREADABLE = "UnreadablePod"
@@ -46,6 +45,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
                 members=gang.counts().present,
                 change=f"create {least - there} more pod(s) of role {role}"
                 + (f", or lower minTaskMember.{role} to {held}" if held else ""),
+                objects=_only(gang),
             )
     expected = len(gang.starting_placeholders)
     short = need.total - gang.count(MemberState.PENDING) - expected
@@ -65,6 +65,7 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         needed=goal,
         members=gang.counts().present,
         change=f"{to_count(gang, short)}{lower}",
+        objects=_only(gang),
     )
 
 
@@ -97,6 +98,7 @@ def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) ->
                 needed=need.total,
                 members=gang.counts().present,
                 change=f"create {missing} more pod(s) of {what}, or lower minSubGroups to {have}",
+                objects=_only(gang),
             )
     return subgroup_too_small(gang, able.small[0]) if able.members < need.total and able.small else None
 
@@ -110,6 +112,7 @@ def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
         needed=size,
         members=have,
         change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
+        objects=_only(gang),
     )
 
 
@@ -129,59 +132,71 @@ def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | N
 
 def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
     assert spec.problem is not None
-    # A problem reads "what is wrong; what to do instead".
-    wrong, _, remedy = spec.problem.message.partition("; ")
+    wrong, remedy = spec.problem.state, spec.problem.remedy
     declared = spec.problem.code != POD_GROUP_NOT_FOUND
     return Verdict(
         spec.problem.code,
-        wrong if wrong.startswith("waiting for ") else f"gang {gang.title} is held: {wrong}",
+        wrong if spec.problem.waits else f"gang {gang.title} is held: {wrong}",
         needed=spec.min_member if declared else 0,
         members=gang.counts().present,
         change=remedy or "correct what is named",
         fault=spec.problem.code.endswith("Mismatch"),
+        # A problem is about what the gang's own objects and pods say.
+        objects=_only(gang),
     )
 
 
-def unrequited(gang: str, mate: str, by: str) -> Verdict:
+def unrequited(gang: str, mate: str, by: str, objects: Objects = None) -> Verdict:
     """`by` names the mate, which does not name it."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
         change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
+        objects=objects,
     )
 
 
-def too_many_tied(gang: str, most: int) -> Verdict:
+def too_many_tied(gang: str, most: int, objects: Objects = None) -> Verdict:
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
         change=f"name at most {most} gangs that start together",
+        objects=objects,
     )
 
 
-def not_considered(what: str, actions: tuple[str, ...]) -> Verdict:
+def not_considered(what: str, actions: tuple[str, ...], about: Objects = None) -> Verdict:
     """For what no action of the policy ever looks at."""
     return Verdict(
         NOT_CONSIDERED,
         f"no action of the policy ({', '.join(actions)}) places {what}",
         unschedulable=False,
         change="name the actions allocate and backfill in the policy",
+        objects=about,
     )
 
 
 def unreadable(record: PodRecord) -> Verdict:
     return Verdict(
-        UNREADABLE, f"pod {record.pod.key} cannot be scheduled: {record.pod.problem}", change="correct the pod"
+        UNREADABLE,
+        f"pod {record.pod.key} cannot be scheduled: {record.pod.problem}",
+        change="correct the pod",
+        objects=(pod_object(record),),
     )
 
 
-def scale_up_delayed(gang: str, running: int, until: int) -> Verdict:
+def scale_up_delayed(gang: str, running: int, until: int, objects: Objects = None) -> Verdict:
     return Verdict(
         SCALE_UP_DELAYED,
         f"gang {gang} runs with {running} members, has what it needs, and grows again at {format_moment(until)}",
         unschedulable=False,
         change=f"wait, or lower its {SCALE_UP_DELAY_KEY}",
+        objects=objects,
     )
+
+
+def _only(gang: GangRecord) -> tuple[NamedObject, ...]:
+    return (gang_object(gang.key),)
 
 
 def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:

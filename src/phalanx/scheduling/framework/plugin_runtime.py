@@ -156,13 +156,15 @@ class PluginRuntime:
                         return vote, plugin
         return Vote.ABSTAIN, ""
 
-    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        """What the first plugin that rejects the group says about it; None if it says nothing."""
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str, str]:
+        """Return what the first plugin that rejects the group says about it, and its name; "" for nothing."""
         for entry in self._speakers["admit"]:
             plugin = entry.plugin
             if plugin.admit(session, gang) is Vote.REJECT:
-                return plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
-        return None
+                told = plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
+                message, change = told or ("", "")
+                return message, change, plugin.name
+        return "", "", ""
 
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
         """What the votes on a group depend on besides its queue and size."""

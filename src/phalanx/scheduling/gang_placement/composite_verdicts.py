@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NamedObject, Verdict, gang_object, joined_objects
 from phalanx.scheduling.refusals.refusal import Refusal
 
 WAITING_FOR_COMPOSITE = "WaitingForComposite"
@@ -31,9 +31,18 @@ class Waits(Refusal, frozen=True):
             f"gang {gang.title} waits for CompositePodGroup {self.composite}, which has {self.able} of the "
             f"{self.least} groups that it needs"
         )
+        composite = NamedObject("CompositePodGroup", self.composite.name, self.composite.namespace)
+        objects = (gang_object(gang.key), composite)
         if why is None:
             change = f"create {self.least - self.able} more group(s)"
-            return Verdict(WAITING_FOR_COMPOSITE, message, needed=self.least, members=self.able, change=change)
+            return Verdict(
+                WAITING_FOR_COMPOSITE,
+                message,
+                needed=self.least,
+                members=self.able,
+                change=change,
+                objects=objects,
+            )
         return Verdict(
             WAITING_FOR_COMPOSITE,
             f"{message}; gang {self.title}: {why.message}",
@@ -43,6 +52,8 @@ class Waits(Refusal, frozen=True):
             members=self.able,
             change=f"help gang {self.title} first: {why.change}" if why.change else "",
             fault=why.fault,
+            # (The culprit is a gang of this tree, all of which is in one namespace.)
+            objects=joined_objects(objects, why.objects),
         )
 
 

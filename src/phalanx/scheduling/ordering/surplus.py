@@ -6,6 +6,7 @@ from itertools import takewhile
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.pod import ACTIVE, MemberState, bound_at
+from phalanx.model.verdict import gang_object
 from phalanx.scheduling.diagnosis.verdicts import scale_up_delayed, subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, wait_for_victims
 from phalanx.scheduling.gang_placement.surplus_domains import (
@@ -90,7 +91,7 @@ class SurplusTurns:
         session, until = self._session, grows_at(gang, int(self._session.now))
         if until <= session.now or any(member.nomination is not None for member in gang.pending.values()):
             return False
-        verdict = scale_up_delayed(gang.title, gang.active, until)
+        verdict = scale_up_delayed(gang.title, gang.active, until, (gang_object(gang.key),))
         for member in gang.pending.values():
             session.decisions.set_pod_verdict(member, verdict)
         session.mark_attempted(unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import count
 from math import inf
 
@@ -12,13 +12,11 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.queue.demands import (
-    WaitReason,
-)
+from phalanx.scheduling.queue.demands import FifoBlocked, WaitReason
+from phalanx.scheduling.queue.fifo_heads import FifoHeads, Head
 from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds, awaits_admission
 from phalanx.scheduling.queue.unit_index import UnitIndex
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, UnschedulableUnits
-from phalanx.scheduling.refusals.refusal import BlockedByFifo
 
 
 class SchedulingQueue:
@@ -45,7 +43,7 @@ class SchedulingQueue:
         self._freed_version = state.capacity_version
         self._affinity_version = state.affinity_version
         self._all_true_at = -1
-        self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, BlockedByFifo]]] = {}
+        self._heads = FifoHeads()
         self._rechecks: list[tuple[float, int, UnitKey]] = []
         self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
@@ -60,6 +58,7 @@ class SchedulingQueue:
         """Whether a cycle now would find nothing to do; without `refresh_verdicts` it does nothing to keep true
         what was told."""
         self._absorb()
+        self._release_fifo_queues()
         if self._bound_version != self._state.bound_version:
             self._ask_when_bound()
         if (
@@ -310,6 +309,15 @@ class SchedulingQueue:
         """What an unschedulable unit waits with; None where it is not unschedulable."""
         return self._unschedulable.get(key)
 
+    def waiting_demands(self) -> list[WaitReason]:
+        """Return what unschedulable units wait with."""
+        return list(self._groups)
+
+    def units_with(self, demand: WaitReason) -> list[UnitKey]:
+        """Return the unschedulable units that wait with a demand."""
+        group = self._groups.get(demand)
+        return list(group.units) if group is not None else []
+
     def fit_error_of(self, key: UnitKey) -> FitError | None:
         """Why an unschedulable unit was refused."""
         demand = self._unschedulable.get(key)
@@ -345,16 +353,30 @@ class SchedulingQueue:
 
     # queues that keep their order
 
-    def set_fifo_head(self, queue: AccountKey, unit: QueuedUnit, rank: Rank, facts: BlockedByFifo) -> None:
-        """The unit holds up those behind it in its queue while it is unschedulable."""
-        self._heads.setdefault(queue, {})[unit.key] = (rank, facts)
+    def set_fifo_head(self, queue: AccountKey, key: UnitKey, head: Head) -> None:
+        """Let a unit hold up the units behind it in its queue while it is unschedulable."""
+        former = self._heads.put(key, queue, head)
+        if former is not None:
+            self.activate_all_of(FifoBlocked(former))
 
-    def fifo_head(self, queue: AccountKey) -> tuple[Rank, BlockedByFifo] | None:
-        """The first unschedulable unit that holds up the queue."""
-        heads = self._heads.get(queue, {})
-        for key in [key for key in heads if key not in self._unschedulable]:
-            del heads[key]
-        return min(heads.values(), key=lambda head: head[0], default=None)
+    def remove_fifo_head(self, key: UnitKey) -> None:
+        """Let a unit hold up no queue; activate the units behind it if it did."""
+        former = self._heads.remove(key)
+        if former is not None:
+            self.activate_all_of(FifoBlocked(former))
+
+    def fifo_head(self, queue: AccountKey, refused: Container[UnitKey], but: UnitKey) -> Head | None:
+        """Return the first unit, except for one, that holds up the queue: unschedulable, or `refused` in this
+        cycle."""
+        return self._heads.first(queue, lambda key: key in refused or key in self._unschedulable, but)
+
+    def _release_fifo_queues(self) -> None:
+        """Activate the units behind heads that ask for nothing any more, or wait for a change of their own.
+
+        Only between cycles: the units of a cycle are neither active nor unschedulable.
+        """
+        for queue in self._heads.remove_gone(lambda key: key in self._unschedulable or key in self._active):
+            self.activate_all_of(FifoBlocked(queue))
 
     def activate_all_of(self, demand: WaitReason) -> None:
         """All units with this demand may get something now."""
@@ -378,6 +400,7 @@ class SchedulingQueue:
     def activate_due(self, now: float) -> None:
         """Wakes the units whose time has come; from then on `waits` knows who is there now."""
         self._absorb()
+        self._release_fifo_queues()
         while self._rechecks and self._rechecks[0][0] <= now:
             key = self._pop_recheck()
             if key in self._unschedulable:

@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.verdict import NodeCount, Verdict
+from phalanx.model.verdict import NamedObject, NodeCount, Objects, Verdict, gang_object
 from phalanx.scheduling.refusals.refusal import GangFault, amounts_text
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -49,7 +49,9 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
         else:
             where = f" in {self.where}" if self.where else ""
             code, message = self._code, f"0/{self.total} nodes{where} are available: {self._reasons()}."
-        return Verdict(code, message, needed=1, members=1, nodes=self.nodes, change=self.change)
+        return Verdict(
+            code, message, needed=1, members=1, nodes=self.nodes, change=self.change, objects=self._objects
+        )
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
         waiting = (*gang.pending.values(), *gang.starting_placeholders)
@@ -68,6 +70,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
             there = " there" if self.where else ""
             message = f"0/{self.total} nodes{there} are available for {example}: {self._reasons()}."
             code = self._code
+        named = self._objects
         return Verdict(
             code,
             head + message,
@@ -76,6 +79,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
             members=gang.counts().present,
             nodes=self.nodes,
             change=self.change,
+            objects=(NamedObject("Gang", gang.key.name, gang.key.namespace), *named) if named is not None else None,
         )
 
     def may_be_about(self, gang: GangRecord) -> bool:
@@ -84,6 +88,13 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
 
     def of_subgroup(self, title: str) -> Self:
         return msgspec.structs.replace(self, part=title)
+
+    @property
+    def _objects(self) -> Objects:
+        """Return what the texts about nodes name: nothing where all that is lacking is a resource. Reasons of
+        filters cite labels and taints, those of plugins what they like."""
+        silent = not self.refusal and not self.unready and not self.where
+        return () if silent and all(part.resource for part in self.nodes) else None
 
     @property
     def _code(self) -> str:
@@ -108,6 +119,7 @@ class Gap(GangFault, frozen=True):
             needed=spec.min_member,
             members=gang.counts().present,
             change=f"free or add {text}, or lower minResources",
+            objects=(gang_object(gang.key),),
         )
 
 

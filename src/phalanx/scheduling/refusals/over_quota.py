@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.text.quantity import format_quantity
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import Objects, Verdict, gang_object, joined_objects
 from phalanx.scheduling.refusals.no_room import NOT_ENOUGH_RESOURCES, to_come
 from phalanx.scheduling.refusals.refusal import GangFault
 
@@ -41,7 +42,7 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         message, change = self._sentence_and_change()
-        return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change)
+        return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change, objects=self._objects)
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
         message, change = self._sentence_and_change()
@@ -56,7 +57,13 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
             placeable=self.placed,
             members=gang.counts().present,
             change=change,
+            objects=joined_objects((gang_object(gang.key),), self._objects),
         )
+
+    @property
+    def _objects(self) -> Objects:
+        """Return the account with those above it; what a hint names is not known."""
+        return account_objects(self.account) if not self.hint else None
 
     def _beyond_all_nodes(self, beyond: tuple[str, int, int], gang: GangRecord, besides: str) -> Verdict:
         """Return the verdict on a gang that needs more than all nodes offer: no higher limit would help it."""
@@ -74,6 +81,7 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
             placeable=self.placed,
             members=gang.counts().present,
             change=change,
+            objects=joined_objects((gang_object(gang.key),), self._objects),
         )
 
     def _sentence_and_change(self) -> tuple[str, str]:

@@ -12,7 +12,14 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.resources import Requests
 from phalanx.model.text.quantity import format_quantity
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import (
+    NamedObject,
+    Objects,
+    Verdict,
+    gang_object,
+    joined_objects,
+    named_nodes,
+)
 
 WAITING_FOR_GANG_GROUP = "WaitingForGangGroup"
 AWAITING_ADMISSION = "AwaitingAdmission"
@@ -86,7 +93,13 @@ def verdicts_around(
             gang,
             verdict
             if gang is culprit
-            else waiting_for_gang_group(gang.title, culprit.title, verdict.message, verdict.change),
+            else waiting_for_gang_group(
+                gang.title,
+                culprit.title,
+                verdict.message,
+                verdict.change,
+                joined_objects((gang_object(gang.key), gang_object(culprit.key)), verdict.objects),
+            ),
         )
         for gang in gangs
         if gang is culprit or gang.pending
@@ -108,17 +121,24 @@ class Blocked(GangFault, frozen=True):
     code: str
     message: str
     change: str = ""
+    objects: Objects = None
 
     of_account: ClassVar[bool] = True
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.title}")
+        return self._verdict(f"gang {gang.title}", gang_object(gang.key))
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
-        return self._verdict(f"pod {pod.pod.key}")
+        return self._verdict(f"pod {pod.pod.key}", pod_object(pod))
 
-    def _verdict(self, unit: str) -> Verdict:
-        return Verdict(self.code, f"{unit} cannot start: {self.message}", unschedulable=False, change=self.change)
+    def _verdict(self, unit: str, about: NamedObject) -> Verdict:
+        return Verdict(
+            self.code,
+            f"{unit} cannot start: {self.message}",
+            unschedulable=False,
+            change=self.change,
+            objects=joined_objects((about,), self.objects),
+        )
 
 
 class VictimsTerminating(Refusal, frozen=True):
@@ -129,12 +149,12 @@ class VictimsTerminating(Refusal, frozen=True):
     nodes: tuple[str, ...]
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.title}")
+        return self._verdict(f"gang {gang.title}", gang_object(gang.key))
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
-        return self._verdict(f"pod {pod.pod.key}")
+        return self._verdict(f"pod {pod.pod.key}", pod_object(pod))
 
-    def _verdict(self, unit: str) -> Verdict:
+    def _verdict(self, unit: str, about: NamedObject) -> Verdict:
         shown = ", ".join(self.nodes[:_NODES_NAMED])
         more = f" and {len(self.nodes) - _NODES_NAMED} more" if len(self.nodes) > _NODES_NAMED else ""
         return Verdict(
@@ -145,6 +165,7 @@ class VictimsTerminating(Refusal, frozen=True):
             placeable=self.held,
             change="wait until they have left; a long grace delays it, and finalizers or a node whose kubelet does "
             "not answer keep them",
+            objects=(about, *named_nodes(self.nodes[:_NODES_NAMED])),
         )
 
 
@@ -153,26 +174,30 @@ class BlockedByFifo(Refusal, frozen=True):
 
     queue: str
     head: str
+    objects: Objects = None
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        return self._verdict(f"gang {gang.title}")
+        return self._verdict(f"gang {gang.title}", gang_object(gang.key))
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
-        return self._verdict(f"pod {pod.pod.key}")
+        return self._verdict(f"pod {pod.pod.key}", pod_object(pod))
 
-    def _verdict(self, unit: str) -> Verdict:
+    def _verdict(self, unit: str, about: NamedObject) -> Verdict:
         return Verdict(
             BEHIND_IN_QUEUE,
             f"{unit} waits behind {self.head} in {self.queue}, which keeps its order (dequeueStrategy fifo)",
             unschedulable=False,
+            objects=joined_objects((about,), self.objects),
         )
 
 
 class NotAdmitted(Refusal, frozen=True):
-    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help."""
+    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help, and
+    which plugin refuses."""
 
     message: str = ""
     change: str = ""
+    plugin: str = ""
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
         spec = gang.spec
@@ -187,6 +212,9 @@ class NotAdmitted(Refusal, frozen=True):
             needed=spec.min_member,
             members=gang.counts().present,
             change=self.change or f"wait for other groups to finish{', or lower minResources' if wanted else ''}",
+            # A plugin's own words name what they like.
+            objects=(gang_object(gang.key),) if not self.message and not self.change else None,
+            plugin=self.plugin,
         )
 
     def gang_verdicts(self, gangs: Sequence[GangRecord]) -> Iterable[tuple[GangRecord, Verdict]]:
@@ -197,13 +225,18 @@ class NotAdmitted(Refusal, frozen=True):
                 yield gang, self.gang_verdict(gang)
 
 
-def waiting_for_gang_group(gang: str, mate: str, why: str, remedy: str = "") -> Verdict:
+def waiting_for_gang_group(gang: str, mate: str, why: str, remedy: str = "", objects: Objects = None) -> Verdict:
     """Return the verdict on a gang whose mate cannot start; `why` and `remedy` are those of the mate."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate} of its gang group: {why}",
         change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
+        objects=objects,
     )
+
+
+def pod_object(record: PodRecord) -> NamedObject:
+    return NamedObject("Pod", record.pod.name, record.pod.namespace)
 
 
 def amounts_text(amounts: Requests) -> str:

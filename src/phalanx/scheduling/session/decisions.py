@@ -264,4 +264,5 @@ class Decisions:
     def _with_note(self, verdict: Verdict | None, of: GangKey | str) -> Verdict | None:
         if verdict is None or not (note := self.note(of)):
             return verdict
-        return msgspec.structs.replace(verdict, message=_with_more(verdict.message, note))
+        # What a note names (who delays a promised start, which node) is not known here.
+        return msgspec.structs.replace(verdict, message=_with_more(verdict.message, note), objects=None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from phalanx.cluster.account_objects import path_fault_objects
 from phalanx.cluster.accounts import AccountRecord, ChargePath
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
@@ -106,6 +108,8 @@ class Session:
         # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
         self.best_effort_only = plugin_runtime.policy.places_best_effort_only
         self.attempted: set[UnitKey] = set()
+        # Units of queues that keep their order: admitted or refused after the turns of the units before them.
+        self.postponed_admissions: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
         self.unschedulable: dict[UnitKey, tuple[WaitReason, FitError]] = {}
@@ -249,11 +253,12 @@ class Session:
         charge_path = self.charge_path(unit)
         self.state.ledger.refresh()
         if charge_path.fault is not None:
-            return Blocked(charge_path.fault.code, charge_path.fault.message, charge_path.fault.remedy)
+            fault = charge_path.fault
+            return Blocked(fault.code, fault.state, fault.remedy, objects=path_fault_objects(charge_path, fault))
         for plugin in self.plugin_runtime.plugins("blocked"):
             verdict = plugin.blocked(self, unit, charge_path)
             if verdict is not None:
-                return Blocked(verdict.code, verdict.message, verdict.change)
+                return Blocked(verdict.code, verdict.message, verdict.change, objects=verdict.objects)
         return None
 
     def recheck_at(self, unit: QueuedUnit) -> float | None:
@@ -306,11 +311,16 @@ class Session:
 
     def admission_refusal(self, gang: GangRecord) -> NotAdmitted:
         """Return why the plugins do not admit a group."""
-        return NotAdmitted(*(self.plugin_runtime.why_not_admitted(self, gang) or ()))
+        return NotAdmitted(*self.plugin_runtime.why_not_admitted(self, gang))
 
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
         return not any(uid in self.state.pods.unreleased for uid in victims)
+
+    def is_ready(self, pod_class: ClassRecord) -> bool:
+        """Return whether all that pods of a class refer to exists: volumes, claims, reservations."""
+        runtime = self.plugin_runtime
+        return runtime.pre_filter(pod_class) is None and runtime.unready(pod_class) is None
 
     def shortfall_in_sum(self, wanted: Requests, afresh: bool = False) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle; with what an open

@@ -15,7 +15,7 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.forecast import (
     NOT_AN_AMOUNT,
     NOT_PLANNED,
-    AskedStart,
+    ForecastQuestion,
     NoStart,
     StartForecast,
     StartForecaster,
@@ -169,12 +169,12 @@ def _held(session: Session, unit: QueuedUnit) -> StartForecast:
     return StartForecast(no_start=NoStart.HELD, message=f"it waits for something else first{why}")
 
 
-def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> AskedStart:
+def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> ForecastQuestion:
     pending = (
         [unit.pod] if unit.pod is not None else [each for gang in unit.gangs for each in gang.pending.values()]
     )
     deadlines = [each.pod.run_time.deadline for each in pending if each.pod.run_time.deadline]
-    return AskedStart(
+    return ForecastQuestion(
         parts,
         run_limit(unit),
         max((each.pod.run_time.estimate for each in pending), default=0),

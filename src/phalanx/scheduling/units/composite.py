@@ -8,7 +8,7 @@ from phalanx.cluster.composites import INVALID
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import GangKey, Problem
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import Verdict, gang_object
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
 from phalanx.scheduling.gang_placement.composite_placer import CompositePlacer, core, hold_up
 from phalanx.scheduling.gang_placement.composite_tree import composite_tree_of
@@ -147,10 +147,16 @@ class CompositeTurn:
 
 
 def _faulty(gang: GangRecord, fault: Problem) -> Verdict:
-    wrong, _, remedy = fault.message.partition("; ")
     least = gang.spec.min_member if gang.spec is not None else 0
     return Verdict(
-        fault.code, wrong, needed=least, members=gang.counts().present, change=remedy, fault=fault.code == INVALID
+        fault.code,
+        fault.state,
+        needed=least,
+        members=gang.counts().present,
+        change=fault.remedy,
+        fault=fault.code == INVALID,
+        # A fault names objects of the gang's own tree, all of which is in one namespace.
+        objects=(gang_object(gang.key),),
     )
 
 

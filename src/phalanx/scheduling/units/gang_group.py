@@ -10,7 +10,7 @@ import msgspec
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import MOST_GANGS
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import Verdict, gang_object
 from phalanx.scheduling.diagnosis.verdicts import (
     held_by_problem,
     members_missing,
@@ -103,7 +103,9 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
     asks = any(gang.pending for gang in unit.gangs)
     if unit.oversized_group:
         for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, too_many_tied(gang.title, MOST_GANGS))
+            session.decisions.set_gang_verdict(
+                gang, too_many_tied(gang.title, MOST_GANGS, (gang_object(gang.key),))
+            )
         return True
     for gang in unit.gangs:
         spec = gang.spec
@@ -143,11 +145,12 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
 def _missing_mate(session: Session, unit: QueuedUnit, gang: str) -> Verdict:
     """Return which gang of the gang group does not exist, or does not name the others in turn."""
     mate = unit.missing[0]
+    objects = tuple(gang_object(key) for key in (*(each.key for each in unit.gangs), mate))
     record = session.state.gangs.get(mate)
     if record is None or record.spec is None:
-        return waiting_for_gang_group(gang, str(mate), "no pod or object declares it")
+        return waiting_for_gang_group(gang, str(mate), "no pod or object declares it", objects=objects)
     by = next(each.title for each in unit.gangs if each.spec is not None and mate in each.spec.gang_group)
-    return unrequited(gang, record.title, by)
+    return unrequited(gang, record.title, by, objects)
 
 
 def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""What `phalanx jobs` makes of conditions is the reason that the scheduler had when it wrote them."""
+"""`phalanx jobs` reads from conditions the code that the scheduler had when it wrote them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import pytest
 
 from phalanx.dialects.families import kueue, native, own
 from phalanx.dialects.gangs.naming import podgroup_missing
-from phalanx.execution.conditions import text_of
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.events import AccountUpdated
-from phalanx.model.gang import Gang, Problem
-from phalanx.model.verdict import NodeCount, Verdict
+from phalanx.model.gang import Gang
+from phalanx.model.verdict import NamedObject, NodeCount, Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, VerdictFields, read_told, told_fields
 from phalanx.reports.jobs.entries import JobEntry
 from phalanx.reports.jobs.read_documents import job_entry, read_pod
-from phalanx.reports.jobs.told_reasons import told_reason
 from phalanx.scheduling.diagnosis import verdicts
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.refusals.no_room import Gap, Shortage
@@ -30,7 +29,7 @@ from phalanx.scheduling.refusals.refusal import (
 )
 from tests.cluster_content import G, pod, state_of
 
-TAINT, FULL = NodeCount("node(s) had untolerated taint {a: b}", 2), NodeCount("Insufficient cpu", 2)
+TAINT, FULL = NodeCount("node(s) had untolerated taint {a: b}", 2), NodeCount("Insufficient cpu", 2, "cpu")
 Json = dict[str, Any]
 
 
@@ -50,7 +49,7 @@ def spoken() -> Iterator[Verdict]:
         kueue._missing(G, "", True),
         podgroup_missing(G, "", True),
     ):
-        yield verdicts.held_by_problem(gang, Gang(G, min_member=0, problem=Problem("PodGroupNotFound", told)))
+        yield verdicts.held_by_problem(gang, Gang(G, min_member=0, problem=told))
     for facts in (
         Shortage(cls, 4, (TAINT, FULL), True, "add 1 cpu"),
         Shortage(cls, 2, (TAINT,), False, "tolerate the taint"),
@@ -80,30 +79,47 @@ def spoken() -> Iterator[Verdict]:
 
 
 @pytest.mark.parametrize("verdict", list(spoken()), ids=lambda each: f"{each.code}: {each.message[:30]}")
-def test_behind_kubes_one_word_a_sentence_of_the_scheduler_gives_the_reason_away(verdict: Verdict) -> None:
-    assert told_reason("Unschedulable", text_of(verdict)) == verdict.code
-    assert told_reason("NotEnoughResources", verdict.message) == verdict.code
+def test_exact_code_stands_beside_the_one_word_of_kube_and_volcano_whatever_the_sentence(verdict: Verdict) -> None:
+    exact = condition(LAST_VERDICT, "True", verdict.code, told_fields(verdict))
+    of_pod = waiting([condition(SCHEDULED, "False", "Unschedulable", "x"), exact], [])
+    of_group = waiting([], [condition("Unschedulable", "True", "NotEnoughTasks", "x"), exact])
+    assert (of_pod.reason, of_group.reason) == (verdict.code, verdict.code)
+    told = read_told(verdict.code, told_fields(verdict))
+    assert told is not None
+    assert (told.fields.needed, told.fields.members) == (verdict.needed, verdict.members)
+    assert told.fields.objects == verdict.objects
 
 
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
         ("Unschedulable", ""),
-        ("Unschedulable", "gang ns/g is held: its minimum is no number"),
-        ("NotEnoughTasks", "1/2 tasks in gang unschedulable: pod group is not ready"),
+        ("Unschedulable", "0/3 nodes are available: 3 Insufficient cpu."),
         ("SchedulerError", "0/3 nodes are available: 3 Insufficient cpu."),
     ],
 )
-def test_what_says_nothing_definite_or_has_a_word_of_its_own_keeps_its_word(reason: str, message: str) -> None:
-    assert told_reason(reason, message) == reason
+def test_condition_without_fields_keeps_its_word(reason: str, message: str) -> None:
+    assert waiting([condition(SCHEDULED, "False", reason, message)], []).reason == reason
 
 
-def test_words_of_kube_scheduler_are_understood_too() -> None:
-    some = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {a: b}. "
-    none = "0/3 nodes are available: 3 node(s) had untolerated taint {a: b}. "
-    afterwards = "preemption: 0/3 nodes are available: 3 Insufficient cpu."
-    assert told_reason("Unschedulable", some + afterwards) == "NotEnoughResources"
-    assert told_reason("Unschedulable", none + afterwards) == "NoEligibleNode"
+@pytest.mark.parametrize("reason", ["", "no code", "x" * 10, "A" * 64, "Quota-Exceeded", None, 7])
+def test_last_verdict_that_is_no_code_is_left_aside(reason: Any) -> None:
+    exact = {"type": LAST_VERDICT, "status": "True", "reason": reason, "message": "{}"}
+    assert waiting([condition(SCHEDULED, "False", "Unschedulable", "x"), exact], []).reason == "Unschedulable"
+
+
+@pytest.mark.parametrize("message", ["", "no JSON", "[" * 500, '{"needed": "x"}', "x" * 100_000, "null", None])
+def test_last_verdict_with_unreadable_fields_is_its_code_alone(message: Any) -> None:
+    told = read_told("QuotaExceeded", message)
+    assert told is not None
+    assert (told.code, told.fields) == ("QuotaExceeded", VerdictFields())
+
+
+def test_too_many_objects_are_as_if_they_were_unknown() -> None:
+    verdict = Verdict("QuotaExceeded", "", objects=tuple(NamedObject("Gang", f"g{n}", "ns") for n in range(17)))
+    told = read_told(verdict.code, told_fields(verdict))
+    assert told is not None
+    assert told.fields.objects is None
 
 
 def waiting(conditions: list[Json], of_group: list[Json]) -> JobEntry:
@@ -127,33 +143,34 @@ def test_a_gang_that_a_quota_holds_says_so() -> None:
 
 
 def test_that_a_quota_holds_it_is_newer_than_what_was_said_about_nodes() -> None:
-    nodes = condition(SCHEDULED, "False", "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
-    held = condition(ADMITTED, "False", "QuotaExceeded", "max 2")
+    nodes = condition(SCHEDULED, "False", "Unschedulable", "x")
+    held = condition(ADMITTED, "False", "QuotaExceeded", "x")
+    exact = condition(LAST_VERDICT, "True", "NotEnoughResources", "{}")
     assert waiting([nodes, held], []).reason == "QuotaExceeded"
-    assert waiting([nodes, condition(ADMITTED, "True", "Admitted", "")], []).reason == "NotEnoughResources"
-    assert waiting([condition(SCHEDULED, "True", "", ""), held], []).reason == ""
+    assert waiting([nodes, condition(ADMITTED, "True", "Admitted", ""), exact], []).reason == "NotEnoughResources"
+    assert waiting([condition(SCHEDULED, "True", "", ""), held, exact], []).reason == ""
 
 
 def test_where_a_volcano_group_has_one_word_for_all_its_pods_have_the_reason() -> None:
-    sentence = "gang ns/g cannot start: Queue q: the extender wants no more"
-    group = condition("Unschedulable", "True", "NotEnoughResources", sentence)
-    held = condition(ADMITTED, "False", "QueueOverused", f"{sentence}. To help: ask its owner.")
+    group = condition("Unschedulable", "True", "NotEnoughResources", "x")
+    held = condition(ADMITTED, "False", "QueueOverused", "y")
     assert waiting([held], [group]).reason == "QueueOverused"
 
 
 def test_a_group_without_pods_says_that_its_queue_is_not_there() -> None:
-    sentence = "gang s2/noq cannot start: queue nosuchqueue does not exist"
-    group = {"status": {"conditions": [condition("Unschedulable", "True", "NotEnoughResources", sentence)]}}
+    told = [
+        condition("Unschedulable", "True", "NotEnoughResources", "x"),
+        condition(LAST_VERDICT, "True", "QueueNotFound", "{}"),
+    ]
+    group = {"status": {"conditions": told}}
     metadata = {"namespace": "s2", "name": "noq"}
-    told = job_entry("gang", {"metadata": metadata, "spec": {"minMember": 2}, **group}, [], [group], 0.0)
-    assert told.reason == "QueueNotFound"
+    found = job_entry("gang", {"metadata": metadata, "spec": {"minMember": 2}, **group}, [], [group], 0.0)
+    assert found.reason == "QueueNotFound"
 
 
-def test_a_volcano_job_repeats_its_groups_sentence_and_is_read_likewise() -> None:
-    state = {
-        "phase": "Pending",
-        "reason": "Unschedulable",
-        "message": "gang ns/g cannot start: queue q does not exist",
-    }
+def test_a_volcano_job_has_the_exact_code_of_its_group() -> None:
+    state = {"phase": "Pending", "reason": "Unschedulable", "message": "x"}
     job = {"metadata": {"namespace": "ns", "name": "g"}, "spec": {"tasks": []}, "status": {"state": state}}
-    assert job_entry("vcjob", job, [], [], 0.0).reason == "QueueNotFound"
+    group = {"status": {"conditions": [condition(LAST_VERDICT, "True", "QueueNotFound", "{}")]}}
+    assert job_entry("vcjob", job, [], [group], 0.0).reason == "QueueNotFound"
+    assert job_entry("vcjob", job, [], [], 0.0).reason == "Unschedulable"
