@@ -52,20 +52,20 @@ class LeftoverEvictions:
         self._broken: dict[GangKey, float] = {}
         # Time since when a pod (uid) with our condition is not being evicted; None before the first check.
         self._marked: dict[str, float | None] = {}
-        # Reason, message and preemptor of the condition, by uid.
-        self._told_evictions: dict[str, ToldEviction] = {}
+        # Content of the condition, by uid.
+        self._evictions: dict[str, ToldEviction] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        told = told_eviction(pod)
-        if told is not None and told.scheduler in self._state.schedulers:
+        eviction = told_eviction(pod)
+        if eviction is not None and eviction.scheduler in self._state.schedulers:
             self._marked.setdefault(pod.metadata.uid, None)
-            self._told_evictions[pod.metadata.uid] = told
+            self._evictions[pod.metadata.uid] = eviction
         elif self._marked:
             self.pod_gone(pod.metadata.uid)
 
     def pod_gone(self, uid: str) -> None:
         self._marked.pop(uid, None)
-        self._told_evictions.pop(uid, None)
+        self._evictions.pop(uid, None)
 
     def check(self) -> None:
         """Check broken gangs and stale conditions; call it about once a second after the first list."""
@@ -88,11 +88,11 @@ class LeftoverEvictions:
                 self._broken[key] = now
             elif now - since >= _PATIENCE:
                 del self._broken[key]
-                known = (self._told_evictions.get(member.pod.uid) for member in members)
-                decision = next(filter(None, known), _UNKNOWN)
-                message = f"{decision.why}; {_INTERRUPTED}" if decision.why else _INTERRUPTED
-                cause, preemptor = f"remnant {key}", decision.preemptor
-                self._evict(evict_members(self._state, gang, members, decision.reason, message, cause, preemptor))
+                known = (self._evictions.get(member.pod.uid) for member in members)
+                eviction = next(filter(None, known), _UNKNOWN)
+                message = f"{eviction.why}; {_INTERRUPTED}" if eviction.why else _INTERRUPTED
+                cause, preemptor = f"remnant {key}", eviction.preemptor
+                self._evict(evict_members(self._state, gang, members, eviction.reason, message, cause, preemptor))
 
     def _withdraw_stale(self, now: float) -> None:
         for uid, since in self._marked.items():
