@@ -20,7 +20,7 @@ from phalanx.scheduling.preemption.rules.min_available import holds_quorum
 _PATIENCE = 5.0
 _SPAN = 120.0
 _STALE = 5.0
-# Nobody gets the room for all that is known, so it is nobody's preemption.
+# Eviction with an unknown preemptor: it does not count as a preemption.
 _UNKNOWN = ToldEviction("", EvictionReason.REVOKED)
 _INTERRUPTED = "the rest of the pod's gang was evicted before the scheduler was restarted"
 

@@ -1,4 +1,4 @@
-"""Status of MaintenanceWindowController, and notices to the users of pods that will be evicted."""
+"""Status of MaintenanceWindows, and notices to the users of pods that will be evicted."""
 
 from __future__ import annotations
 

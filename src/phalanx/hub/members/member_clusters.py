@@ -65,7 +65,7 @@ class MemberClusters:
         self._period = period
         self._used = used
         self._connected: dict[str, _Connected] = {}
-        # Reason and message of each that cannot be connected.
+        # Reason and message by cluster without a connection.
         self._problems: dict[str, tuple[str, str]] = {}
         self._wake = asyncio.Event()
 
