@@ -13,7 +13,7 @@ from phalanx.cluster.allocators.ports import Ports
 from phalanx.cluster.devices.held import Held
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.cluster.node_table import NO_ROW
-from phalanx.cluster.pods.records import NO_NODE, PodRecord
+from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.node import CORDONED
@@ -198,6 +198,19 @@ def _audit_gangs(state: ClusterState) -> None:
         assert gang.counts().active or not gang.peak
 
 
+def _releases_its_amounts(state: ClusterState, gang: GangRecord) -> bool:
+    """Return whether the outstanding minResources of an admitted group are to be free for other groups."""
+    spec, inqueue = gang.spec, state.gangs.inqueue
+    assert spec is not None
+    inqueue.total()  # brings `lapsed` up to date
+    if gang.key in inqueue.lapsed:
+        assert not gang.active, f"{gang.key} has lapsed and runs"
+        return True
+    ended = sum(gang.count(each) for each in (MemberState.SUCCEEDED, MemberState.FAILED))
+    finished = ended == len(gang.members) and (spec.completed or (ended > 0 and not spec.owned))
+    return finished or inqueue.is_unplaceable(gang.key)
+
+
 def _audit_promises(state: ClusterState) -> None:
     expected: Counter[str] = Counter()
     uncreated: dict[str, Counter[str]] = defaultdict(Counter)
@@ -205,11 +218,11 @@ def _audit_promises(state: ClusterState) -> None:
         spec = gang.spec
         if spec is None or not spec.admission or not spec.min_resources or not (spec.admitted or gang.admitted):
             continue
-        if gang.key in state.gangs.inqueue.lapsed and not gang.members:
+        if _releases_its_amounts(state, gang):
             continue
         taken: Counter[str] = Counter()
         for record in gang.members.values():
-            if record.pod.node or record.assumed_node:
+            if record.pod.node or record.assumed_node or record.unplaceable:
                 taken += Counter(dict(record.pod.usage))
         for name, amount in spec.min_resources:
             expected[name] += max(0, amount - taken[name])
@@ -231,17 +244,17 @@ def _audit_claims(state: ClusterState) -> None:
     expected: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
         spec = gang.spec
-        if spec is None or not spec.min_resources or (gang.key in state.gangs.inqueue.lapsed and not gang.members):
+        if spec is None or not spec.min_resources:
             continue
         held: Counter[str] = Counter()
         for footprint, count in gang.allocated.items():
             held.update({name: amount * count for name, amount in footprint.amounts.items()})
         least = Counter(dict(spec.min_resources))
         expected[spec.queue].subtract(held - least)
-        if spec.admission and (spec.admitted or gang.admitted):
+        if spec.admission and (spec.admitted or gang.admitted) and not _releases_its_amounts(state, gang):
             placed: Counter[str] = Counter()
             for record in gang.members.values():
-                if record.pod.node or record.assumed_node:
+                if record.pod.node or record.assumed_node or record.unplaceable:
                     placed.update(dict(record.pod.usage))
             expected[spec.queue].update(least - placed)
     _, found = state.gangs.inqueue.claimed_since(0)

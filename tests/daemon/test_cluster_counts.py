@@ -274,7 +274,7 @@ class TestAccounts:
     def test_what_queues_deserve_is_what_queue_list_shows(self) -> None:
         """By weight, of what the cluster has: no queue says so itself. Slots for pods are of no interest."""
         world = Scenario().node("n", cpu=12, memory=2**34).queue("half", weight=1).queue("idle")
-        world.job("runs", 4, cpu=2).job("large", 9, queue="half", cpu=2).settle()
+        world.job("runs", 4, cpu=2).job("large", 6, queue="half", cpu=2).settle()
         series = AccountSeries(
             world.state, deserved=DeservedShares(lambda: world.scheduler, lambda: world.now).as_of
         )

@@ -211,6 +211,30 @@ def test_volcano_a_group_takes_part_once_it_is_admitted(phase: str | None, admit
     assert (spec.admission, spec.admitted) == (True, admitted)
 
 
+@pytest.mark.parametrize(("phase", "completed"), [("Running", False), ("Unknown", False), ("Completed", True)])
+def test_volcano_group_is_completed_by_its_phase(phase: str, completed: bool) -> None:
+    assert read(VOLCANO, status={"phase": phase}).completed == completed
+
+
+@pytest.mark.parametrize(
+    ("owners", "owned"),
+    [
+        (None, False),
+        ([], False),
+        ("odd", False),
+        (["odd"], False),
+        ([{"kind": "Pod", "name": "driver"}], False),
+        ([{"kind": "SparkApplication", "name": "pi"}], True),
+        ([{"kind": "Pod", "name": "driver"}, {"kind": "Job", "name": "j", "controller": True}], True),
+    ],
+)
+def test_group_is_owned_where_its_owner_can_create_members(owners: object, owned: bool) -> None:
+    document = group()
+    document["metadata"]["ownerReferences"] = owners
+    (spec,) = read_group(VOLCANO, document)
+    assert spec.owned == owned
+
+
 @pytest.mark.parametrize(
     ("topology", "rule"),
     [

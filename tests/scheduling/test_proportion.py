@@ -42,7 +42,7 @@ class TestDeserved:
 
     def test_where_there_is_room_that_others_deserve_the_share_is_the_reason(self) -> None:
         world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
-        world.job("b", 4, queue="b", gpu=4).run()  # no node has four: what b deserves stays free
+        world.job("b", 3, queue="b", gpu=4).run()  # all need more than b deserves, which stays free
         assert len(world.placed("a-")) == 6
         verdict = world.why_pod(world.waiting("a-")[0])
         assert verdict.message == "queue a: 6 nvidia.com/gpu in use, deserved share 6; 1 more would exceed it"
@@ -50,7 +50,7 @@ class TestDeserved:
 
     def test_a_gang_larger_than_the_cluster_is_told_so_before_the_share(self) -> None:
         world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
-        world.job("b", 4, queue="b", gpu=4).job("big", 13, queue="a", gpu=1).run()
+        world.job("b", 3, queue="b", gpu=4).job("big", 13, queue="a", gpu=1).run()
         verdict = world.why("big")
         assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
         assert "needs 13 nvidia.com/gpu, and all nodes together offer 12; besides, queue a: " in verdict.message

@@ -23,16 +23,20 @@ class ChargeState(enum.IntEnum):
     RUNNING = 2
     RELEASING = 3  # terminating; charged until it is gone
     NOMINATED = 4  # pending, with its requests reserved until its victims have terminated
+    UNPLACEABLE = 5  # pending, and proved to fit on no node even if all nodes were empty
 
 
 _STATES = tuple(ChargeState)
+#: States in which a pod only requests its amounts; an account with a fault does not count them.
+WITHOUT_CLAIM = (ChargeState.PENDING, ChargeState.UNPLACEABLE)
 
 
 class ResourceSums:
     """Requests of pending pods (`pending`) and charges. `used` contains `running`, which contains `releasing`.
-    It also contains `nominated`: amounts reserved for nominated pods."""
+    It also contains `nominated`: amounts reserved for nominated pods. `unplaceable` are the requests of pending
+    pods that cannot run on the present nodes: no share counts them."""
 
-    __slots__ = ("nominated", "pending", "releasing", "running", "used")
+    __slots__ = ("nominated", "pending", "releasing", "running", "unplaceable", "used")
 
     def __init__(self) -> None:
         self.pending: Amounts = {}
@@ -40,6 +44,7 @@ class ResourceSums:
         self.running: Amounts = {}
         self.releasing: Amounts = {}
         self.nominated: Amounts = {}
+        self.unplaceable: Amounts = {}
 
     @property
     def allocated(self) -> Amounts:
@@ -52,16 +57,20 @@ class ResourceSums:
 
     @property
     def unallocated(self) -> Amounts:
-        """Amounts that pods request but do not have: the pending and the nominated ones."""
-        if not self.nominated:
+        """Amounts that pods request but do not have: the pending, the nominated and the unplaceable ones."""
+        if not self.nominated and not self.unplaceable:
             return self.pending
         amounts = dict(self.pending)
         add_amounts(amounts, self.nominated, 1)
+        add_amounts(amounts, self.unplaceable, 1)
         return amounts
 
     def add(self, state: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
         if state is ChargeState.PENDING:
             add_amounts(self.pending, amounts, sign)
+            return
+        if state is ChargeState.UNPLACEABLE:
+            add_amounts(self.unplaceable, amounts, sign)
             return
         add_amounts(self.used, amounts, sign)
         if state is ChargeState.ALLOCATED:
@@ -80,9 +89,10 @@ class ResourceSums:
         add_amounts(self.nominated, other.nominated, 1)
         if with_pending:
             add_amounts(self.pending, other.pending, 1)
+            add_amounts(self.unplaceable, other.unplaceable, 1)
 
-    def as_tuple(self) -> tuple[Amounts, Amounts, Amounts, Amounts, Amounts]:
-        return self.pending, self.used, self.running, self.releasing, self.nominated
+    def as_tuple(self) -> tuple[Amounts, ...]:
+        return self.pending, self.used, self.running, self.releasing, self.nominated, self.unplaceable
 
 
 class AccountRecord(ResourceSums):
@@ -144,6 +154,8 @@ class AccountRecord(ResourceSums):
             self.releasing = other.releasing.copy()
         if self.nominated != other.nominated:
             self.nominated = other.nominated.copy()
+        if self.unplaceable != other.unplaceable:
+            self.unplaceable = other.unplaceable.copy()
         if self.reserved_for_children != other.reserved_for_children:
             self.reserved_for_children = other.reserved_for_children.copy()
 
@@ -176,7 +188,7 @@ class AccountRecord(ResourceSums):
         self._update_parent(before)
 
     def add(self, state: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
-        if not self.guaranteed_resources or state is ChargeState.PENDING:
+        if not self.guaranteed_resources or state in WITHOUT_CLAIM:
             super().add(state, amounts, sign)
             return
         before = self._idle_guarantees()
@@ -281,7 +293,7 @@ class ChargePath(ResourceSums):
                 if not count:
                     continue
                 self.add(state, footprint.amounts, count)
-                if counts_pending or state is not ChargeState.PENDING:
+                if counts_pending or state not in WITHOUT_CLAIM:
                     for account in self.path:
                         account.add(state, footprint.amounts, count)
         self.moves.clear()

@@ -67,6 +67,7 @@ class GangTable(dict[GangKey, GangRecord]):
     def admit(self, key: GangKey) -> None:
         """Count a group as admitted, until its own phase shows it."""
         self[key].admitted = True
+        self.inqueue.admitted_here.add(key)
         self._changes.version += 1  # verdicts about other groups that wait for admission are outdated
         self.mark_changed(key)
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import enum
+import heapq
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from phalanx.cluster.accounts import add_amounts
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
+from phalanx.model.pod import MemberState
 from phalanx.model.resources import PODS
 
-#: Seconds without a pod after which the announced amounts of an admitted group are free again.
+#: Seconds after which the announced amounts of an admitted group without a placed member are free again.
 LAPSE = 300
+#: Seconds after which a group that was exempt from the lapse is examined again.
+_RETRY = 60
+
+
+class _Idle(enum.Enum):
+    """State of a group that holds announced amounts and uses none of them."""
+
+    MEMBERLESS = enum.auto()
+    UNPLACED = enum.auto()
+    ENDED = enum.auto()
 
 
 class InqueueResources:
@@ -21,8 +34,11 @@ class InqueueResources:
     Against the nodes, placed members reduce its outstanding amounts; against a namespace's quotas, created members
     do. Finished members reduce both: the group does not start them again.
 
-    A group without any member for LAPSE seconds does not count until it has one again: its pods are not being
-    created (its job is suspended, for example), and other groups would wait in vain.
+    The outstanding amounts of a group do not count in these cases, so that other groups do not wait in vain:
+    - It is finished: all members have ended, and its phase is Completed or no owner can create further ones.
+    - It is idle for LAPSE seconds: it has no members, none of them has a node, or all of them have ended. It counts
+      again when that changes.
+    - It is `unplaceable`: proved not to fit on the present nodes even if these were empty.
 
     For queues, the sums are net of elastic amounts: the amounts of any group's members beyond its minResources.
     """
@@ -32,10 +48,14 @@ class InqueueResources:
         self._shares: dict[GangKey, _Share] = {}
         # Gangs that have changed themselves or in their members.
         self.stale: set[GangKey] = set()
-        # Admitted groups without members, with the time since when, if recorded; the amounts of `lapsed` ones do
-        # not count.
-        self._memberless: dict[GangKey, float | None] = {}
-        self.lapsed: set[GangKey] = set()
+        # Groups that this process has admitted: their wait begins now, and not with the creation of their pods.
+        self.admitted_here: set[GangKey] = set()
+        # Idle groups, with the time since when, once it is recorded; and those whose amounts have lapsed.
+        self._idle: dict[GangKey, tuple[_Idle, float | None]] = {}
+        self._undated: dict[GangKey, None] = {}
+        self._due: list[tuple[float, GangKey]] = []
+        self.lapsed: dict[GangKey, _Idle] = {}
+        self._unplaceable: set[GangKey] = set()
         self._total: dict[str, int] = {}
         self._uncreated: dict[str, dict[str, int]] = {}
         # (version of the last change, amounts) by queue; the latest change is last.
@@ -52,25 +72,85 @@ class InqueueResources:
         self._update_stale()
         return self._uncreated.get(namespace, {})
 
+    def holders(self, resources: Iterable[str]) -> list[tuple[GangKey, dict[str, int]]]:
+        """Return the groups whose outstanding amounts count, with their amounts of the resources, largest first."""
+        self._update_stale()
+        names = list(resources)
+        found = [
+            (key, {name: share.unplaced[name] for name in names if share.unplaced.get(name)})
+            for key, share in self._shares.items()
+        ]
+        return sorted(
+            (entry for entry in found if entry[1]),
+            key=lambda entry: (*(-entry[1].get(name, 0) for name in names), entry[0]),
+        )
+
+    def set_unplaceable(self, key: GangKey, unplaceable: bool) -> None:
+        """Record whether a group is proved not to fit on the present nodes."""
+        if unplaceable:
+            self._unplaceable.add(key)
+        else:
+            self._unplaceable.discard(key)
+        self.stale.add(key)
+
+    def is_unplaceable(self, key: GangKey) -> bool:
+        """Return whether a group is recorded as proved not to fit on the present nodes."""
+        return key in self._unplaceable
+
+    # the lapse
+
     @property
     def next_lapse(self) -> float | None:
         """When the next announcement lapses, in seconds since the epoch; 0 if the time must be recorded first."""
         self._update_stale()
-        moments = (since + LAPSE if since is not None else 0.0 for since in self._memberless.values())
-        return min(moments, default=None)
+        if self._undated:
+            return 0.0
+        while self._due and not self._is_idle_since(*self._due[0]):
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
 
-    def lapse(self, now: float) -> bool:
-        """Let due announcements lapse. Return whether any did."""
+    def lapse(self, now: float, is_exempt: Callable[[GangKey], bool] = lambda key: False) -> bool:
+        """Let due announcements lapse, but for those of groups that are exempt. Return whether any did."""
         self._update_stale()
+        for key in self._undated:
+            idle, _ = self._idle[key]
+            since = self._since(key, idle, now)
+            self._idle[key] = idle, since
+            heapq.heappush(self._due, (since + LAPSE, key))
+        self._undated.clear()
         lapsed = set[GangKey]()
-        for key, since in self._memberless.items():
-            if since is None:
-                self._memberless[key] = now
-            elif since + LAPSE <= now:
-                lapsed.add(key)
-        self.lapsed |= lapsed
+        while self._due and self._due[0][0] <= now:
+            when, key = heapq.heappop(self._due)
+            if not self._is_idle_since(when, key):
+                continue
+            idle, _ = self._idle[key]
+            if is_exempt(key):
+                self._idle[key] = idle, now + _RETRY - LAPSE
+                heapq.heappush(self._due, (now + _RETRY, key))
+                continue
+            self.lapsed[key] = idle
+            lapsed.add(key)
         self.stale |= lapsed
         return bool(lapsed)
+
+    def _is_idle_since(self, when: float, key: GangKey) -> bool:
+        since = self._idle.get(key, (None, None))[1]
+        return since is not None and since + LAPSE == when
+
+    def _since(self, key: GangKey, idle: _Idle, now: float) -> float:
+        """Return since when a group is idle, from its members where that is possible: then a restart of the
+        process changes nothing."""
+        members = self._gangs[key].members.values()
+        if idle is _Idle.ENDED:
+            return float(min(now, max(member.pod.created for member in members))) or now
+        if idle is _Idle.UNPLACED and key not in self.admitted_here:
+            return (
+                float(min(now, min(member.pod.created for member in members if not _has_ended(member.state))))
+                or now
+            )
+        return now
+
+    # sums
 
     def claimed_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
         """Return the present version, and the inqueue amounts less elastic ones of queues with a change since
@@ -89,22 +169,41 @@ class InqueueResources:
     def _update_stale(self) -> None:
         for key in self.stale:
             former, record = self._shares.pop(key, None), self._gangs.get(key)
-            if former is None and key not in self.lapsed and (record is None or not _announces(record)):
+            if former is None and (record is None or not _announces(record)):
+                self._forget(key)
                 continue  # most gangs
             self._add_share(key, former, -1)
             share = _share(record) if record is not None else None
-            if record is None or record.members or share is None or not share.unplaced:
-                self._memberless.pop(key, None)
-                self.lapsed.discard(key)
-            elif key in self.lapsed:
-                self._memberless.pop(key, None)
-                share = None
-            else:
-                self._memberless.setdefault(key, None)
-            if share is not None:
+            if record is None or share is None:
+                self._forget(key)
+            if record is not None and share is not None:
+                idle = _idle_state(record) if share.unplaced else None
+                if not self._counts(key, record, idle):
+                    share = share.without_outstanding()
                 self._shares[key] = share
                 self._add_share(key, share, 1)
         self.stale.clear()
+
+    def _counts(self, key: GangKey, record: GangRecord, idle: _Idle | None) -> bool:
+        """Return whether the outstanding amounts of a group count; record since when it is idle."""
+        if self.lapsed.get(key) is not idle:
+            self.lapsed.pop(key, None)
+        finished = idle is not None and _is_finished(record, idle)
+        if idle is None or finished or key in self.lapsed:
+            self._idle.pop(key, None)
+            self._undated.pop(key, None)
+        elif self._idle.get(key, (None, None))[0] is not idle:
+            self._idle[key] = idle, None
+            self._undated[key] = None
+        return not (finished or key in self.lapsed or key in self._unplaceable)
+
+    def _forget(self, key: GangKey) -> None:
+        self._idle.pop(key, None)
+        self._undated.pop(key, None)
+        self.lapsed.pop(key, None)
+        if key not in self._gangs:
+            self._unplaceable.discard(key)
+            self.admitted_here.discard(key)
 
     def _add_share(self, key: GangKey, share: _Share | None, sign: int) -> None:
         if share is None:
@@ -128,9 +227,34 @@ class _Share(NamedTuple):
     uncreated: dict[str, int]
     elastic: dict[str, int]
 
+    def without_outstanding(self) -> _Share:
+        return _Share(self.queue, {}, {}, self.elastic)
+
 
 def _announces(record: GangRecord) -> bool:
     return record.spec is not None and bool(record.spec.min_resources)
+
+
+def _has_ended(state: MemberState) -> bool:
+    return state in (MemberState.SUCCEEDED, MemberState.FAILED)
+
+
+def _idle_state(record: GangRecord) -> _Idle | None:
+    """Return why a group uses nothing of what it has announced; None if a member occupies a node."""
+    if not record.members:
+        return _Idle.MEMBERLESS
+    if record.active or record.count(MemberState.TERMINATING):
+        return None
+    ended = record.count(MemberState.SUCCEEDED) + record.count(MemberState.FAILED)
+    return _Idle.ENDED if ended == len(record.members) else _Idle.UNPLACED
+
+
+def _is_finished(record: GangRecord, idle: _Idle) -> bool:
+    """Return whether no further member of an idle group is to be expected."""
+    spec = record.spec
+    if spec is None or idle is _Idle.UNPLACED:
+        return False
+    return spec.completed or (idle is _Idle.ENDED and not spec.owned)
 
 
 def _share(record: GangRecord) -> _Share | None:
@@ -145,7 +269,7 @@ def _share(record: GangRecord) -> _Share | None:
     for member in record.members.values():
         for name, amount in member.pod.usage:
             created[name] = created.get(name, 0) + amount
-            if member.pod.node or member.assumed_node:
+            if member.pod.node or member.assumed_node or member.unplaceable:
                 placed[name] = placed.get(name, 0) + amount
     announced = {PODS: spec.min_member, **dict(spec.min_resources)}
     # The limits of created members are unknown: each counts with an equal part.
@@ -153,7 +277,7 @@ def _share(record: GangRecord) -> _Share | None:
     announced |= {name: -(-amount * missing_pods // spec.min_member) for name, amount in spec.min_limits}
     return _Share(
         spec.queue,
-        {name: max(0, amount - placed.get(name, 0)) for name, amount in spec.min_resources},
+        {name: left for name, amount in spec.min_resources if (left := amount - placed.get(name, 0)) > 0},
         {name: missing for name, amount in announced.items() if (missing := amount - created.get(name, 0)) > 0},
         elastic,
     )

@@ -6,7 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.account_paths import Paths
-from phalanx.cluster.accounts import AccountRecord, ChargeKey, ChargePath, ChargeState, ResourceSums
+from phalanx.cluster.accounts import (
+    WITHOUT_CLAIM,
+    AccountRecord,
+    ChargeKey,
+    ChargePath,
+    ChargeState,
+    ResourceSums,
+)
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
@@ -19,7 +26,7 @@ _CHARGE_STATES: dict[MemberState, ChargeState] = {
     MemberState.BOUND: ChargeState.ALLOCATED,
     MemberState.RUNNING: ChargeState.RUNNING,
 }
-_WAITING = (ChargeState.PENDING, ChargeState.NOMINATED)
+_WAITING = (*WITHOUT_CLAIM, ChargeState.NOMINATED)
 # By the state's number, since hashing an enum is slow.
 _ON_NODES = (*CAN_LEAVE, MemberState.TERMINATING)
 _CHARGE_STATE_OF = tuple(_CHARGE_STATES.get(state) for state in MemberState)
@@ -175,6 +182,8 @@ class Ledger:
         """Remove a pod's charge; the demand is unchanged if the pod only moves from pending to allocated."""
         charge_state, footprint, charge_path = record.charge_state, record.charged_footprint, record.charge_path
         same = charge_state is not None and successor is not None and footprint is record.footprint
+        # No share counts what cannot be placed, so it is new demand once it can be.
+        same = same and ChargeState.UNPLACEABLE not in (charge_state, successor)
         if not same:
             self.demand_version += 1
         if charge_state is None:
@@ -222,7 +231,9 @@ class Ledger:
         if record.state is MemberState.PENDING:
             if record.nomination is not None:
                 return ChargeState.NOMINATED
-            return ChargeState.PENDING if not record.pod.problem else None
+            if record.pod.problem:
+                return None
+            return ChargeState.UNPLACEABLE if record.unplaceable else ChargeState.PENDING
         return _CHARGE_STATE_OF[record.state]
 
     # Sums
@@ -281,9 +292,7 @@ class Ledger:
             charge_path, charge_state = record.charge_path, self._charge_state(record)
             if charge_path is None or charge_path.key != self._key(record):
                 yield f"pod {record.pod.key} is charged to {charge_path} instead of {self._key(record)}"
-            elif charge_state is not None and not (
-                charge_state is ChargeState.PENDING and charge_path.fault is not None
-            ):
+            elif charge_state is not None and not (charge_state in WITHOUT_CLAIM and charge_path.fault is not None):
                 for account in charge_path.path:
                     expected[account.key].add(charge_state, record.footprint.amounts)
         for account in self.accounts.values():

@@ -229,9 +229,10 @@ class AccountReport:
         """What pods ask for that may not be charged at all (their queue is closed, say): no account counts it."""
         found: dict[AccountKey, dict[str, int]] = {}
         for charge_path in self._session.ledger.charge_paths:
-            if charge_path.fault is not None and charge_path.pending:
+            if charge_path.fault is not None and (charge_path.pending or charge_path.unplaceable):
+                refused = (charge_path.pending, charge_path.unplaceable)
                 for account in charge_path.path:
-                    found[account.key] = _sum((found.get(account.key, _NOTHING), charge_path.pending))
+                    found[account.key] = _sum((found.get(account.key, _NOTHING), *refused))
         return found
 
     def _count_gangs(self) -> dict[AccountKey, Counts]:
@@ -262,9 +263,8 @@ class AccountReport:
         found: dict[str, int] = {}
         for charge_path in self._session.ledger.charge_paths:
             if charge_path.fault is not None and charge_path.key.queue and charge_path.queue is None:
-                found[charge_path.fault.message] = found.get(
-                    charge_path.fault.message, 0
-                ) + charge_path.pending.get(PODS, 0)
+                waiting = charge_path.pending.get(PODS, 0) + charge_path.unplaceable.get(PODS, 0)
+                found[charge_path.fault.message] = found.get(charge_path.fault.message, 0) + waiting
         return [f"{message}: {count} pod(s) wait for it" for message, count in sorted(found.items()) if count]
 
 

@@ -10,6 +10,7 @@ from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
+from phalanx.reports.admission_holders import admission_holders
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
 from phalanx.reports.gang_sentences import (
@@ -28,6 +29,7 @@ from phalanx.scheduling.diagnosis.verdicts import POD_GROUP_NOT_FOUND
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
+from phalanx.scheduling.refusals.refusal import AWAITING_ADMISSION
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.session.eviction_log import rates
 from phalanx.scheduling.start_reservations.plugin import rehearse_promises
@@ -109,6 +111,8 @@ class WhyReport:
             verdict = self._gangs.get(record.gang.key)
         self._add_evictions(self._conclude(answer, verdict, [pod.uid]), pod.uid)
         if record.gang is not None:
+            if answer.reason == AWAITING_ADMISSION:
+                answer.append(admission_holders(self._state.gangs.inqueue, record.gang))
             answer.append(self._lifted_minimum(record.gang))
         return answer
 
@@ -134,6 +138,8 @@ class WhyReport:
         else:
             self._describe_without_pending(answer, record)
             self._observed.add_evicted_members(answer, pods)
+        if answer.reason == AWAITING_ADMISSION:
+            answer.append(admission_holders(self._state.gangs.inqueue, record))
         prefix_placed_members(answer, self._counts[key])
         return answer
 

@@ -32,8 +32,9 @@ class PodRecord(msgspec.Struct, eq=False):
 
     A pending pod can have a `nomination`: room on `nominated_node` is reserved for it. An evicted pod is
     `evicting`: it counts as terminating before the API shows it. `no_eviction_until` (seconds since the epoch) is
-    the time until which it is no victim, after a refused eviction. `allocated` are its allocations by node
-    allocator, while it occupies a node.
+    the time until which it is no victim, after a refused eviction. `unplaceable` is set while a pending pod is
+    proved to fit on no node even if all nodes were empty. `allocated` are its allocations by node allocator,
+    while it occupies a node.
     """
 
     pod: Pod
@@ -51,6 +52,7 @@ class PodRecord(msgspec.Struct, eq=False):
     nomination: Nomination | None = None
     nominated_node: str = ""
     evicting: bool = False
+    unplaceable: bool = False
     no_eviction_until: float = 0.0
     allocated: dict[str, object] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, read_extras
@@ -29,9 +31,9 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     unspecified. `composite` names the parent composite, `workload` the Workload of the group. Members of a
     `uniform` group must have its priority and preemption policy, if stated. `made` objects are generated from pods
     and declare nothing themselves. Only pods of its own API are members of a `template`. `owner` is the uid of an
-    owner that can create members in stages. With `pays_ahead`, minResources include the requests of a
-    pod that is created once the members run and that the minimum does not count. `job` is the job
-    of the object; None if a user wrote the object.
+    owner that can create members in stages; an `owned` group has an owner of any kind but Pod. With `pays_ahead`,
+    minResources include the requests of a pod that is created once the members run and that the minimum does not
+    count. `job` is the job of the object; None if a user wrote the object.
     """
 
     ref: GroupRef
@@ -51,6 +53,8 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     once_satisfied: bool = False
     admission: bool = False
     admitted: bool = True
+    completed: bool = False
+    owned: bool = False
     unit: bool = False
     preemptable: bool = True
     revocable: bool = False
@@ -82,6 +86,12 @@ class GroupReader(ObjectReader):
         self.extras = read_extras(self.labels, self.annotations)
         group, kind, uid = controller_of(self.metadata)
         self.owner = uid if (group, kind) in STAGED_OWNERS else ""
+        owners = self.metadata.get("ownerReferences")
+        kinds = (
+            [each.get("kind") for each in owners if isinstance(each, Mapping)] if isinstance(owners, list) else []
+        )
+        # A pod that owns its group is a member of it, so the group has ended when the pod has.
+        self.owned = any(owner_kind != "Pod" for owner_kind in kinds)
         self.pays_ahead = (group, kind) in PAYING_AHEAD
         faults: list[DecodingFault] = []
         self.preemptable = preemptable_of(self.labels, self.annotations, faults)

@@ -135,6 +135,8 @@ class _Resolution:
             once_satisfied=spec.once_satisfied,
             admission=spec.admission,
             admitted=spec.admitted,
+            completed=spec.completed,
+            owned=spec.owned,
             unit=spec.unit,
             preemptable=spec.preemptable,
             revocable=spec.revocable,

@@ -7,6 +7,7 @@ from functools import partial
 
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState
+from phalanx.scheduling.actions.enqueue import admit_unit
 from phalanx.scheduling.actions.preempt import preempt_for
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
@@ -27,9 +28,14 @@ def allocate(session: Session) -> None:
     """Give the units their turns: the quorums of a band, then its surplus.
 
     A unit that does not fit reserves nothing. It blocks the units behind it only in a StrictFIFO queue. Pods
-    without a gang and without requests are placed by `backfill`.
+    without a gang and without requests are placed by `backfill`, except in StrictFIFO queues.
     """
-    walk(session, [unit for unit in session.units if not is_best_effort(unit)])
+    fifo = FifoQueues(session)
+    in_order = session.state.ledger.keeps_order and "backfill" in session.plugin_runtime.policy.actions
+    walk(
+        session,
+        [unit for unit in session.units if not is_best_effort(unit) or (in_order and fifo.keeps_order(unit))],
+    )
 
 
 def left_to_backfill(session: Session, plan: ReservationPlan, units: list[QueuedUnit]) -> bool:
@@ -96,7 +102,14 @@ class _Walk:
             try_each(self._session, [turn.unit], lambda: self._place_surplus(turn))
             return
         open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
-        if not open_units or (self._plan is not None and left_to_backfill(self._session, self._plan, open_units)):
+        if not open_units:
+            return
+        plan = self._plan
+        if (
+            plan is not None
+            and left_to_backfill(self._session, plan, open_units)
+            and not self._lanes.keeps_order(open_units[0])
+        ):
             return
         if self._starts is not None and not (
             open_units := self._starts.permitted_backfills(self._session, open_units)
@@ -132,6 +145,10 @@ class _Walk:
                 return
 
     def _place_gang_group(self, unit: QueuedUnit) -> None:
+        if unit.key in self._session.postponed_admissions:
+            self._session.postponed_admissions.discard(unit.key)
+            self._session.forget_totals()
+            admit_unit(self._session, unit)
         if place_unit(self._session, unit, self._borrowing):
             for further in self._surpluses.of(unit):
                 if further.together:

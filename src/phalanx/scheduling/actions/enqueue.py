@@ -1,4 +1,4 @@
-"""`enqueue`: lets the controllers of waiting groups create their pods."""
+"""Action `enqueue`: admits groups, so that their controllers create the pods."""
 
 from __future__ import annotations
 
@@ -17,26 +17,33 @@ from phalanx.scheduling.units.gang_group import admission
 
 
 def enqueue(session: Session) -> None:
-    """Admits groups, queues taking turns, while the plugins permit.
+    """Admit groups while the plugins permit; queues take turns.
 
-    One that must wait does not block those behind it, unless its queue keeps its order.
+    A group that must wait blocks the groups behind it only in a StrictFIFO queue. There, a group behind a unit
+    that is still to be placed is admitted in its turn of `allocate` or `backfill`.
     """
     fifo = FifoQueues(session)
+    postpones = not {"allocate", "backfill"}.isdisjoint(session.plugin_runtime.policy.actions)
     had_turn: set[UnitKey] = set()
 
     def take(turn: list[QueuedUnit] | SurplusTurn) -> None:
         assert isinstance(turn, list)
         for unit in turn:
-            if unit.key not in had_turn and not fifo.blocked(unit):
-                had_turn.add(unit.key)
-                try_each(session, [unit], partial(_admit, session, unit))
-                fifo.passed([unit])
+            if unit.key in had_turn or fifo.blocked(unit):
+                continue
+            had_turn.add(unit.key)
+            if postpones and fifo.postpones_admission(unit):
+                session.postponed_admissions.add(unit.key)
+                continue
+            try_each(session, [unit], partial(admit_unit, session, unit))
+            fifo.passed([unit])
 
     waiting = [unit for unit in session.units if any(awaits_admission(gang) for gang in unit.gangs)]
     walk_in_order(session, waiting, lambda line: take)
 
 
-def _admit(session: Session, unit: QueuedUnit) -> None:
+def admit_unit(session: Session, unit: QueuedUnit) -> None:
+    """Admit the groups of a unit that await it while the plugins permit; set the verdict of the others."""
     for place, gang in enumerate(unit.gangs):
         spec = gang.spec
         if not awaits_admission(gang) or spec is None or spec.problem is not None:

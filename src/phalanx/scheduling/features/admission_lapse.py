@@ -1,23 +1,34 @@
-"""Admissions of groups without pods: the amounts that they hold lapse after a time."""
+"""Admissions of groups that use nothing: the amounts that they hold lapse after a time."""
 
 from __future__ import annotations
 
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import plan_of
 
 
 class AdmissionLapse(CyclePlugin):
-    """Releases what admitted groups announced in minResources and never used."""
+    """Releases the minResources of admitted groups without a placed member, unless a start is reserved for them."""
 
     name = "admission-lapse"
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._admitted = state.gangs.inqueue
+        self._inqueue = state.gangs.inqueue
 
     def next_due(self) -> float | None:
-        return self._admitted.next_lapse
+        return self._inqueue.next_lapse
 
-    def advance(self, now: float) -> None:
-        if self._admitted.lapse(now):
+    def begin(self, session: Session) -> None:
+        due = self._inqueue.next_lapse
+        if due is None or due > session.now:
+            return
+        plan = plan_of(session)
+        lapsed = (
+            self._inqueue.lapse(session.now, plan.is_promised)
+            if plan is not None
+            else (self._inqueue.lapse(session.now))
+        )
+        if lapsed:
             self._state.room_opened()

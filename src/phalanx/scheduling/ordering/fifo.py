@@ -1,4 +1,4 @@
-"""Queues that keep their order: while the first that waits has no room, nobody behind it starts."""
+"""Queues that keep their order: while the first waiting unit lacks nodes or quota, no unit behind it starts."""
 
 from __future__ import annotations
 
@@ -8,32 +8,30 @@ from phalanx.model.account import AccountKey
 from phalanx.model.verdict import NamedObject, gang_object
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.queue.demands import FifoBlocked
-from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.refusals.refusal import BlockedByFifo, pod_object
 from phalanx.scheduling.session.session import Session
 
 
 class FifoQueues:
-    """Which of the queues with `dequeueStrategy: fifo` are held up in this walk, and by whom.
+    """The queues with `dequeueStrategy: fifo` during one walk.
 
-    A unit that cannot start whatever room there is (members are missing, its queue is closed) holds up nobody, and
-    one for which others were told to leave when it was its turn is held up by nobody who came since.
+    A unit that waits for neither nodes nor quota (members or claims are missing, its queue is closed) holds up no
+    other unit, and a nominated unit is held up by no unit.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._any = session.state.ledger.keeps_order
-        self._heads: dict[AccountKey, tuple[Rank, BlockedByFifo] | None] = {}
+        self._undecided: dict[AccountKey, Rank] | None = None
 
     def blocked(self, unit: QueuedUnit) -> bool:
-        """Whether the unit must wait for another one; says so."""
+        """Return whether the unit must wait for one before it; set its verdict if so."""
         queue = self._queue(unit)
         if queue is None or nominated_members(unit):
             return False
-        if queue.key not in self._heads:
-            self._heads[queue.key] = self._session.queue.fifo_head(queue.key)
-        head = self._heads[queue.key]
+        head = self._session.queue.fifo_head(queue.key, self._session.unschedulable, unit.key)
         if head is None or unit.rank < head[0]:
             return False
         demand = FifoBlocked(queue.key)
@@ -41,20 +39,42 @@ class FifoQueues:
         self._session.mark_attempted(unit)
         return True
 
+    def postpones_admission(self, unit: QueuedUnit) -> bool:
+        """Return whether a unit before this one has its turn later in this cycle: it may hold up the queue then."""
+        queue = self._queue(unit)
+        if queue is None:
+            return False
+        if self._undecided is None:
+            self._undecided = self._first_undecided()
+        first = self._undecided.get(queue.key)
+        return first is not None and first < unit.rank
+
+    def keeps_order(self, unit: QueuedUnit) -> bool:
+        """Return whether the unit is in a queue that keeps its order."""
+        return self._queue(unit) is not None
+
     def passed(self, units: list[QueuedUnit]) -> None:
-        """The units had their turn: whoever has no room holds up the rest, whoever has got it lets the next go."""
+        """Record the turns of units: one that lacks nodes or quota holds up the rest, no other one does."""
         for unit in units if self._any else ():
-            queue = self._queue(unit)
-            if queue is None:
-                continue
-            waits = self._session.unschedulable.get(unit.key)
-            if waits is None:
-                self._session.queue.activate_all_of(FifoBlocked(queue.key))
-            elif waits[0].holds_the_line:
+            queue, waits = self._queue(unit), self._session.unschedulable.get(unit.key)
+            if queue is not None and waits is not None and waits[0].holds_the_line(self._session):
                 head = (unit.rank, BlockedByFifo(queue.label, unit.name, _named(queue, unit)))
-                self._session.queue.set_fifo_head(queue.key, unit, *head)
-                known = self._heads.get(queue.key)
-                self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
+                self._session.queue.set_fifo_head(queue.key, unit.key, head)
+                continue
+            self._session.queue.remove_fifo_head(unit.key)
+            if queue is not None and waits is None:
+                self._session.queue.activate_all_of(FifoBlocked(queue.key))
+
+    def _first_undecided(self) -> dict[AccountKey, Rank]:
+        """Return the rank of the first unit of each queue that is to be placed in this cycle."""
+        found: dict[AccountKey, Rank] = {}
+        for unit in self._session.units:
+            if unit.key in self._session.attempted or any(map(awaits_admission, unit.gangs)):
+                continue
+            queue = self._queue(unit)
+            if queue is not None:
+                found[queue.key] = min(found.get(queue.key, unit.rank), unit.rank)
+        return found
 
     def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
         queue = self._session.charge_path(unit.members[0]).queue if self._any and unit.members else None

@@ -280,6 +280,14 @@ class ClassViews:
         elif len(shifted):
             self._score_rows(view, shifted)
 
+    def lasting(self, pod_class: ClassRecord) -> BoolArray:
+        """Return bool[N]: the rows that are eligible at some time (no back-off, no hours of the day)."""
+        mask: BoolArray = self._nodes.alive.copy()
+        for plugin in self._filters:
+            if not overrides(plugin, "time_key"):
+                mask &= plugin.filter(pod_class, self._nodes, slice(None))
+        return mask
+
     def _filter(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
         mask: BoolArray = self._nodes.alive[rows].copy()
         for plugin in self._filters:

@@ -60,6 +60,8 @@ class Placer:
         self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, limits)
         self._scope: BoolArray | None = None
         self._extra_score: FloatArray | None = None
+        # Number of times that all eligibility was discarded.
+        self.invalidations = 0
 
     @property
     def reserved(self) -> ReservedRoom | None:
@@ -73,10 +75,19 @@ class Placer:
     def invalidate(self) -> None:
         """Drop all views: results of filters and preferences have changed although no node has."""
         self._views.invalidate()
+        self.invalidations += 1
 
     def class_view(self, pod_class: ClassRecord) -> ClassView:
         """Return the class's view, up to date with the table."""
         return self._views.complete(pod_class)
+
+    def eligible_rows(self, pod_class: ClassRecord) -> BoolArray:
+        """Return bool[N]: the rows that are open to the class now, whatever pods are there."""
+        return self._views.current(pod_class, scored=False).static
+
+    def lasting_rows(self, pod_class: ClassRecord) -> BoolArray:
+        """Return bool[N]: the rows that are open to the class at some time, whatever pods are there."""
+        return self._views.lasting(pod_class)
 
     def place(self, pod_class: ClassRecord, count: int) -> list[int]:
         """Return rows for up to `count` copies of the class, in placement order; fewer if fewer fit.

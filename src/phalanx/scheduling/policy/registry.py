@@ -24,6 +24,7 @@ from phalanx.scheduling.features.past_use import PastUse
 from phalanx.scheduling.features.placeholders import PlaceholderExpiry
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.features.run_time_limits import RunTimeLimitEvictions
+from phalanx.scheduling.features.unplaceable_units import UnplaceableUnits
 from phalanx.scheduling.framework.action import Action
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.plugin import Plugin
@@ -139,6 +140,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
         PastUse(state, history.history),
         PlaceholderExpiry(state),
         AdmissionLapse(state),
+        UnplaceableUnits(state, queue),
         RunTimeLimitEvictions(state, queue),
         Maintenance(state),
         RejectingNodes(history.node_backoff),

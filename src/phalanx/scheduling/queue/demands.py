@@ -48,6 +48,9 @@ class QueueEstimates(RoomEstimates, Protocol):
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
 
+    def is_ready(self, pod_class: ClassRecord) -> bool:
+        """Return whether all volumes, claims and reservations that pods of a class refer to exist."""
+
 
 class WaitReason(msgspec.Struct, frozen=True):
     """Reason why a unit is unschedulable. Units with equal reasons are activated together.
@@ -56,7 +59,6 @@ class WaitReason(msgspec.Struct, frozen=True):
     - may_preempt: pods can be evicted for the unit.
     - for_its_turn: room alone would not help: the unit is not admitted, or behind another unit of its queue.
     - behind_another: the unit is behind another unit of its queue.
-    - holds_the_line: in a StrictFIFO queue, the units behind this one wait too.
     - changes_in_time: plugins know when the reason can end without events.
     """
 
@@ -65,12 +67,15 @@ class WaitReason(msgspec.Struct, frozen=True):
     may_preempt: ClassVar[bool] = False
     for_its_turn: ClassVar[bool] = False
     behind_another: ClassVar[bool] = False
-    holds_the_line: ClassVar[bool] = True
     changes_in_time: ClassVar[bool] = False
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         """Return an upper bound on the number of units with the unit's reason that could be placed now."""
         raise NotImplementedError
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        """Return whether units behind this one wait too in a StrictFIFO queue: nodes or quota would help it."""
+        return True
 
     @property
     def helped_by_placements(self) -> bool:
@@ -78,6 +83,16 @@ class WaitReason(msgspec.Struct, frozen=True):
         domains.
         """
         return False
+
+    @property
+    def separate_parts(self) -> tuple[WaitReason, ...]:
+        """Parts that can be placed one by one; () if the reason has none."""
+        return ()
+
+    @property
+    def quorums(self) -> tuple[PodDemand | GangDemand, ...]:
+        """Pods that must be placed together; () for a reason without an amount, or with separate parts."""
+        return ()
 
     def joined(self, other: WaitReason) -> WaitReason:
         """Return the reason of a unit that has this one and gets `other` for some of its pods."""
@@ -124,6 +139,17 @@ class PodDemand(Demand, frozen=True):
     def members(self) -> tuple[PodDemand, ...]:
         return (self,)
 
+    @property
+    def quorums(self) -> tuple[PodDemand | GangDemand, ...]:
+        return (self,)
+
+    def least_amounts(self) -> Mapping[str, int]:
+        """Return the amount of each resource that the pods request together."""
+        return {name: amount * self.count for name, amount in self.pod_class.footprint.amounts.items()}
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return estimates.is_ready(self.pod_class)
+
     def upper_bound(self, rooms: RoomEstimates) -> int:
         allowed = rooms.quota_check.room(self.charge_path, self.pod_class.footprint) // self.count
         if not allowed or self.area is None:
@@ -150,8 +176,15 @@ class SurplusDemand(Demand, frozen=True, cache_hash=True):
     for_surplus: ClassVar[bool] = True
 
     @property
+    def separate_parts(self) -> tuple[WaitReason, ...]:
+        return self.kinds
+
+    @property
     def helped_by_placements(self) -> bool:
         return any(kind.helped_by_placements for kind in self.kinds)
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return any(kind.holds_the_line(estimates) for kind in self.kinds)
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
         return sum(kind.upper_bound(rooms) for kind in self.kinds)
@@ -162,6 +195,9 @@ class ScaleUpDelayed(WaitReason, frozen=True):
 
     unit: Hashable
 
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return False
+
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         return 0
 
@@ -171,8 +207,10 @@ class QuotaBlocked(WaitReason, frozen=True):
 
     charge_path: ChargePath
 
-    holds_the_line: ClassVar[bool] = False
     changes_in_time: ClassVar[bool] = True
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return False
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
         return 0 if estimates.is_blocked(unit) else UNBOUNDED
@@ -264,6 +302,13 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
             rooms.quota_check.room_for(charge_path, self.least_amounts()) if charge_path is not None else UNBOUNDED
         )
 
+    def can_be_ready(self, estimates: QueueEstimates) -> bool:
+        """Return whether enough members could start if there were nodes and quota."""
+        ready = [portion for portion in self.members if estimates.is_ready(portion.pod_class)]
+        return sum(portion.count for portion in ready) >= self.total and all(
+            sum(portion.count for portion in ready if portion.role == role) >= least for role, least in self.roles
+        )
+
     def forced_members(self, pod_class: ClassRecord) -> int:
         """Return the number of members of the class that every choice of members contains."""
         others = sum(portion.count for portion in self.members if portion.pod_class is not pod_class)
@@ -282,8 +327,15 @@ class QuorumDemand(Demand, frozen=True, cache_hash=True):
     for_room: ClassVar[bool] = True
 
     @property
+    def quorums(self) -> tuple[PodDemand | GangDemand, ...]:
+        return self.gangs
+
+    @property
     def helped_by_placements(self) -> bool:
         return any(pod_class.affinity.may_be_unblocked for pod_class in self.classes)
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return all(gang.can_be_ready(estimates) for gang in self.gangs)
 
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
@@ -325,6 +377,13 @@ class CompositeDemand(WaitReason, frozen=True):
         return hash(self.unit)
 
     @property
+    def separate_parts(self) -> tuple[WaitReason, ...]:
+        return self.parts
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return all(part.holds_the_line(estimates) for part in self.parts)
+
+    @property
     def has_blocked_gang(self) -> bool:
         """True if one of its gangs is blocked."""
         return any(isinstance(part, QuotaBlocked) for part in self.parts)
@@ -353,6 +412,9 @@ class Nominated(WaitReason, frozen=True):
 
     def __hash__(self) -> int:
         return hash(self.unit)
+
+    def holds_the_line(self, estimates: QueueEstimates) -> bool:
+        return self.wanted.holds_the_line(estimates)
 
     @property
     def helped_by_placements(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import count
 from math import inf
 
@@ -12,13 +12,11 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.queue.demands import (
-    WaitReason,
-)
+from phalanx.scheduling.queue.demands import FifoBlocked, WaitReason
+from phalanx.scheduling.queue.fifo_heads import FifoHeads, Head
 from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds, awaits_admission
 from phalanx.scheduling.queue.unit_index import UnitIndex
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, UnschedulableUnits
-from phalanx.scheduling.refusals.refusal import BlockedByFifo
 
 
 class SchedulingQueue:
@@ -45,7 +43,7 @@ class SchedulingQueue:
         self._freed_version = state.capacity_version
         self._affinity_version = state.affinity_version
         self._all_true_at = -1
-        self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, BlockedByFifo]]] = {}
+        self._heads = FifoHeads()
         self._rechecks: list[tuple[float, int, UnitKey]] = []
         self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
@@ -62,6 +60,7 @@ class SchedulingQueue:
         Without `refresh_verdicts` a cycle does not recheck published verdicts.
         """
         self._absorb()
+        self._release_fifo_queues()
         if self._bound_version != self._state.bound_version:
             self._flush_waiting_searches()
         if (
@@ -326,6 +325,15 @@ class SchedulingQueue:
         """Return the wait reason of an unschedulable unit; None if it is not unschedulable."""
         return self._unschedulable.get(key)
 
+    def waiting_demands(self) -> list[WaitReason]:
+        """Return the wait reasons of all unschedulable units."""
+        return list(self._groups)
+
+    def units_with(self, demand: WaitReason) -> list[UnitKey]:
+        """Return the unschedulable units with a wait reason."""
+        group = self._groups.get(demand)
+        return list(group.units) if group is not None else []
+
     def fit_error_of(self, key: UnitKey) -> FitError | None:
         """Return the fit error of an unschedulable unit; None if it is not unschedulable."""
         demand = self._unschedulable.get(key)
@@ -361,16 +369,29 @@ class SchedulingQueue:
 
     # StrictFIFO queues
 
-    def set_fifo_head(self, queue: AccountKey, unit: QueuedUnit, rank: Rank, facts: BlockedByFifo) -> None:
-        """Record that the unit blocks the units behind it in its queue while it is unschedulable."""
-        self._heads.setdefault(queue, {})[unit.key] = (rank, facts)
+    def set_fifo_head(self, queue: AccountKey, key: UnitKey, head: Head) -> None:
+        """Record that a unit blocks the units behind it in its queue while it is unschedulable."""
+        former = self._heads.put(key, queue, head)
+        if former is not None:
+            self.activate_all_of(FifoBlocked(former))
 
-    def fifo_head(self, queue: AccountKey) -> tuple[Rank, BlockedByFifo] | None:
-        """Return the first unschedulable unit that blocks the queue; None if there is none."""
-        heads = self._heads.get(queue, {})
-        for key in [key for key in heads if key not in self._unschedulable]:
-            del heads[key]
-        return min(heads.values(), key=lambda head: head[0], default=None)
+    def remove_fifo_head(self, key: UnitKey) -> None:
+        """Record that a unit blocks no queue; activate the units behind it if it did."""
+        former = self._heads.remove(key)
+        if former is not None:
+            self.activate_all_of(FifoBlocked(former))
+
+    def fifo_head(self, queue: AccountKey, refused: Container[UnitKey], but: UnitKey) -> Head | None:
+        """Return the first unit except `but` that blocks the queue: unschedulable, or `refused` in this cycle."""
+        return self._heads.first(queue, lambda key: key in refused or key in self._unschedulable, but)
+
+    def _release_fifo_queues(self) -> None:
+        """Activate the units behind heads that have no pending pods any more, or wait for a change of their own.
+
+        Only between cycles: the units of a cycle are neither active nor unschedulable.
+        """
+        for queue in self._heads.remove_gone(lambda key: key in self._unschedulable or key in self._active):
+            self.activate_all_of(FifoBlocked(queue))
 
     def activate_all_of(self, demand: WaitReason) -> None:
         """Activate all units with this demand."""
@@ -394,6 +415,7 @@ class SchedulingQueue:
     def activate_due(self, now: float) -> None:
         """Activate the units whose time has come, after processing all changes."""
         self._absorb()
+        self._release_fifo_queues()
         while self._rechecks and self._rechecks[0][0] <= now:
             key = self._pop_recheck()
             if key in self._unschedulable:

@@ -1,4 +1,4 @@
-"""Who cannot run, whoever leaves: the nodes are too small or closed, or an account is too small."""
+"""Proofs that a unit cannot run even if no other unit did: the nodes are too small or closed, or an account is."""
 
 from __future__ import annotations
 

@@ -86,6 +86,10 @@ class ReservationPlan(StandingPlan):
             return start_sentence(reservation.told, words, reservation.slips, reservation.spares)
         return self.starts.without_promise(key, self._hopeless.get(key))
 
+    def is_promised(self, gang: GangKey) -> bool:
+        """Return whether a start is reserved for the unit of a gang."""
+        return self._unit_of.get(gang) in self._reservations
+
     def _words(self, reservation: Reservation) -> ToldStart:
         self._catch_up()
         delay = self.settings.start_delay

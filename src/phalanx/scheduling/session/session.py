@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.cluster.account_objects import path_fault_objects
 from phalanx.cluster.accounts import AccountRecord, ChargePath
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
@@ -107,6 +108,8 @@ class Session:
         # Without `allocate` only `backfill` places gang members: those without resource requests.
         self.best_effort_only = plugin_runtime.policy.places_best_effort_only
         self.attempted: set[UnitKey] = set()
+        # Units of StrictFIFO queues: admitted or refused after the turns of the units before them.
+        self.postponed_admissions: set[UnitKey] = set()
         # Units whose planning raised an exception; they wait for a change of their own.
         self.set_aside: list[UnitKey] = []
         self.unschedulable: dict[UnitKey, tuple[WaitReason, FitError]] = {}
@@ -317,6 +320,11 @@ class Session:
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
         return not any(uid in self.state.pods.unreleased for uid in victims)
+
+    def is_ready(self, pod_class: ClassRecord) -> bool:
+        """Return whether all volumes, claims and reservations that pods of a class refer to exist."""
+        runtime = self.plugin_runtime
+        return runtime.pre_filter(pod_class) is None and runtime.unready(pod_class) is None
 
     def shortfall_in_sum(self, wanted: Requests, afresh: bool = False) -> Requests:
         """Return the amounts per resource that exceed the idle sum of all nodes.

@@ -18,6 +18,7 @@ _NUMBERS, _MARKS = 3, 6
 
 class VictimClassArrays:
     """Victim classes as arrays of K entries.
+
     - int64: `charge_path` (position in `charge_paths`), `priority` (`Priorities.victim`), `pod_priority`.
     - bool: `other_scheduler` (pods of other schedulers), `daemon_or_static` (pods tied to their node),
       `non_preemptible` (pods marked so), `arriving`.

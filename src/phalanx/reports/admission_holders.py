@@ -1,0 +1,29 @@
+"""Sentence of `phalanx why` about the groups whose admission keeps another group waiting."""
+
+from __future__ import annotations
+
+from phalanx.cluster.inqueue import InqueueResources
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.model.text.quantity import format_quantity
+
+_MOST_NAMED = 3
+
+
+def admission_holders(inqueue: InqueueResources, waiting: GangRecord) -> str:
+    """Return which admitted groups hold how much that their pods do not use yet; "" if there are none.
+
+    Only resources count that the waiting group asks for.
+    """
+    spec = waiting.spec
+    if spec is None or not spec.min_resources:
+        return ""
+    holders = inqueue.holders(name for name, amount in spec.min_resources if amount)
+    if not holders:
+        return ""
+    named = [
+        f"gang {key} ({', '.join(f'{format_quantity(amount, name)} {name}' for name, amount in amounts.items())})"
+        for key, amounts in holders[:_MOST_NAMED]
+    ]
+    if len(holders) > _MOST_NAMED:
+        named.append(f"{len(holders) - _MOST_NAMED} more")
+    return f"admitted and not placed yet: {', '.join(named)}"

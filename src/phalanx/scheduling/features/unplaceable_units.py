@@ -1,0 +1,160 @@
+"""Units that are proved not to fit on the present nodes: no admission and no share counts what they request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.queue.demands import WaitReason
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.reservations.unplaceable import is_unplaceable
+from phalanx.scheduling.session.cycle_plugin import CyclePlugin
+from phalanx.scheduling.session.session import Session
+
+#: Demands for which the result of the proof is stored.
+_MOST_PROOFS = 10_000
+#: Demands that a cycle examines after a change of nodes or accounts, beside the marked ones.
+_MOST_EXAMINED = 32
+
+
+class UnplaceableUnits(CyclePlugin):
+    """Marks the pods of waiting units that could not run even on empty nodes, and their groups.
+
+    The proof is made once per demand, at its first refusal. When nodes or accounts change, the marked demands are
+    examined again before any decision of that cycle, and the others in this and the next cycles.
+    """
+
+    name = "unplaceable-units"
+
+    def __init__(self, state: ClusterState, queue: SchedulingQueue) -> None:
+        self._state = state
+        self._queue = queue
+        self._proofs: dict[WaitReason, bool] = {}
+        self._version: object = None
+        # Demands that wait since before the last change of nodes or accounts.
+        self._unexamined: list[WaitReason] = []
+        # The marked units of each demand.
+        self._units: dict[WaitReason, dict[UnitKey, None]] = {}
+        self._demands: dict[UnitKey, WaitReason] = {}
+        self._purge_at = _MOST_PROOFS
+
+    def configure(self, policy: Policy) -> None:
+        self._version = None
+
+    def outdated(self) -> bool:
+        return bool(self._unexamined)
+
+    def begin(self, session: Session) -> None:
+        state = self._state
+        version = (state.topology.version, state.ledger.shape_version, session.placer.invalidations)
+        if version != self._version:
+            self._version = version
+            self._proofs.clear()
+            for demand in list(self._units):
+                if not self._is_unplaceable(session, demand):
+                    for key in list(self._units[demand]):
+                        self._unmark(key)
+            self._unexamined = self._queue.waiting_demands()
+        marked = False
+        for _ in range(min(_MOST_EXAMINED, len(self._unexamined))):
+            demand = self._unexamined.pop()
+            if demand not in self._proofs and _is_provable(demand) and self._is_unplaceable(session, demand):
+                for key in self._queue.units_with(demand):
+                    marked |= self._mark(key, demand)
+        if marked:
+            state.room_opened()
+
+    def revise(self, session: Session) -> None:
+        proofs, marked = self._proofs, False
+        for key, (demand, _) in session.unschedulable.items():
+            if demand in proofs:
+                unplaceable = proofs[demand]
+            elif _is_provable(demand):
+                unplaceable = self._is_unplaceable(session, demand)
+            else:
+                continue
+            if unplaceable:
+                marked |= self._mark(key, demand)
+            elif key in self._demands:
+                self._unmark(key)
+        for unit in session.units if self._demands else ():
+            if unit.key in self._demands and unit.key not in session.unschedulable:
+                self._unmark(unit.key)  # it is placed, or waits for a change of its own
+        if marked:
+            self._state.room_opened()
+
+    def _is_unplaceable(self, session: Session, demand: WaitReason) -> bool:
+        if len(self._proofs) >= _MOST_PROOFS:
+            self._proofs.clear()
+        parts = demand.separate_parts
+        if parts:
+            proofs = [self._is_unplaceable(session, part) for part in parts]
+            proved = any(proofs)
+        else:
+            proved = is_unplaceable(session, demand)
+        self._proofs[demand] = proved
+        return proved
+
+    def _mark(self, key: UnitKey, demand: WaitReason) -> bool:
+        """Mark the pods of a unit that the demand contains. Return whether any was not marked before."""
+        if self._demands.get(key, demand) != demand:
+            self._unmark(key)
+        self._demands[key] = demand
+        self._units.setdefault(demand, {})[key] = None
+        if len(self._demands) > self._purge_at:
+            self._purge()
+        pods = [pod for pod in self._pods(key) if pod.state is MemberState.PENDING]
+        parts = demand.separate_parts
+        if parts:
+            kinds = {kind for part in parts if self._proofs.get(part) for kind in _kinds(part)}
+            pods = [pod for pod in pods if (pod.pod_class, pod.charge_path) in kinds]
+        elif not isinstance(key, str):
+            for gang in key:
+                self._state.gangs.inqueue.set_unplaceable(gang, True)
+        changed = [pod for pod in pods if not pod.unplaceable]
+        self._set(changed, True)
+        return bool(changed)
+
+    def _unmark(self, key: UnitKey) -> None:
+        demand = self._demands.pop(key)
+        units = self._units[demand]
+        del units[key]
+        if not units:
+            del self._units[demand]
+        for gang in () if isinstance(key, str) else key:
+            self._state.gangs.inqueue.set_unplaceable(gang, False)
+        self._set([pod for pod in self._pods(key) if pod.unplaceable], False)
+
+    def _purge(self) -> None:
+        """Forget units that do not exist any more."""
+        for key in [key for key in self._demands if not self._pods(key)]:
+            self._unmark(key)
+        self._purge_at = max(_MOST_PROOFS, 2 * len(self._demands))
+
+    def _set(self, pods: Iterable[PodRecord], unplaceable: bool) -> None:
+        for pod in pods:
+            pod.unplaceable = unplaceable
+            self._state.ledger.book(pod)
+            if pod.gang is not None:
+                self._state.gangs.inqueue.stale.add(pod.gang.key)
+
+    def _pods(self, key: UnitKey) -> list[PodRecord]:
+        if isinstance(key, str):
+            record = self._state.pods.get(key)
+            return [record] if record is not None else []
+        records = [self._state.gangs[gang] for gang in key if gang in self._state.gangs]
+        return [member for record in records for member in record.members.values()]
+
+
+def _is_provable(demand: WaitReason) -> bool:
+    return bool(demand.quorums or demand.separate_parts)
+
+
+def _kinds(part: WaitReason) -> Iterable[tuple[ClassRecord, ChargePath | None]]:
+    return ((pods.pod_class, pods.charge_path) for quorum in part.quorums for pods in quorum.members)

@@ -1,0 +1,46 @@
+"""Heads of queues that keep their order: the waiting units that no younger unit of their queue may overtake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.model.account import AccountKey
+from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
+from phalanx.scheduling.refusals.refusal import BlockedByFifo
+
+Head = tuple[Rank, BlockedByFifo]
+IsWaiting = Callable[[UnitKey], bool]
+
+
+class FifoHeads:
+    """Units that hold up their queue while they wait; each is a head of one queue at most."""
+
+    def __init__(self) -> None:
+        self._heads: dict[AccountKey, dict[UnitKey, Head]] = {}
+        self._queues: dict[UnitKey, AccountKey] = {}
+
+    def put(self, key: UnitKey, queue: AccountKey, head: Head) -> AccountKey | None:
+        """Record a unit as a head of a queue. Return another queue of which it was a head before."""
+        former = self.remove(key) if self._queues.get(key, queue) != queue else None
+        self._queues[key] = queue
+        self._heads.setdefault(queue, {})[key] = head
+        return former
+
+    def remove(self, key: UnitKey) -> AccountKey | None:
+        """Remove a unit. Return the queue of which it was a head."""
+        queue = self._queues.pop(key, None)
+        if queue is not None:
+            del self._heads[queue][key]
+            if not self._heads[queue]:
+                del self._heads[queue]
+        return queue
+
+    def first(self, queue: AccountKey, is_waiting: IsWaiting, but: UnitKey) -> Head | None:
+        """Return the first head of a queue that waits, except for one unit."""
+        heads = (head for key, head in self._heads.get(queue, {}).items() if key != but and is_waiting(key))
+        return min(heads, key=lambda head: head[0], default=None)
+
+    def remove_gone(self, is_waiting: IsWaiting) -> list[AccountKey]:
+        """Remove the heads that do not wait any more. Return their queues."""
+        gone = [key for key in self._queues if not is_waiting(key)]
+        return [queue for key in gone if (queue := self.remove(key)) is not None]

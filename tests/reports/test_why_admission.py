@@ -1,0 +1,45 @@
+"""`phalanx why` of a group that waits for its admission names the groups that hold the room."""
+
+from __future__ import annotations
+
+from phalanx.model.events import GangUpdated
+from phalanx.model.gang import Gang, GangKey
+from phalanx.model.resources import requests_of
+
+from .test_why import KEY, Cluster
+
+
+def cluster(*held: int) -> Cluster:
+    """Ten cpu; admitted groups hold these amounts, and gang g waits to be admitted with ten."""
+    made = Cluster(10, 1)
+    for number, cpus in enumerate(held):
+        size = requests_of({"cpu": cpus * 1000})
+        admitted = Gang(GangKey("ns", f"a{number}"), admission=True, min_resources=size, created=number)
+        made.snapshot.state.apply(GangUpdated(admitted))
+    size = requests_of({"cpu": 10_000})
+    made.snapshot.state.apply(
+        GangUpdated(Gang(KEY, admission=True, admitted=False, min_resources=size, created=100))
+    )
+    return made
+
+
+def test_group_that_waits_for_admission_is_told_which_groups_hold_how_much() -> None:
+    answer = cluster(4, 6).gang()
+    assert answer.reason == "AwaitingAdmission"
+    assert answer.message.endswith("; admitted and not placed yet: gang ns/a1 (6 cpu), gang ns/a0 (4 cpu)")
+
+
+def test_many_holders_are_counted() -> None:
+    answer = cluster(1, 2, 3, 2, 1).gang()
+    assert answer.message.endswith("gang ns/a2 (3 cpu), gang ns/a1 (2 cpu), gang ns/a3 (2 cpu), 2 more")
+
+
+def test_group_that_nodes_alone_keep_waiting_is_told_of_no_holder() -> None:
+    made = cluster()
+    size = requests_of({"cpu": 13_000})
+    made.snapshot.state.apply(
+        GangUpdated(Gang(KEY, admission=True, admitted=False, min_resources=size, created=100))
+    )
+    answer = made.gang()
+    assert answer.reason == "AwaitingAdmission"
+    assert "admitted and not placed" not in answer.message
