@@ -87,7 +87,7 @@ async def test_it_is_refused_whole_with_who_is_in_the_way(world: World) -> None:
     said = condition({"status": shown}, "Scheduled")
     assert said["reason"] == "Unschedulable"
     assert said["message"] == (
-        f"there is room for 0 of 1 copies; in the way: pod {world.namespace}/runs; no later start is known"
+        f"there is room for 0 of 1 copies; blocked by: pod {world.namespace}/runs; no later start is known"
     )
     await world.pod("other", cpu="7")
     await world.until_bound("other")

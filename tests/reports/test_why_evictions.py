@@ -80,7 +80,7 @@ def test_who_would_be_evicted_now_and_at_what_cost() -> None:
         "violations": 0,
         "pod_hours": 3.0,
     }
-    assert "3  ns/old-0, ns/old-1, ns/old-2: priority 0 gives way to priority 10" in render(answer)
+    assert "3  ns/old-0, ns/old-1, ns/old-2: priority 0 is below priority 10" in render(answer)
     assert "What it would cost: 3 pods, 1 gang would lose its minimum" in render(answer)
 
 
@@ -90,7 +90,7 @@ def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
     answer = cluster.ask("lone")
     assert answer.state == "Running"
     assert answer.message.endswith(
-        "it would be told to leave now: preempted by pod ns/new (priority 0 gives way to priority 10)"
+        "it would be told to leave now: preempted by pod ns/new (priority 0 is below priority 10)"
     )
 
 
@@ -172,8 +172,8 @@ def test_a_member_above_the_minimum_waits_without_evictions() -> None:
 def test_for_whom_a_terminating_pod_was_evicted() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
-    fields = ToldEviction("phalanx", EvictionReason.PREEMPTED, "pod ns/new", "priority 0 gives way to priority 10")
-    told = "preempted by pod ns/new (priority 0 gives way to priority 10)"
+    fields = ToldEviction("phalanx", EvictionReason.PREEMPTED, "pod ns/new", "priority 0 is below priority 10")
+    told = "preempted by pod ns/new (priority 0 is below priority 10)"
     cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", "x", fields)
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")

@@ -146,7 +146,7 @@ class ElasticQuota3(Scenario):
         stage.say(
             "the node has free CPU, but the sum of all min is 1 CPU; a priority counts within a namespace only"
         )
-        await board.why("quota2", "nginx", "Evictions do not help", "would hold more cpu than its min")
+        await board.why("quota2", "nginx", "Evictions do not help", "would use more cpu than its min")
         stage.title("quota3 reclaims its CPU: it is within its min and needs no priority")
         before = await board.running("quota1")
         await board.deploy("quota3", "nginx", 1)
@@ -186,7 +186,7 @@ class ElasticQuota4(Scenario):
         stage.say("quota2 reclaims its 2 CPUs for one pod")
         await board.waits("quota2", "nginx", _ALL, "2 cpu in use")
         await board.usage_stays(quota1=2, quota2=0)
-        await board.why("quota2", "nginx", "2 pods would have to go", "take singleNodePreemption out of the policy")
+        await board.why("quota2", "nginx", "2 pods would have to go", "remove singleNodePreemption from the policy")
         stage.title("Without the limitation")
         before = await board.running("quota1")
         await stage.change_policy(_POLICY)

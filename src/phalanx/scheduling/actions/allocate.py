@@ -27,8 +27,8 @@ from phalanx.scheduling.units.turn import take_turn
 def allocate(session: Session) -> None:
     """Give the units their turns: the quorums of a band, then its surplus.
 
-    A unit that does not fit reserves nothing. It blocks the units behind it only in a StrictFIFO queue. Pods
-    without a gang and without requests are placed by `backfill`, except in StrictFIFO queues.
+    A unit that does not fit reserves nothing. It blocks the units behind it only in a fifo queue. `backfill` places
+    pods without a gang and without requests, except in fifo queues.
     """
     fifo = FifoQueues(session)
     in_order = session.state.ledger.keeps_order and "backfill" in session.plugin_runtime.policy.actions

@@ -19,7 +19,7 @@ from phalanx.scheduling.units.gang_group import admission
 def enqueue(session: Session) -> None:
     """Admit groups while the plugins permit; queues take turns.
 
-    A group that must wait blocks the groups behind it only in a StrictFIFO queue. There, a group behind a unit
+    A group that must wait blocks the groups behind it only in a fifo queue. There, a group behind a unit
     that is still to be placed is admitted in its turn of `allocate` or `backfill`.
     """
     fifo = FifoQueues(session)

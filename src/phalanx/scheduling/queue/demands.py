@@ -74,7 +74,7 @@ class WaitReason(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
-        """Return whether units behind this one wait too in a StrictFIFO queue: nodes or quota would help it."""
+        """Return whether units behind this one wait too in a fifo queue: nodes or quota would help it."""
         return True
 
     @property
@@ -217,7 +217,7 @@ class QuotaBlocked(WaitReason, frozen=True):
 
 
 class FifoBlocked(WaitReason, frozen=True):
-    """Wait reason of units behind the first one in a StrictFIFO queue."""
+    """Wait reason of units behind the first one in a fifo queue."""
 
     queue: AccountKey
 

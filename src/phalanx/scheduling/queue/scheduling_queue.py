@@ -367,7 +367,7 @@ class SchedulingQueue:
                     units.append((rank, unit))
         return units
 
-    # StrictFIFO queues
+    # fifo queues
 
     def set_fifo_head(self, queue: AccountKey, key: UnitKey, head: Head) -> None:
         """Record that a unit blocks the units behind it in its queue while it is unschedulable."""

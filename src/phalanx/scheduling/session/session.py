@@ -108,7 +108,7 @@ class Session:
         # Without `allocate` only `backfill` places gang members: those without resource requests.
         self.best_effort_only = plugin_runtime.policy.places_best_effort_only
         self.attempted: set[UnitKey] = set()
-        # Units of StrictFIFO queues: admitted or refused after the turns of the units before them.
+        # Units of fifo queues: admitted or refused after the turns of the units before them.
         self.postponed_admissions: set[UnitKey] = set()
         # Units whose planning raised an exception; they wait for a change of their own.
         self.set_aside: list[UnitKey] = []
