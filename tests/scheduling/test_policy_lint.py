@@ -100,7 +100,7 @@ def test_a_config_map_is_looked_into_and_its_lines_are_the_files(tmp_path: Path)
         ("phalanx: {dialects: {matchPolicies: {nobody: only-waiting}}}", "nobody"),
         (
             "phalanx: {dialects: {matchPolicies: {kube-batch: whatever}}}",
-            "kube-batch: there is no 'whatever'; write",
+            "kube-batch: unknown value 'whatever'; expected one of",
         ),
     ],
 )

@@ -1,6 +1,6 @@
-"""Catalogue of short texts by code and counts: they name no object, so everybody may read them.
+"""Short texts by code and counts, without names of objects, so that every user can read them.
 
-They stand where the full text of a verdict or eviction may not be shown, or where a line has little room.
+Views show them to users without access to the full text of a verdict or eviction, and on short lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`enqueue`: lets the controllers of waiting groups create their pods."""
+"""Action `enqueue`: admits groups, so that their controllers create the pods."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from phalanx.scheduling.units.gang_group import admission
 
 
 def enqueue(session: Session) -> None:
-    """Admits groups, queues taking turns, while the plugins permit.
+    """Admit groups while the plugins permit; queues take turns.
 
-    One that must wait does not block those behind it, unless its queue keeps its order. Then a group behind a unit
+    A group that must wait blocks the groups behind it only in a fifo queue. There, a group behind a unit
     that is still to be placed is admitted in its turn of `allocate` or `backfill`.
     """
     fifo = FifoQueues(session)

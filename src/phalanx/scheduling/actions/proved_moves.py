@@ -32,9 +32,12 @@ class ProvedMoves(msgspec.Struct, frozen=True):
 def prove_moves(session: Session, unit: QueuedUnit, attempt: RelocationAttempt) -> ProvedMoves | None:
     """Return the proved moves; None if the proof fails.
 
-    It fails if the unit's quorum does not fit on the rows of the attempt once the pods are removed, if another
-    waiting unit would fit before the moved pods are placed again (and could use their room), or if they do not all
-    fit then. Filters, scores, quotas and reservations apply as in any turn. All changes are rolled back.
+    The pods to move are removed first. The proof fails if
+    - the unit's quorum does not fit on the rows of the attempt;
+    - another waiting unit would fit now, and could use the room of the moved pods;
+    - the moved pods do not all fit again.
+
+    Filters, scores, quotas and reservations apply as in any turn. All changes are rolled back.
     """
     preemptor = preemptor_of(session, unit)
     if preemptor is None:

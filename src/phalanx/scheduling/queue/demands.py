@@ -49,7 +49,7 @@ class QueueEstimates(RoomEstimates, Protocol):
         """Return whether all pods with these uids have left their nodes."""
 
     def is_ready(self, pod_class: ClassRecord) -> bool:
-        """Return whether all that pods of a class refer to exists: volumes, claims, reservations."""
+        """Return whether all volumes, claims and reservations that pods of a class refer to exist."""
 
 
 class WaitReason(msgspec.Struct, frozen=True):
@@ -74,8 +74,7 @@ class WaitReason(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
-        """Return whether units behind this one wait as well in a queue that keeps its order: nodes or quota would
-        help this unit."""
+        """Return whether units behind this one wait too in a fifo queue: nodes or quota would help it."""
         return True
 
     @property
@@ -87,12 +86,12 @@ class WaitReason(msgspec.Struct, frozen=True):
 
     @property
     def separate_parts(self) -> tuple[WaitReason, ...]:
-        """Parts that can be met one by one; () if the reason has none."""
+        """Parts that can be placed one by one; () if the reason has none."""
         return ()
 
     @property
     def quorums(self) -> tuple[PodDemand | GangDemand, ...]:
-        """Pods that must be placed together; () if the reason is no amount, or its parts can be met one by one."""
+        """Pods that must be placed together; () for a reason without an amount, or with separate parts."""
         return ()
 
     def joined(self, other: WaitReason) -> WaitReason:
@@ -304,7 +303,7 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
     def can_be_ready(self, estimates: QueueEstimates) -> bool:
-        """Return whether enough members are ready in every respect but nodes and quota."""
+        """Return whether enough members could start if there were nodes and quota."""
         ready = [portion for portion in self.members if estimates.is_ready(portion.pod_class)]
         return sum(portion.count for portion in ready) >= self.total and all(
             sum(portion.count for portion in ready if portion.role == role) >= least for role, least in self.roles

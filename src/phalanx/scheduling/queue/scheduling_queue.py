@@ -326,11 +326,11 @@ class SchedulingQueue:
         return self._unschedulable.get(key)
 
     def waiting_demands(self) -> list[WaitReason]:
-        """Return what unschedulable units wait with."""
+        """Return the wait reasons of all unschedulable units."""
         return list(self._groups)
 
     def units_with(self, demand: WaitReason) -> list[UnitKey]:
-        """Return the unschedulable units that wait with a demand."""
+        """Return the unschedulable units with a wait reason."""
         group = self._groups.get(demand)
         return list(group.units) if group is not None else []
 
@@ -370,24 +370,23 @@ class SchedulingQueue:
     # fifo queues
 
     def set_fifo_head(self, queue: AccountKey, key: UnitKey, head: Head) -> None:
-        """Let a unit hold up the units behind it in its queue while it is unschedulable."""
+        """Record that a unit blocks the units behind it in its queue while it is unschedulable."""
         former = self._heads.put(key, queue, head)
         if former is not None:
             self.activate_all_of(FifoBlocked(former))
 
     def remove_fifo_head(self, key: UnitKey) -> None:
-        """Let a unit hold up no queue; activate the units behind it if it did."""
+        """Record that a unit blocks no queue; activate the units behind it if it did."""
         former = self._heads.remove(key)
         if former is not None:
             self.activate_all_of(FifoBlocked(former))
 
     def fifo_head(self, queue: AccountKey, refused: Container[UnitKey], but: UnitKey) -> Head | None:
-        """Return the first unit, except for one, that holds up the queue: unschedulable, or `refused` in this
-        cycle."""
+        """Return the first unit except `but` that blocks the queue: unschedulable, or `refused` in this cycle."""
         return self._heads.first(queue, lambda key: key in refused or key in self._unschedulable, but)
 
     def _release_fifo_queues(self) -> None:
-        """Activate the units behind heads that ask for nothing any more, or wait for a change of their own.
+        """Activate the units behind heads that have no pending pods any more, or wait for a change of their own.
 
         Only between cycles: the units of a cycle are neither active nor unschedulable.
         """

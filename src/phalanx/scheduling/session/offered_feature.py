@@ -42,8 +42,8 @@ def overridden_points(kind: type[CyclePlugin]) -> tuple[str, ...]:
 class OfferedFeature(CyclePlugin):
     """Wrapper of a third-party feature at every extension point.
 
-    If the feature raises or returns an invalid result, its decisions at that point are rolled back, the plan
-    reports the failure, and the feature is skipped for a minute of the scheduler's clock.
+    After an exception or an invalid result, the feature's decisions at that point are rolled back and the plan
+    reports the failure. The feature is then skipped for a minute of the scheduler's clock.
     """
 
     def __init__(self, feature: CyclePlugin) -> None:

@@ -322,7 +322,7 @@ class Session:
         return not any(uid in self.state.pods.unreleased for uid in victims)
 
     def is_ready(self, pod_class: ClassRecord) -> bool:
-        """Return whether all that pods of a class refer to exists: volumes, claims, reservations."""
+        """Return whether all volumes, claims and reservations that pods of a class refer to exist."""
         runtime = self.plugin_runtime
         return runtime.pre_filter(pod_class) is None and runtime.unready(pod_class) is None
 

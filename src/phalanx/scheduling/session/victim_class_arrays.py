@@ -17,10 +17,13 @@ _NUMBERS, _MARKS = 3, 6
 
 
 class VictimClassArrays:
-    """int64[K]: `charge_path` (position in `charge_paths`), `priority` (`Priorities.victim`), `pod_priority`.
-    bool[K]: `other_scheduler` (pods of other schedulers), `daemon_or_static` (pods tied to their node),
-    `non_preemptible` (pods marked so), `arriving`, `self_protected` (pods protected by themselves, their gangs or
-    quotas), `limited` (a cooldown or a disruption budget can apply).
+    """Victim classes as arrays of K entries.
+
+    - int64: `charge_path` (position in `charge_paths`), `priority` (`Priorities.victim`), `pod_priority`.
+    - bool: `other_scheduler` (pods of other schedulers), `daemon_or_static` (pods tied to their node),
+      `non_preemptible` (pods marked so), `arriving`.
+    - bool: `self_protected` (pods protected by themselves, their gangs or quotas), `limited` (a cooldown or a
+      disruption budget can apply).
 
     The arrays are preserved across cycles. `update` adds new classes and refreshes those of changed gangs or
     composites.

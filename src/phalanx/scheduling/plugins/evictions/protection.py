@@ -13,8 +13,12 @@ _FIXTURE = EvictVeto("is tied to its node: it would be created again there")
 
 
 class Protection(Plugin):
-    """Veto for pods tied to their node, pods below the minimum run time of their accounts, pods whose eviction the
-    API refused recently, and pods of other schedulers unless the policy includes them.
+    """Veto for pods that no action can evict now.
+
+    - pods tied to their node;
+    - pods below the minimum run time of their accounts;
+    - pods that the API recently refused to evict;
+    - pods of other schedulers, unless the policy includes them.
     """
 
     name = "protection"

@@ -12,6 +12,7 @@ from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
 
 class Quotas(Plugin):
     """Limits by kind of account.
+
     - queue: its capability, on every level;
     - ElasticQuota: its max. For all ElasticQuotas together: the sum of their mins, for resources that at least one
       min names (scheduler-plugins, capacity_scheduling.go);
