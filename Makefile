@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-slow flaky pythons soak lint audit bench image sbom site pictures setup clean
+.PHONY: demo quick test test-slow features flaky pythons soak lint audit bench image sbom site pictures setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
@@ -16,6 +16,9 @@ test: setup        ## all tests but the slow ones
 
 test-slow: setup   ## the slow ones, and all random worlds of those of which `make test` tries a part
 	@PHALANX_FULL=1 $(BIN)/pytest -n 2 --dist loadfile -m "slow or thorough"
+
+features: setup    ## the tests of the scheduler once for each feature of the cycle, with that feature left out
+	@$(BIN)/python -m tests.features
 
 flaky: setup       ## the tests N times in random order on a loaded machine; N=5 SEED=0
 	@$(BIN)/python -m tests.flaky --runs $(or $(N),5) --seed $(or $(SEED),0)

@@ -34,7 +34,17 @@ _FOLDER = pytest.StashKey[Path]()
 _LEFT = pytest.StashKey[list[str]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-feature", metavar="NAME", help="leave a feature of the cycle out of the registry")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    feature = config.getoption("without_feature")
+    if feature is not None:
+        # Imported late: most runs collect tests without the scheduler.
+        from tests.features.left_out import leave_out
+
+        leave_out(feature, pytest.MonkeyPatch())
     if not hasattr(config, "workerinput"):  # the workers of xdist inherit both
         config.stash[_RUN] = uuid.uuid4().hex
         mark_children(config.stash[_RUN])
@@ -42,9 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow all sets of parameters but the first of a test that is marked `slow_but_first` (or but the first
-    N: `slow_but_first(N)`). Put the slowest folders first."""
+    N: `slow_but_first(N)`). Put the slowest folders first. Deselect the tests of a feature that is left out."""
+    feature = config.getoption("without_feature")
+    if feature is not None:
+        needing = [item for item in items if any(feature in mark.args for mark in item.iter_markers("feature"))]
+        config.hook.pytest_deselected(items=needing)
+        items[:] = [item for item in items if item not in needing]
     items.sort(key=_place)
     seen: Counter[str] = Counter()
     for item in items:

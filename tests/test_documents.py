@@ -65,3 +65,27 @@ def test_a_command_that_is_named_is_there() -> None:
             if command is None:
                 unknown.append(f"{path.relative_to(ROOT)}: phalanx {typed}")
     assert unknown == []
+
+
+WALKS = (
+    "### One cycle",
+    "### One pod event",
+    "### One view",
+    "### One gang",
+    "### One feature of the cycle",
+    "### One part of the process",
+    "One reclaim, in order:",
+)
+
+
+@pytest.mark.parametrize("heading", WALKS)
+def test_walk_through_the_code_names_at_most_seven_files_that_exist(heading: str) -> None:
+    """A newcomer reads one walk in a sitting."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    walk = re.search(rf"^{heading}.*?^(1\. .*?)^(?:\n|$)", page, re.MULTILINE | re.DOTALL)
+    assert walk is not None
+    assert walk[1].count("\n") >= 3
+    files = {name for name in re.findall(r"`((?:\w+/)*\w+\.py)`", walk[1]) if not name.startswith("tests/")}
+    assert 1 <= len(files) <= 7, files
+    roots = (ROOT / "src/phalanx", ROOT / "src/phalanx/scheduling")
+    assert [name for name in files if not any((root / name).is_file() for root in roots)] == []

@@ -7,6 +7,7 @@ import functools
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,74 @@ def test_no_file_grows_beyond_what_one_reads_in_a_sitting() -> None:
     for path in (*SOURCE.rglob("*.py"), *LOCAL.rglob("*.py")):
         lines = len(path.read_text("utf-8").splitlines())
         assert lines <= 550, f"{path} has {lines} lines"
+
+
+def subclasses_in(trees: Iterable[ast.Module], roots: set[str]) -> set[str]:
+    """Return the names of the classes that the modules derive from `roots`, at any depth, with the roots."""
+    bases = {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    found = set(roots)
+    while more := {name for name, above in bases.items() if above & found} - found:
+        found |= more
+    return found
+
+
+def classes_told_apart(tree: ast.Module) -> set[str]:
+    """Return the names of the classes that a module tells apart, by isinstance, type() or a pattern of match."""
+    parts: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.MatchClass):
+            parts.append(node.cls)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            parts.append(node.args[1])
+        elif isinstance(node, ast.Compare) and any(
+            isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "type"
+            for each in (node.left, *node.comparators)
+        ):
+            parts.append(node)
+    return {each.id for part in parts for each in ast.walk(part) if isinstance(each, ast.Name)}
+
+
+def test_wait_reasons_and_refusals_are_told_apart_in_units_and_queue_only() -> None:
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in (SOURCE / "scheduling").rglob("*.py")}
+    kinds = subclasses_in(trees.values(), {"WaitReason", "Refusal"})
+    assert {"QuorumDemand", "Nominated", "OverQuota", "CompositeRefusal"} <= kinds
+    allowed = (SOURCE / "scheduling" / "units", SOURCE / "scheduling" / "queue")
+    for path, tree in trees.items():
+        if not path.is_relative_to(allowed[0]) and not path.is_relative_to(allowed[1]):
+            assert not classes_told_apart(tree) & kinds, (
+                f"{path.relative_to(SOURCE)} tests {classes_told_apart(tree) & kinds}"
+            )
+
+
+def test_class_tests_of_a_module_are_found_in_calls_patterns_and_comparisons() -> None:
+    source = "isinstance(a, X | Y)\ntype(a) is Z\nmatch a:\n    case V():\n        pass\n"
+    assert {"X", "Y", "Z", "V"} <= classes_told_apart(ast.parse(source))
+
+
+def test_cycle_of_the_scheduler_is_read_at_one_glance() -> None:
+    text = (SOURCE / "scheduling" / "scheduler.py").read_text("utf-8")
+    (cycle,) = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name == "cycle"
+    ]
+    assert cycle.end_lineno is not None
+    assert cycle.end_lineno - cycle.lineno + 1 <= 40
+    assert len(text.splitlines()) <= 300
+
+
+# Reasons why two classes of one distribution have one name.
+SHARED_CLASS_NAMES: dict[str, str] = {}
+
+
+@pytest.mark.parametrize("root", [SOURCE, LOCAL], ids=["phalanx", "phalanx_local"])
+def test_public_class_name_is_defined_once_in_a_distribution(root: Path) -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text("utf-8"), re.MULTILINE):
+            places.setdefault(name, []).append(path.relative_to(root).as_posix())
+    shared = {name: files for name, files in places.items() if len(files) > 1 and name not in SHARED_CLASS_NAMES}
+    assert shared == {}

@@ -31,7 +31,7 @@ from phalanx.model.events import GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
 from phalanx.reports.gangs.gang_list import gang_entries
 from phalanx.reports.jobs.job_report import JobReader
-from phalanx.reports.promised_starts import StoredPlan
+from phalanx.views.promises import Promises
 from tests.admission.conftest import PATHS, TEAM, Site, known_definitions, of_kind
 from tests.admission.test_webhook_service import CONTAINERS, KEY, open_queue, refusal
 from tests.dialects.objects import DIALECTS, group, pod_document
@@ -195,7 +195,7 @@ async def test_the_list_of_gangs_says_the_queue_that_is_charged(
     body["metadata"].update(labels={"scheduling.x-k8s.io/pod-group": "g"}, annotations=pods)
     await site.admin.create(PATHS["pods"], body)
     found = await JobReader(site.admin).jobs(TEAM, 0.0)
-    (entry,) = gang_entries(found, DialectOptions(), StoredPlan())
+    (entry,) = gang_entries(found, DialectOptions(), Promises())
     assert (entry.name, entry.queue) == ("g", queue)
 
 

@@ -138,6 +138,32 @@ def test_policy_show_prints_the_pipeline_the_rules_of_eviction_and_what_is_not_a
     ]
 
 
+def test_policy_show_lists_the_features_of_installed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert json.loads(run("policy", "show", "-o", "json").output)["features"] == []
+    (tmp_path / "longest_wait.py").write_text(
+        "from phalanx.plugin import CyclePlugin\n"
+        "class LongestWait(CyclePlugin):\n"
+        "    name = 'longest-wait'\n"
+        "    def note(self, of): return ''\n"
+        "    def advance(self, now): pass\n"
+    )
+    info = tmp_path / "longest_wait-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: longest-wait-feature\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text("[phalanx.cycle_plugins]\nwaits = longest_wait:LongestWait\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (feature,) = json.loads(run("policy", "show", "-o", "json").output)["features"]
+    assert feature == {
+        "name": "longest-wait",
+        "points": ["advance", "note"],
+        "distribution": "longest-wait-feature 1.2",
+    }
+    lines = run("policy", "show").output.splitlines()
+    assert "feature               longest-wait (longest-wait-feature 1.2): advance, note" in lines
+
+
 def test_policy_show_lists_every_mistake_at_once(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(

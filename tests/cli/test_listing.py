@@ -86,7 +86,7 @@ def test_formats_are_kubectls(text: str, word: str) -> None:
     [
         ("yamll", "expected wide"),
         ("jsonpath", "needs a template"),
-        ("jsonpath={.a", "not closed"),
+        ("jsonpath={.a", "unbalanced brace"),
         ("custom-columns=", "needs a specification"),
         ("custom-columns=A", "is not HEADER:PATH"),
         ("custom-columns=A:.b[", "no JSONPath"),

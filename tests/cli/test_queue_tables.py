@@ -27,6 +27,7 @@ from phalanx.reports.account_entries import (
 )
 
 GPU = "nvidia.com/gpu"
+NOW = 1e9
 WAITS = FirstWaiting("gang ns/g", "QuotaExceeded", "Queue a: 6 gpu in use", "free 2 gpu")
 A = QueueEntry(
     name="a",
@@ -74,7 +75,7 @@ def cells(lines: list[str], name: str) -> dict[str, str]:
 
 
 def test_a_table_has_one_line_a_queue() -> None:
-    row = cells(queue_table(REPORT, wide=False), "a")
+    row = cells(queue_table(REPORT, wide=False, now=NOW), "a")
     assert row == {
         "NAME": "a",
         "STATE": "Open",
@@ -85,18 +86,19 @@ def test_a_table_has_one_line_a_queue() -> None:
         "PENDING": "gpu=2",
         "GANGS": "2/1",
         "BORROWED": "gpu=3",
+        "START": "<none>",
         "WAITS FOR": "QuotaExceeded",
     }
 
 
 def test_a_wide_table_says_whom_from_and_the_whole_sentence() -> None:
-    row = cells(queue_table(REPORT, wide=True), "a")
+    row = cells(queue_table(REPORT, wide=True, now=NOW), "a")
     assert (row["PARENT"], row["FROM"], row["FIRST"]) == ("root", "b", "gang ns/g")
     assert row["WAITS FOR"] == "QuotaExceeded: Queue a: 6 gpu in use (free 2 gpu)"
 
 
 def test_a_fault_stands_in_the_row_and_its_words_below() -> None:
-    lines = queue_table(REPORT, wide=False)
+    lines = queue_table(REPORT, wide=False, now=NOW)
     assert cells(lines, "b")["STATE"] == "Open (fault)"
     assert cells(lines, "b1")["STATE"] == "Closed"
     assert lines[-3:] == ["! b: Queue b: weight is 0", "! b: Odd: looks odd", "! b1: closed"]
@@ -115,7 +117,7 @@ def test_the_tree_leaves_empty_what_there_is_nothing_to_say_of() -> None:
 
 def test_what_an_idle_queue_deserves_is_told() -> None:
     idle = QueueEntry(name="q", state="Open", weight=1, used={}, deserved={"cpu": "24"}, dominant="cpu")
-    assert cells(queue_table(QueueReport({}, [], [idle], []), wide=False), "q")["DESERVED"] == "cpu=24"
+    assert cells(queue_table(QueueReport({}, [], [idle], []), wide=False, now=NOW), "q")["DESERVED"] == "cpu=24"
 
 
 def test_where_nobody_has_a_right_to_a_share_nothing_is_drawn_as_borrowed() -> None:
@@ -147,7 +149,7 @@ def test_a_bar_tells_ones_own_from_what_is_borrowed(share: float, own: float, sh
 
 
 def test_everything_about_a_queue() -> None:
-    text = "\n".join(describe_queue(A))
+    text = "\n".join(describe_queue(A, NOW))
     assert "Share:           50.0% of the cluster's nvidia.com/gpu; entitled to 25.0%" in text
     assert "Gangs:           2 running, 1 pending" in text
     assert "Borrows 3 nvidia.com/gpu from b" in text
@@ -160,21 +162,21 @@ def test_everything_about_a_queue() -> None:
 
 
 def test_how_far_pods_are_protected_against_eviction_is_shown_where_it_is_stated() -> None:
-    plain = "\n".join(describe_quota(QUOTA))
+    plain = "\n".join(describe_quota(QUOTA, NOW))
     assert "Evictions" not in plain
     assert "Protected" not in plain
     assert "Self-protection" not in plain
     limited = msgspec.structs.replace(
         QUOTA, min_run_time="1h30m", eviction_rate="10/1m", self_protection="none", max_protection_time="2h"
     )
-    text = "\n".join(describe_quota(limited))
+    text = "\n".join(describe_quota(limited, NOW))
     assert re.search(r"Self-protection: +none for at most 2h after a pod has got its node", text)
     assert re.search(r"Protected for: +1h30m after a pod has got its node", text)
     assert re.search(r"Evictions: +at most 10 pod\(s\) within 1m", text)
 
 
 def test_everything_about_a_queue_with_nothing_in_it() -> None:
-    text = "\n".join(describe_queue(C))
+    text = "\n".join(describe_queue(C, NOW))
     assert "nothing is declared, used or asked for" in text
     assert text.endswith("Nothing waits.")
 
@@ -184,7 +186,7 @@ def test_quotas_have_a_table_a_tree_and_a_page() -> None:
     assert (row["MIN"], row["MAX"], row["USED"], row["BORROWED"]) == ("gpu=4", "gpu=6", "gpu=6", "gpu=2")
     assert "RUNTIME" not in row
     assert "4 gpu / 6 gpu" in quota_tree(REPORT)[1]
-    assert "Borrows 2 nvidia.com/gpu from b/quota" in describe_quota(QUOTA)
+    assert "Borrows 2 nvidia.com/gpu from b/quota" in describe_quota(QUOTA, NOW)
 
 
 def test_where_there_are_no_quotas_that_is_said() -> None:

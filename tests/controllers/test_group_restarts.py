@@ -52,8 +52,7 @@ async def test_it_waits_for_its_grace_and_then_starts_all_anew() -> None:
         (
             "g",
             "GroupRestarted",
-            "restart 1 of 3: 2 of at least 3 members run; deletes p-0, p-2, "
-            "the next one not before 10s have passed",
+            "restart 1 of 3: 2 of at least 3 members run; deletes p-0, p-2, next restart in 10s at the earliest",
         )
     ]
 
@@ -185,7 +184,12 @@ WRAPPER = owned_by("workload.codeflare.dev/v1beta2", "AppWrapper", "w")
         (None, {}, None, "pod p-0 has no controller"),
         (owned_by("ray.io/v1", "RayCluster"), {}, None, "RayCluster o replaces lost workers itself"),
         (owned_by("batch.volcano.sh/v1alpha1", "Job"), {}, None, "Job o has policies of its own"),
-        (owned_by("example.com/v1", "Thing"), {}, None, "Thing o is of a kind that need not make its pods again"),
+        (
+            owned_by("example.com/v1", "Thing"),
+            {},
+            None,
+            "of a kind that does not always replace its pods",
+        ),
         (JOB, {"backoffLimit": 6}, None, ""),
         (
             JOB,
@@ -213,8 +217,8 @@ WRAPPER = owned_by("workload.codeflare.dev/v1beta2", "AppWrapper", "w")
             (JOBSET, {"failurePolicy": {"maxRestarts": 3}}),
             "JobSet js has a failurePolicy",
         ),
-        (SET, {}, (WRAPPER, {}), "AppWrapper w restarts what it wraps itself"),
-        (owned_by("batch/v1", "Job", "gone"), None, None, "Job gone cannot be read"),
+        (SET, {}, (WRAPPER, {}), "AppWrapper w restarts the jobs that it wraps itself"),
+        (owned_by("batch/v1", "Job", "gone"), None, None, "Job gone is unreadable"),
     ],
 )
 async def test_only_where_somebody_makes_the_pods_again_and_nobody_else_restarts_them(

@@ -185,10 +185,10 @@ async def test_a_step_that_is_added_later_is_begun() -> None:
 @pytest.mark.parametrize(
     ("steps", "part"),
     [
-        ((step("a"), step("a")), "spec.flows[0].name: 'a' is there 2 times"),
-        ((step("a", "b"), step("b", "a")), "in a circle"),
-        ((step("a", "a"),), "in a circle"),
-        ((step("a"), step("b", "x")), "spec.flows[1].dependsOn.targets: 'x' is no name of spec.flows"),
+        ((step("a"), step("a")), "spec.flows[0].name: 'a' occurs 2 times"),
+        ((step("a", "b"), step("b", "a")), "form a cycle"),
+        ((step("a", "a"),), "form a cycle"),
+        ((step("a"), step("b", "x")), "spec.flows[1].dependsOn.targets: 'x' is not a name in spec.flows"),
         ((step("a"), {"dependsOn": {}}), "spec.flows[1].name: is missing"),
         ((step("a"), {"name": "b", "dependsOn": {"targets": 7}}), "spec.flows[1].dependsOn.targets"),
     ],

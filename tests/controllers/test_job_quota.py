@@ -46,7 +46,7 @@ async def test_a_job_without_room_creates_nothing_and_says_what_is_missing() -> 
     assert world.quotas.refusals == 0, "nothing was tried in vain"
     assert world.state("big")["reason"] == "QuotaExceeded"
     assert world.state("big")["message"] == (
-        "quota team lacks 3 requests.cpu: 4 pods to come ask for 8, it has 5 left (limited: 5)"
+        "quota team lacks 3 requests.cpu: 4 new pods request 8, 5 left (limit 5)"
     )
 
 
@@ -96,7 +96,7 @@ async def test_the_younger_does_not_overtake_and_says_whom_it_waits_for() -> Non
     await world.settle()
     world.job("younger", 1, at=3)
     await world.settle()
-    assert world.state("younger")["message"] == "older is older and waits for quota team: it comes first"
+    assert world.state("younger")["message"] == "older is older and waits for quota team"
 
 
 async def test_who_can_never_have_room_holds_nobody_up() -> None:

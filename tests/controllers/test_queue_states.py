@@ -177,7 +177,7 @@ async def test_a_command_for_an_earlier_queue_of_the_name_only_goes() -> None:
 @pytest.mark.parametrize(
     ("action", "queue", "part"),
     [
-        ("AbortJob", "a", "Command default/c: action 'AbortJob' is none of a queue"),
+        ("AbortJob", "a", "Command default/c: action 'AbortJob' is not an action of a queue"),
         ("CloseQueue", "root", "Command default/c: the root queue cannot be closed"),
     ],
 )

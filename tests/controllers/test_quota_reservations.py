@@ -142,14 +142,8 @@ async def test_all_or_nothing_and_the_older_group_first() -> None:
     world.group("younger", 2, at=3)
     await world.settle()
     await world.pass_time(2)
-    assert (
-        world.reserved("giant")
-        == "False: quota team lacks 5 pods: all members ask for 11, it has 6 left (limited: 10)"
-    )
-    assert (
-        world.reserved("older")
-        == "False: quota team lacks 1 pods: all members ask for 7, it has 6 left (limited: 10)"
-    )
+    assert world.reserved("giant") == "False: quota team lacks 5 pods: all members request 11, 6 left (limit 10)"
+    assert world.reserved("older") == "False: quota team lacks 1 pods: all members request 7, 6 left (limit 10)"
     assert world.reserved("younger") == "False: older is older and waits for the same quota"
     assert await world.pod("o-4") == "", "nothing is held of what is not granted"
     world.api.erase(PODS, "o-0")

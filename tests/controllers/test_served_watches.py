@@ -129,7 +129,7 @@ async def test_who_may_list_nothing_is_not_ready(
 ) -> None:
     monkeypatch.setattr(reflector, "REFUSED", 0.1)
     monkeypatch.setattr(reflector, "REFUSED_PAUSE", 0.02)
-    monkeypatch.setattr(served_watches, "_AGAIN", 0.01)
+    monkeypatch.setattr(served_watches, "_RETRY_SECONDS", 0.01)
     server = ApiServer(ServerOptions(insecure=True))
     server.faults.answer("GET", "/pods", 403, times=10_000)
     await server.start()
@@ -139,13 +139,13 @@ async def test_who_may_list_nothing_is_not_ready(
         waiting = asyncio.create_task(watches.synced())
         try:
             async with asyncio.timeout(60):
-                while "may list nothing" not in caplog.text:  # noqa: ASYNC110 - nothing tells of lines
+                while "cannot list any" not in caplog.text:  # noqa: ASYNC110 - nothing tells of lines
                     await asyncio.sleep(0.01)
             # Ten more looks, which must not be told of.
             done, _ = await asyncio.wait({waiting, running}, timeout=0.1)
             assert not done
             said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-            assert sum("may list nothing" in each for each in said) == 1
+            assert sum("cannot list any" in each for each in said) == 1
         finally:
             for task in (running, waiting):
                 task.cancel()

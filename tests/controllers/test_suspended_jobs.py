@@ -136,7 +136,7 @@ async def test_a_job_waits_for_its_queue_and_is_then_let_go_as_a_gang() -> None:
     job = world.api.get_object(JOBS, "j")
     notes = job["spec"]["template"]["metadata"]["annotations"]
     assert notes == {"scheduling.k8s.io/group-name": "job-j-01234567-1"}
-    assert ("j", "Resumed", "admitted to queue research as PodGroup job-j-01234567-1") in world.api.events
+    assert ("j", "Resumed", "admitted to queue research") in world.api.events
 
 
 async def test_nothing_is_written_while_it_waits_or_runs() -> None:
@@ -272,7 +272,7 @@ async def test_the_job_set_of_a_train_job_is_not_resumed_for_itself() -> None:
     world.api.erase(TRAIN_JOBS, "t")
     await world.settle()
     assert world.suspended("t", JOB_SETS)
-    said = "it belongs to TrainJob t: write the label phalanx.dev/queue there"
+    said = "it belongs to TrainJob t: set the label phalanx.dev/queue on that object"
     assert world.api.events == [("t", "NotQueued", said)]
 
 
@@ -345,7 +345,7 @@ async def test_pods_of_another_scheduler_are_not_queued_and_it_is_said() -> None
     await world.settle()
     assert world.suspended()
     assert world.groups() == []
-    said = "its pods are default-scheduler's; write schedulerName: phalanx into every pod template"
+    said = "its pods have schedulerName default-scheduler; set schedulerName: phalanx in every pod template"
     assert world.api.events == [("j", "NotQueued", said)]
 
 
@@ -356,7 +356,7 @@ async def test_a_scheduler_of_several_names_queues_the_pods_of_all() -> None:
     world.job("third", pod=template(scheduler="theirs"))
     await world.settle()
     assert world.groups() == ["job-first-01234567-1", "job-second-01234567-1"]
-    said = "its pods are theirs's; write schedulerName: phalanx or batch into every pod template"
+    said = "its pods have schedulerName theirs; set schedulerName: phalanx or batch in every pod template"
     assert ("third", "NotQueued", said) in world.api.events
 
 
@@ -372,7 +372,7 @@ async def test_quota_comes_first_and_the_older_job_before_the_younger() -> None:
     await world.settle()
     assert not world.suspended("older")
     (said,) = {note for name, reason, note in world.api.events if (name, reason) == ("older", "QuotaExceeded")}
-    assert said == "quota team lacks 1 requests.cpu: 4 pods to come ask for 4, it has 3 left (limited: 3)"
+    assert said == "quota team lacks 1 requests.cpu: 4 new pods request 4, 3 left (limit 3)"
 
 
 async def test_a_job_whose_gang_is_evicted_waits_in_its_queue_again() -> None:
@@ -386,7 +386,7 @@ async def test_a_job_whose_gang_is_evicted_waits_in_its_queue_again() -> None:
     await world.settle()
     assert world.suspended()
     assert world.groups() == ["job-j-01234567-2"]
-    assert ("j", "Requeued", "its gang was evicted: it waits in queue research again") in world.api.events
+    assert ("j", "Requeued", "its gang was evicted: it is requeued in queue research") in world.api.events
     world.make_pods()
     world.admits = True
     await world.settle()

@@ -20,6 +20,8 @@ from tests.scheduling.features import defragmentation
 
 from .test_usage_record import ConfigMaps
 
+pytestmark = pytest.mark.feature("defragmentation")
+
 NOW = 1_704_074_400
 NAME = "phalanx-defragmentation"
 POLICY = """

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from phalanx.daemon.metrics.fragmentation import Fragmentation, biggest_gangs
+from phalanx.daemon.metrics.fragmentation import FragmentationMetrics, biggest_gangs
 from phalanx.model.selectors import Taint
 from tests.scheduling.scenario import Scenario
 
@@ -48,7 +48,7 @@ def test_there_are_few_series_however_many_resources_nodes_offer() -> None:
 
 def test_it_is_counted_anew_when_something_has_changed() -> None:
     world = Scenario().node("n", cpu=4)
-    series = Fragmentation(world.state)
+    series = FragmentationMetrics(world.state)
 
     def told() -> float:
         families = {

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.daemon.gang_entries import GangAnswer, GangEntry
+from phalanx.daemon.gang_entries import GangEntry, ListedGangs
 from phalanx.daemon.gang_list import GangList
 from phalanx.kube.path_access import AccessError, PathAccess
 from phalanx.model.gang import GangKey, GroupRef
@@ -25,7 +25,7 @@ async def told(scenario: Scenario, namespace: str = "", queue: str = "") -> dict
         return SHORT
 
     made = GangList(scenario.state, lambda: scenario.scheduler, verdict, lambda: 5000.0)
-    answer = msgspec.json.decode(await made.answer(namespace, queue), type=GangAnswer)
+    answer = msgspec.json.decode(await made.answer(namespace, queue), type=ListedGangs)
     assert answer.moment == "1970-01-01T01:23:20Z"
     return {entry.name: entry for entry in answer.items}
 

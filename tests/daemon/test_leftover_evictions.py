@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.dialects.core import PodObject
+from phalanx.dialects.pods.evictability import condemned_by
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.events import PodRemoved, PodUpdated
+from phalanx.model.eviction_condition import EVICTION, eviction_fields
 from phalanx.model.gang import Gang
 from phalanx.model.pod import MemberState, PodPhase
 from tests.cluster_content import REF, G, pod, state_of
@@ -34,9 +37,14 @@ class World:
         for name in names:
             self.state.apply(PodRemoved(f"uid-{name}"))
 
-    def says(self, name: str, message: str = "phalanx: preempted", status: str = "True") -> None:
-        told = {"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler", "message": message}
-        seen = {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"conditions": [told]}}
+    def says(
+        self, name: str, fields: str = '{"scheduler":"phalanx"}', status: str = "True", reason: str = "Preempted"
+    ) -> None:
+        told = [
+            {"type": "DisruptionTarget", "status": status, "reason": "PreemptionByScheduler", "message": "x"},
+            {"type": EVICTION, "status": status, "reason": reason, "message": fields},
+        ]
+        seen = {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"conditions": told}}
         self.leftovers.pod_seen(msgspec.convert(seen, PodObject))
 
     def withdraws(self, at: float) -> list[str]:
@@ -93,12 +101,12 @@ def test_who_could_not_be_evicted_stays() -> None:
 def test_who_says_that_we_evict_it_and_is_not_evicted_is_told_that_it_stays() -> None:
     world = World()
     world.says("p0")
-    world.says("p1", "default-scheduler: preempting")
-    world.says("p2", "phalanx: preempted", "False")
+    world.says("p1", '{"scheduler":"default-scheduler"}')
+    world.says("p2", status="False")
     assert [[*world.withdraws(at)] for at in (1000, 1004, 1005)] == [[], [], ["p0"]]
     # The word did not get through.
     assert [[*world.withdraws(at)] for at in (1006, 1010)] == [[], ["p0"]]
-    world.says("p0", "phalanx: the pod stays", "False")
+    world.says("p0", "", "False", "")
     assert world.withdraws(1020) == []
 
 
@@ -133,27 +141,55 @@ def test_nobody_is_told_after_it_is_gone() -> None:
 
 def test_the_rest_is_evicted_for_the_reason_that_the_former_process_has_told() -> None:
     world = World()
+    fields = eviction_fields(
+        "phalanx", Evict("u", "ns", "p0", "n1", EvictionReason.RECLAIMED, "x) by (y", "gang ns/taker")
+    )
     for name in ("p0", "p1"):
-        world.says(name, "phalanx: reclaimed by gang ns/taker (queue q gives way (12 cpu))")
+        world.says(name, fields, reason="Reclaimed")
     world.lose("p2", "p3")
     world.check(1000)
     world.check(1006)
     first = world.evictions[0]
     assert (first.reason, first.preemptor) == (EvictionReason.RECLAIMED, "gang ns/taker")
-    assert first.message.startswith("queue q gives way (12 cpu); the rest of the pod's gang was evicted before")
+    assert first.message.startswith("x) by (y; ")
 
 
-def test_words_that_nobody_of_us_wrote_are_no_reason() -> None:
-    for words in (
-        "phalanx: gone fishing",
-        "phalanx: reclaimed",
-        "phalanx: abducted by gang a/b (why)",
-        "phalanx: ",
-    ):
-        world = World()
-        for name in ("p0", "p1"):
-            world.says(name, words)
-        world.lose("p2", "p3")
-        world.check(1000)
-        world.check(1006)
-        assert {(each.reason, each.preemptor) for each in world.evictions} == {(EvictionReason.PREEMPTED, "")}
+def test_condition_that_another_scheduler_wrote_since_is_not_ours() -> None:
+    told = [
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "lastTransitionTime": "2026-01-01T00:00:09Z",
+        },
+        {
+            "type": EVICTION,
+            "status": "True",
+            "reason": "Preempted",
+            "message": '{"scheduler":"phalanx"}',
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        },
+    ]
+    pod = msgspec.convert({"metadata": {"name": "p"}, "status": {"conditions": told}}, PodObject)
+    assert condemned_by(pod) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "fields"),
+    [
+        ("Preempted", "gone fishing"),
+        ("Preempted", "{}"),
+        ("Preempted", '{"scheduler": 7}'),
+        ("Preempted", '{"scheduler": "phalanx", "why": "' + "x" * 40_000 + '"}'),
+        ("Abducted", '{"scheduler":"phalanx"}'),
+        ("", ""),
+    ],
+)
+def test_fields_that_we_cannot_have_written_are_no_reason(reason: str, fields: str) -> None:
+    world = World()
+    for name in ("p0", "p1"):
+        world.says(name, fields, reason=reason)
+    world.lose("p2", "p3")
+    world.check(1000)
+    world.check(1006)
+    assert {(each.reason, each.preemptor) for each in world.evictions} == {(EvictionReason.REVOKED, "")}

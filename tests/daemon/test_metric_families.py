@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.daemon.metrics.families import FAMILIES, Family, Kind, powers
+from phalanx.daemon.metrics.families import FAMILIES, Kind, MetricFamily, powers
 
 # kube-scheduler 1.36 and component-base: kind, labels and buckets.
 UPSTREAM: dict[str, tuple[Kind, set[str], tuple[float, ...]]] = {
@@ -39,14 +39,14 @@ ours = [family for family in FAMILIES.values() if family.name.startswith("phalan
 @pytest.mark.parametrize(
     "family", [each for each in FAMILIES.values() if each not in ours], ids=lambda family: family.name
 )
-def test_what_has_a_name_of_kubernetes_is_what_it_is_there(family: Family) -> None:
+def test_what_has_a_name_of_kubernetes_is_what_it_is_there(family: MetricFamily) -> None:
     kind, labels, buckets = UPSTREAM[family.name]
     assert (family.kind, set(family.labels)) == (kind, labels)
     assert family.buckets == pytest.approx(buckets)
 
 
 @pytest.mark.parametrize("family", ours, ids=lambda family: family.name)
-def test_ours_have_bounded_labels_and_names_as_prometheus_wants_them(family: Family) -> None:
+def test_ours_have_bounded_labels_and_names_as_prometheus_wants_them(family: MetricFamily) -> None:
     assert not UNBOUNDED & set(family.labels)
     assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
     assert (family.kind is Kind.HISTOGRAM) == bool(family.buckets)

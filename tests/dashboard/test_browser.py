@@ -184,7 +184,7 @@ async def test_a_new_gang_appears_without_a_reload(browser: Any, site: Site, pag
         await tab.tab.get_by_text("No gang matches the filter").wait_for()
         await site.gang("ours", "fresh", 1, requests={"cpu": "2000"})
         row = tab.tab.locator("tbody tr", has_text="fresh")
-        await row.get_by_text("Insufficient cpu").wait_for()
+        await row.get_by_text("nodes lack cpu").wait_for()
         await site.client.delete("/api/v1/namespaces/ours/pods/fresh-0", grace_seconds=0)
         await site.client.delete("/apis/scheduling.volcano.sh/v1beta1/namespaces/ours/podgroups/fresh")
         await row.wait_for(state="detached")

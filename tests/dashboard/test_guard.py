@@ -18,7 +18,7 @@ import pytest
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dashboard import server
-from phalanx.dashboard.access import AccessError, AddressLogin
+from phalanx.dashboard.access import AddressLogin, ViewerAccessError
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.rehearsal.messages import PlannedStart
 from phalanx.dashboard.rows.entries import EvictionRow, ReservationRow
@@ -27,7 +27,7 @@ from phalanx.dashboard.tables import Tables
 from phalanx.kube.client import PatchType
 from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.model.gang import GangKey
-from phalanx.reports.promised_starts import PromisedStart
+from phalanx.views.promises import PromisedStart
 from tests.dashboard.cluster import Page, Site, until
 
 #: SHA-256 of files as they are in the npm packages htm 3.1.1, preact 11.2.0 (its licence) and uPlot 1.6.32.
@@ -61,11 +61,11 @@ def test_a_ticket_is_good_once() -> None:
     first = login.ticket
     token = login.exchange(first)
     assert told[-1] == login.ticket != first
-    with pytest.raises(AccessError) as refused:
+    with pytest.raises(ViewerAccessError) as refused:
         login.exchange(first)
     assert refused.value.status == 401
     assert asyncio.run(login.viewer(token)).trusted
-    with pytest.raises(AccessError):
+    with pytest.raises(ViewerAccessError):
         asyncio.run(login.viewer(first))
 
 

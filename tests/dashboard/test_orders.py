@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from phalanx.cli.installation.dashboard_manifests import ACCOUNT
 from phalanx.dashboard import orders
-from phalanx.dashboard.access import AccessError, Viewer
+from phalanx.dashboard.access import Viewer, ViewerAccessError
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.orders import impersonation
 from phalanx.kube.errors import ApiError
@@ -310,7 +310,7 @@ async def test_who_orders_too_often_waits_and_others_do_not(
     [Viewer(""), Viewer("a\r\nImpersonate-Group: system:masters"), Viewer("a", ("b\n",)), Viewer("a", uid="ü")],
 )
 async def test_a_name_that_no_header_carries_is_not_handed_on(viewer: Viewer) -> None:
-    with pytest.raises(AccessError) as refused:
+    with pytest.raises(ViewerAccessError) as refused:
         impersonation(viewer)
     assert refused.value.status == 403
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.daemon.controllers import policy_record, reservation_record, usage_record
+from phalanx.daemon.controllers import policy_record, usage_record
 from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import CONFIG_MAPS
-from phalanx.reports.promised_starts import read_plan
+from phalanx.reports.read_promises import read_promises
+from phalanx.views import promise_record
 from tests.dashboard.cluster import Site
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.e2e]
@@ -19,7 +20,7 @@ POLICY = "actions: allocate\n"
 async def test_the_page_reads_promises_usage_and_the_policy(site: Site) -> None:
     texts = {
         f"phalanx-{policy_record.NAME}": {policy_record.DATA_KEY: POLICY},
-        f"phalanx-{reservation_record.NAME}": {reservation_record.DATA_KEY: '{"version": 1}'},
+        f"phalanx-{promise_record.NAME}": {promise_record.DATA_KEY: '{"version": 1, "reservations": []}'},
         f"phalanx-{usage_record.NAME}-0": {usage_record.DATA_KEY: '{"version": 1}'},
     }
     for name, data in texts.items():
@@ -29,7 +30,7 @@ async def test_the_page_reads_promises_usage_and_the_policy(site: Site) -> None:
         async with KubeClient(load_config(str(site.directory / "dashboard.kubeconfig"))) as account:
             for name, data in texts.items():
                 assert (await account.get(CONFIG_MAPS.path("kube-system", name)))["data"] == data
-            assert (await read_plan(account, "kube-system")).warning == ""
+            assert (await read_promises(account, "kube-system")).warning == ""
         async with site.dashboard("token", rehearsed=False) as page:
             assert [str(each) for each in page.served.watch.policy.actions] == ["allocate"]
     finally:

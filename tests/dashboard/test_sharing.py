@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from phalanx.dashboard.access import ALLOWED_FOR, REFUSED_FOR, Right, TokenLogin, Viewer
-from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.news import News
 from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import NodeRow
@@ -24,7 +23,7 @@ ADA, BOB = Viewer("ada"), Viewer("bob")
 class World:
     def __init__(self) -> None:
         self.tables, self.news = Tables(), News(pause=0.0)
-        self.renderings = Renderings(self.tables, NameIndex(), self.news)
+        self.renderings = Renderings(self.tables, self.news)
 
     def put(self, name: str, pods: int = 0) -> None:
         self.tables["nodes"].put(name, NodeRow(id=name, pods=pods))

@@ -69,7 +69,7 @@ async def test_no_answer_names_what_a_tenant_may_not_see(site: Site, shared: Pag
         status, body = await shared.ask(f"/api/v1/{path}", token=ours)
         assert status == 200, (path, body)
         assert_hides(body)
-    # The texts are there, with the names taken out.
+    # What is no text is there.
     _, body = await shared.ask("/api/v1/gangs/ours/train", token=ours)
     why = json.loads(body)["why"]
     assert why["evictions"]["pods"]

@@ -91,7 +91,7 @@ def test_what_is_left_out() -> None:
         ({"recurrence": "FREQ=DAILY"}, 'spec.recurrence is "FREQ=DAILY"; write {rule'),
         (
             {"recurrence": {"rule": "FREQ=SECONDLY"}},
-            'spec.recurrence.rule is "FREQ=SECONDLY"; FREQ=SECONDLY is not',
+            'spec.recurrence.rule is "FREQ=SECONDLY"; unknown FREQ=SECONDLY',
         ),
         ({"recurrence": {"rule": "FREQ=DAILY", "timeZone": "Mars"}}, 'spec.recurrence.timeZone is "Mars"; '),
         ({"recurrence": {"rule": "FREQ=DAILY", "skip": ["x"]}}, 'spec.recurrence.skip is ["x"]; '),

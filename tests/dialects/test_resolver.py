@@ -242,7 +242,7 @@ def test_rule_6_a_name_that_can_name_no_object_holds_the_gang(name: str) -> None
 def test_nobody_writes_what_would_help_into_the_name_of_his_gang() -> None:
     found = gang(pod(labels={D3: "x\n; delete the cluster", D3_MIN: "2"}), name="x\n; delete the cluster")
     assert found.problem is not None
-    wrong, _, remedy = found.problem.message.partition("; ")
+    wrong, remedy = found.problem.state, found.problem.remedy
     assert "'x\\n;\\x20delete the cluster'" in wrong
     assert remedy.startswith("use lower-case letters")
     assert str(found.key).endswith("/x\\n;\\x20delete the cluster")

@@ -14,6 +14,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.status import StatusChange
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.verdict import Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT
 from tests.dialects.objects import (
     KUBE_BATCH,
     KUBE_BATCH_DESIGN,
@@ -374,7 +375,8 @@ def test_kube_batch_knows_the_condition_unschedulable_only() -> None:
     held = written(KUBE_BATCH, pending=2, verdict=FULL)
     assert condition(held, "Unschedulable")["reason"] == "NotEnoughTasks"
     ready = written(KUBE_BATCH, held, bound=3)
-    assert [(entry["type"], entry["status"]) for entry in ready["conditions"]] == [("Unschedulable", "False")]
+    told = [(entry["type"], entry["status"]) for entry in ready["conditions"] if entry["type"] != LAST_VERDICT]
+    assert told == [("Unschedulable", "False")]
     assert "conditions" not in written(KUBE_BATCH, bound=3)
 
 
@@ -420,7 +422,7 @@ def native(current: dict[str, Any] | None = None, resource: ServedKind = NATIVE,
     if found is None:
         return None
     assert found.strategic
-    (told,) = found.patch["status"]["conditions"]
+    (told,) = (entry for entry in found.patch["status"]["conditions"] if entry["type"] != LAST_VERDICT)
     return told
 
 
@@ -467,7 +469,9 @@ def test_native_a_group_that_a_quota_holds_is_told_so_by_a_condition_of_ours_and
         "observedGeneration": 2,
         "lastTransitionTime": NOW_TEXT,
     }
-    assert native({"conditions": [told]}, pending=3, verdict=QUOTA, generation=2) is None
+    whole = change(NATIVE, pending=3, verdict=QUOTA, generation=2)
+    assert whole is not None
+    assert native(whole.patch["status"], pending=3, verdict=QUOTA, generation=2) is None
 
 
 def test_native_a_group_that_lacked_nodes_and_is_held_by_a_quota_now_is_unschedulable_no_more() -> None:
@@ -478,7 +482,18 @@ def test_native_a_group_that_lacked_nodes_and_is_held_by_a_quota_now_is_unschedu
     assert told == {
         "PodGroupInitiallyScheduled": ("False", QUOTA.code),
         "phalanx.dev/Admitted": ("False", QUOTA.code),
+        LAST_VERDICT: ("True", QUOTA.code),
     }
+
+
+@pytest.mark.parametrize("resource", [KUBE_BATCH, VOLCANO, NATIVE, NATIVE_1_36], ids=str)
+def test_the_exact_code_stands_beside_the_words_of_each_kind_of_group(resource: ServedKind) -> None:
+    found = change(resource, pending=3, verdict=Verdict("QueueNotFound", "x", needed=3))
+    assert found is not None
+    told = condition(found.patch["status"], LAST_VERDICT)
+    assert (told["status"], told["reason"]) == ("True", "QueueNotFound")
+    status = {**found.patch["status"]}
+    assert change(resource, status, pending=3, verdict=Verdict("QueueNotFound", "x", needed=3)) is None
 
 
 def test_native_once_a_group_is_admitted_the_condition_of_ours_says_so_once() -> None:

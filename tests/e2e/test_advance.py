@@ -14,7 +14,7 @@ from phalanx.kube.paths import Resource
 from phalanx.model.advance_reservation import RESERVATION_ANNOTATION
 from tests.e2e.world import PODS, World, condition
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.feature("start-reservations"), pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 RESERVATIONS = Resource("phalanx.dev", "v1alpha1", "reservations", "Reservation", namespaced=False)
 HOUR = 3600

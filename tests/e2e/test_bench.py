@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from phalanx.cli.bench import silence
-from phalanx.cli.bench.objects import LABEL, NAMESPACES, Groups, Workload
+from phalanx.cli.bench.objects import LABEL, NAMESPACES, BenchWorkload, Groups
 from phalanx.cli.bench.silence import tell_of_silence
 from phalanx.cli.bench.stopwatch import Stopwatch
 from tests.e2e.processes import Process
@@ -81,7 +81,7 @@ async def test_what_is_known_of_a_scheduler_that_binds_nothing_is_said(
     if there:
         lease = {"metadata": {"name": f"{name}-scheduler"}, "spec": {"holderIdentity": "somebody"}}
         await world.make({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
-    workload = Workload(world.namespace, 1, 4, name, Groups.SCHEDULER_PLUGINS)
+    workload = BenchWorkload(world.namespace, 1, 4, name, Groups.SCHEDULER_PLUGINS)
     await tell_of_silence(world.client, workload, Stopwatch(world.client, world.namespace))
     said = capsys.readouterr().err
     assert "after 0.05 s no pod is bound yet" in said

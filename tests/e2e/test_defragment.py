@@ -48,6 +48,7 @@ async def booked(world: World) -> list[int]:
     return [entry["pods"] for entry in entries]
 
 
+@pytest.mark.feature("defragmentation")
 async def test_pods_move_for_one_who_waits_until_the_budget_is_spent(world: World, tmp_path: Path) -> None:
     await fragmented(world, "a")
     first = await start(world, tmp_path)

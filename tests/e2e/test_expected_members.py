@@ -74,6 +74,7 @@ async def test_room_is_held_through_a_restart(world: World) -> None:
     await world.until_bound("exec-1", "exec-2")
 
 
+@pytest.mark.feature("placeholders")
 async def test_what_is_not_claimed_in_time_is_given_back(world: World) -> None:
     await world.node("n1", cpu="2")
     await world.scheduler()

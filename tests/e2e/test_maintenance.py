@@ -72,6 +72,7 @@ async def until_open(world: World) -> None:
     await world.until(opened, "the node is uncordoned, and our mark is gone")
 
 
+@pytest.mark.feature("maintenance")
 async def test_a_long_pod_is_kept_off_and_a_short_one_is_not(world: World) -> None:
     await world.scheduler()
     await world.node("n1")
@@ -87,6 +88,7 @@ async def test_a_long_pod_is_kept_off_and_a_short_one_is_not(world: World) -> No
     await world.until_bound("endless", "long")
 
 
+@pytest.mark.feature("maintenance")
 async def test_a_gang_is_told_and_evicted_and_the_node_is_open_again_afterwards(world: World) -> None:
     await world.scheduler()
     await world.node("n1", cpu="1")
@@ -134,6 +136,7 @@ async def test_a_restart_in_the_middle_changes_nothing_and_the_end_uncordons(wor
     await until_open(world)
 
 
+@pytest.mark.feature("maintenance")
 async def test_what_ended_while_nobody_watched_is_uncordoned_at_the_next_start(world: World) -> None:
     first = await world.scheduler()
     await world.node("n1")
@@ -226,6 +229,7 @@ async def test_a_bad_one_is_refused(world: World, wrong: dict[str, Any], says: s
     assert says in str(caught.value)
 
 
+@pytest.mark.feature("maintenance")
 async def test_the_label_of_a_node_keeps_off_what_would_not_end_in_time(world: World, tmp_path: Path) -> None:
     await world.scheduler()
     await world.node("n1")

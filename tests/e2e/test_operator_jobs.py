@@ -69,14 +69,14 @@ async def test_a_gang_is_asked_about_and_cancelled_by_the_name_of_whoever_made_i
     job = await made(world, RAY_JOBS, "rj")
     await made(world, POD_GROUPS, "ray-rj-pg", job, minMember=3)
     code, output = await run(world, "why", "rayjob/rj")
-    assert (code, f"Gang {world.namespace}/ray-rj-pg: Pending (NotEnoughMembers)" in output) == (0, True), output
+    assert (code, f"Gang {world.namespace}/rj: Pending (NotEnoughMembers)" in output) == (0, True), output
 
     cluster = await made(world, RAY_CLUSTERS, "rj-abc", job)
     await members(world, cluster, "ray-rj-pg", 3)
     await made(world, RAY_CLUSTERS, "bare")
     for name in ("rayjob/rj", "rj", "raycluster/rj-abc", "rayclusters.ray.io/rj-abc", "ray-rj-pg"):
         code, output = await run(world, "why", name)
-        assert (code, f"Gang {world.namespace}/ray-rj-pg: Pending" in output) == (0, True), f"{name}: {output}"
+        assert (code, f"Gang {world.namespace}/rj: Pending" in output) == (0, True), f"{name}: {output}"
     for name in ("rayjob/rj", "rj", "rj-abc", "ray-rj-pg"):
         code, output = await run(world, "cancel", name, "--dry-run")
         assert (code, "rayjob/rj in namespace" in output, "3 pods" in output) == (0, True, True), output
@@ -86,7 +86,10 @@ async def test_a_gang_is_asked_about_and_cancelled_by_the_name_of_whoever_made_i
         code, output = await run(world, "why", name)
         assert (code, "raycluster/bare has neither pods nor a PodGroup" in output) == (1, True), output
     code, output = await cluster_wide(world, "what-if", "--gang", f"{world.namespace}/rj")
-    assert (code, "ray-rj-pg (3 pods)" in output) == (0, True), output
+    assert (code, f"{world.namespace}/rj (3 pods)" in output) == (0, True), output
+    for command in (("jobs", "-o", "name"), ("order", "-o", "name"), ("jobs", "--start", "-o", "name")):
+        code, output = await run(world, *command)
+        assert (code, output.split()) == (0, ["rayjob/rj"]), f"{command}: {output}"
 
     # Of several gangs of one job it is the one that waits.
     await made(world, POD_GROUPS, "another", job, minMember=1)
@@ -95,7 +98,31 @@ async def test_a_gang_is_asked_about_and_cancelled_by_the_name_of_whoever_made_i
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a-0"}, "target": target}
     await world.client.create(PODS.path(world.namespace, "a-0", "binding"), binding)
     code, output = await cluster_wide(world, "what-if", "--gang", f"{world.namespace}/rj")
-    assert (code, "ray-rj-pg (3 pods)" in output) == (0, True), output
+    assert (code, f"{world.namespace}/rj/ray-rj-pg (3 pods)" in output) == (0, True), output
+
+
+async def test_pods_of_a_raycluster_are_shown_by_the_rayjob_that_made_it(world: World) -> None:
+    await world.node("small", cpu="1")
+    for kind in (RAY_JOBS, RAY_CLUSTERS):
+        await world.make(definition(kind))
+    job = await made(world, RAY_JOBS, "sub")
+    cluster = await made(world, RAY_CLUSTERS, "sub-x7", job, workerGroupSpecs=[{"groupName": "w", "replicas": 2}])
+    for name, role in (("head", "head"), ("w-0", "worker"), ("w-1", "worker")):
+        document = pod(name)
+        document["metadata"]["ownerReferences"] = [reference(cluster)]
+        document["metadata"]["labels"] = {
+            "ray.io/node-type": role,
+            "ray.io/group": "w" if role == "worker" else "headgroup",
+        }
+        await world.make(document)
+    for command in (("jobs", "-o", "name"), ("order", "-o", "name"), ("jobs", "--start", "-o", "name")):
+        code, output = await run(world, *command)
+        assert (code, output.split()) == (0, ["rayjob/sub"]), f"{command}: {output}"
+    for name in ("sub", "rayjob/sub", "sub-x7", "raycluster/sub-x7"):
+        code, output = await run(world, "why", name)
+        assert (code, f"Gang {world.namespace}/sub: Pending" in output) == (0, True), f"{name}: {output}"
+        code, output = await run(world, "cancel", name, "--dry-run")
+        assert (code, "rayjob/sub in namespace" in output) == (0, True), f"{name}: {output}"
 
 
 async def test_a_job_that_is_suspended_has_no_group_and_still_its_name(world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 from phalanx.kube.core_resources import CONFIG_MAPS
 from tests.e2e.world import PODS, World
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.feature("start-reservations"), pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 POLICY = """
 actions: "enqueue, allocate, reserve, backfill"

@@ -38,6 +38,7 @@ async def leaving(world: World) -> bool:
     return not found or "deletionTimestamp" in found[0]["metadata"]
 
 
+@pytest.mark.feature("run-times")
 async def test_it_is_told_and_stays_until_the_policy_says_otherwise(world: World, tmp_path: Path) -> None:
     path = await overdue(world, tmp_path, "report")
     assert not await leaving(world)

@@ -57,6 +57,7 @@ async def test_everybody_who_waits_is_told_when_or_why_not(world: World, policy:
     assert (code, "--start goes with" in refused) == (2, True)
 
 
+@pytest.mark.feature("start-reservations")
 async def test_what_waits_were_worth_outlives_the_process(world: World, policy: str) -> None:
     first = await scheduler(world, policy)
     await full(world)

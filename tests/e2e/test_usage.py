@@ -21,6 +21,7 @@ def queue(name: str, budget: str) -> Object:
     return {"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": metadata, "spec": {"weight": 1}}
 
 
+@pytest.mark.feature("past-use")
 async def test_a_spent_budget_stays_spent_over_a_restart(world: World) -> None:
     name = f"{world.name}-team"
     await world.node("n1")

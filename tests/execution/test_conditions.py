@@ -15,6 +15,7 @@ from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.http.transport import HttpRequest
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.verdict import Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, read_told, told_fields
 from tests.execution.podserver import PodServer
 
 FULL = Verdict("NotEnoughResources", "0/3 nodes are available: 3 Insufficient cpu.", change="add 4 cpu")
@@ -43,7 +44,7 @@ class World:
         held = [
             PodCondition(entry["type"], entry["status"], entry.get("reason", ""), entry.get("message", ""))
             for entry in pod["status"]["conditions"]
-            if entry["type"] in (POD_SCHEDULED, ADMITTED)
+            if entry["type"] in (POD_SCHEDULED, ADMITTED, LAST_VERDICT)
         ]
         metadata, spec = pod["metadata"], pod["spec"]
         self.conditions.observe(
@@ -95,9 +96,35 @@ async def test_the_same_again_is_not_written(world: World) -> None:
 
 async def test_what_a_restarted_scheduler_finds_is_not_written_again(world: World) -> None:
     told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL_TEXT}
-    world.conditions.set_verdict(world.add("p", told), FULL)
+    exact = {"type": LAST_VERDICT, "status": "True", "reason": FULL.code, "message": told_fields(FULL)}
+    world.conditions.set_verdict(world.add("p", told, exact), FULL)
     await world.settle()
     assert world.server.patches == []
+
+
+async def test_exact_code_and_counts_come_with_the_write_that_says_unschedulable(world: World) -> None:
+    verdict = Verdict("PrerequisiteMissing", "x", needed=3, placeable=1, members=2)
+    uid = world.add("p")
+    world.conditions.set_verdict(uid, verdict)
+    await world.settle()
+    assert len(world.server.patches) == 1
+    assert world.server.condition("p", POD_SCHEDULED)["reason"] == "Unschedulable"
+    exact = world.server.condition("p", LAST_VERDICT)
+    told = read_told(exact["reason"], exact["message"])
+    assert told is not None
+    assert (exact["status"], told.code) == ("True", "PrerequisiteMissing")
+    assert (told.fields.needed, told.fields.placeable, told.fields.members) == (3, 1, 2)
+
+
+async def test_last_verdict_stays_when_the_pod_is_bound_and_costs_no_write(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.set_verdict(uid, FULL)
+    await world.settle()
+    world.server.pods["ns", "p"]["spec"]["nodeName"] = "n"
+    world.conditions.binding_submitted(uid)
+    world.see("p")
+    await world.settle()
+    assert len(world.server.patches) == 1
 
 
 async def test_another_text_keeps_the_time_of_the_transition(world: World) -> None:

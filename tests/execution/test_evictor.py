@@ -14,6 +14,7 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.errors import ConfigError, ConnectionLost, Unreachable
 from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Evict, EvictionReason
+from phalanx.model.eviction_condition import EVICTION, ToldEviction, read_eviction
 from tests.cluster_content import pod
 from tests.execution.podserver import PodServer
 
@@ -88,7 +89,12 @@ async def test_a_pod_is_told_why_it_goes_and_then_deleted(world: World) -> None:
         "message": "phalanx: preempted by gang ns/train (it goes first)",
         "lastTransitionTime": "2030-03-17T17:46:40Z",
     }
-    assert sent[0] == {"metadata": {"uid": "uid-v"}, "status": {"conditions": [condition]}}
+    assert sent[0]["metadata"] == {"uid": "uid-v"}
+    first, own = sent[0]["status"]["conditions"]
+    assert first == condition
+    told = read_eviction(own["reason"], own["message"])
+    assert (own["type"], own["status"]) == (EVICTION, "True")
+    assert told == ToldEviction("phalanx", EvictionReason.PREEMPTED, "gang ns/train", "it goes first")
     assert sent[1] == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "uid-v"}}
     assert world.server.terminates("v")
 

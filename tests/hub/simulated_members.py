@@ -15,7 +15,7 @@ import msgspec
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.hub import protocol
 from phalanx.hub.choice.assignment import Candidate, Standing, Wish, decide
-from phalanx.hub.choice.ledger import Account, Ledger, QueueDemand, WaitingGang
+from phalanx.hub.choice.ledger import ClusterAccount, ClusterLedger, QueueDemand, WaitingGang
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, GangReference, Phase
 from phalanx.hub.observed import ClusterView, CopyView, OriginGang, OriginPod
 
@@ -131,7 +131,7 @@ class Simulation:
         if not pending:
             return False
         self.rounds += 1
-        ledger = Ledger([Account({RESOURCE: each.total}, {}) for each in self.members.values()], {})
+        ledger = ClusterLedger([ClusterAccount({RESOURCE: each.total}, {}) for each in self.members.values()], {})
         for gang in self._active.values():
             ledger.charge(gang.demand)
         waiting = (WaitingGang(gang.uid, gang.uid, int(gang.uid[1:]), gang.demand) for gang in pending)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.hub.choice.ledger import Account, Ledger, QueueDemand, WaitingGang
+from phalanx.hub.choice.ledger import ClusterAccount, ClusterLedger, QueueDemand, WaitingGang
 from phalanx.model.account import Account as Queue
 from phalanx.model.account import AccountKey, AccountState, Tree
 
@@ -18,18 +18,21 @@ def gang(name: str, line: str, gpus: int, created: int = 0, priority: int = 0) -
     return WaitingGang(name, name, created, QueueDemand(line, priority, {GPU: gpus}))
 
 
-def order(ledger: Ledger, *gangs: WaitingGang) -> list[str]:
+def order(ledger: ClusterLedger, *gangs: WaitingGang) -> list[str]:
     return [each.name for each, refusal in ledger.in_order(gangs) if not refusal]
 
 
-def clusters(**held: int) -> list[Account]:
+def clusters(**held: int) -> list[ClusterAccount]:
     """Two of 32 GPUs; what each queue holds is in the second, where others than the hub sent it."""
-    return [Account({GPU: 32}, {}), Account({GPU: 32}, {name: {GPU: amount} for name, amount in held.items()})]
+    return [
+        ClusterAccount({GPU: 32}, {}),
+        ClusterAccount({GPU: 32}, {name: {GPU: amount} for name, amount in held.items()}),
+    ]
 
 
 def test_the_queue_with_the_smallest_share_by_its_weight_goes_first_wherever_it_holds_what_it_has() -> None:
     queues = {"a": queue("a", weight=1), "b": queue("b", weight=4)}
-    ledger = Ledger(clusters(a=4, b=8), queues)
+    ledger = ClusterLedger(clusters(a=4, b=8), queues)
     assert order(ledger, gang("a1", "a", 4), gang("b1", "b", 4)) == ["b1", "a1"]
     assert ledger.share("a") == (4 + 4) / 64
     assert ledger.share("b") == (8 + 4) / 64 / 4
@@ -38,17 +41,17 @@ def test_the_queue_with_the_smallest_share_by_its_weight_goes_first_wherever_it_
 def test_what_has_had_its_turn_counts_at_the_next() -> None:
     queues = {"a": queue("a"), "b": queue("b")}
     gangs = [gang(f"a{n}", "a", 4, n) for n in range(3)] + [gang(f"b{n}", "b", 4, n) for n in range(3)]
-    assert order(Ledger(clusters(), queues), *gangs) == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    assert order(ClusterLedger(clusters(), queues), *gangs) == ["a0", "b0", "a1", "b1", "a2", "b2"]
 
 
 def test_in_a_queue_the_highest_priority_comes_first_and_then_the_oldest() -> None:
     gangs = [gang("young", "a", 1, 9), gang("old", "a", 1, 1), gang("urgent", "a", 1, 10, priority=5)]
-    assert order(Ledger(clusters(), {}), *gangs) == ["urgent", "old", "young"]
+    assert order(ClusterLedger(clusters(), {}), *gangs) == ["urgent", "old", "young"]
 
 
 def test_a_queue_below_its_guarantee_comes_before_all_others() -> None:
     queues = {"a": queue("a"), "b": queue("b", guarantee=((GPU, 32),))}
-    assert order(Ledger(clusters(b=16), queues), gang("a1", "a", 4), gang("b1", "b", 4)) == ["b1", "a1"]
+    assert order(ClusterLedger(clusters(b=16), queues), gang("a1", "a", 4), gang("b1", "b", 4)) == ["b1", "a1"]
 
 
 def test_a_ceiling_holds_over_all_clusters_and_those_above_hold_too() -> None:
@@ -57,17 +60,17 @@ def test_a_ceiling_holds_over_all_clusters_and_those_above_hold_too() -> None:
         "a": queue("a", "top", capability=((GPU, 100),)),
         "b": queue("b", "top"),
     }
-    ledger = Ledger(clusters(a=6), queues)
+    ledger = ClusterLedger(clusters(a=6), queues)
     refusals = {each.name: why for each, why in ledger.in_order([gang("b1", "b", 6), gang("a1", "a", 1)])}
     assert refusals["b1"] == ""
     assert refusals["a1"] == f"queue top has 12 of 12 {GPU} in all clusters, and 1 more are asked for"
 
 
 def test_nothing_is_sent_for_a_queue_that_is_closed() -> None:
-    ledger = Ledger(clusters(), {"a": queue("a", state=AccountState.CLOSED)})
+    ledger = ClusterLedger(clusters(), {"a": queue("a", state=AccountState.CLOSED)})
     assert ledger.refusal(QueueDemand("a", 0, {GPU: 1})) == "queue a is closed"
 
 
 def test_queues_that_are_above_each_other_do_not_hang_it_up() -> None:
     queues = {"a": queue("a", "b"), "b": queue("b", "a", capability=((GPU, 4),))}
-    assert "queue b has" in Ledger(clusters(a=4), queues).refusal(QueueDemand("a", 0, {GPU: 1}))
+    assert "queue b has" in ClusterLedger(clusters(a=4), queues).refusal(QueueDemand("a", 0, {GPU: 1}))

@@ -78,5 +78,5 @@ def test_what_is_refused(arguments: tuple[str, ...], text: str) -> None:
     with pytest.raises(JobPluginError) as told:
         read(*arguments)
     assert str(told.value) == (
-        f"plugin mpi flagset parse failed, err: {text}; it knows --loud, --port, --quick, --worker"
+        f"plugin mpi flagset parse failed, err: {text}; supported flags: --loud, --port, --quick, --worker"
     )

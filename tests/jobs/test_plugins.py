@@ -59,7 +59,7 @@ def test_a_plugin_without_arguments_may_be_null_and_no_plugins_are_none() -> Non
 
 
 def test_a_plugin_that_nobody_knows_stops_the_job_in_upstreams_words() -> None:
-    with pytest.raises(JobPluginError, match=r"^failed to get plugin horovod; there are svc, env, ssh, "):
+    with pytest.raises(JobPluginError, match=r"^failed to get plugin horovod; expected one of svc, env, ssh, "):
         plugins_of(job(plugins={"svc": [], "horovod": []}))
 
 
@@ -267,7 +267,7 @@ def test_a_key_is_made_only_when_the_secret_is() -> None:
         return KEY
 
     (found,) = desired_objects(job(plugins={"ssh": []}), generate)
-    assert (found.kind, found.name, found.kept_in_step) == ("Secret", "train-ssh", False)
+    assert (found.kind, found.name, found.follows_job) == ("Secret", "train-ssh", False)
     assert found.changed({"data": {"id_rsa": "b2xk"}}) is None
     assert made == []
     found.manifest()
@@ -289,7 +289,7 @@ def test_a_generated_key_is_one_that_ssh_reads() -> None:
 def test_the_host_files_follow_the_job() -> None:
     two = wanted("ConfigMap", plugins={"svc": []})
     existing = two.manifest()
-    assert two.kept_in_step
+    assert two.follows_job
     assert two.changed(existing) is None
     grown = job(task(replicas=2), plugins={"svc": []})
     (now,) = [each for each in desired_objects(grown, lambda: KEY) if each.kind == "ConfigMap"]

@@ -14,6 +14,7 @@ from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ConfigError
+from phalanx.kube.leadership import Leadership
 from phalanx.kube.process import LeadingService
 from phalanx.kube.retry import Backoff
 
@@ -25,7 +26,7 @@ class Service(LeadingService):
     """A service without a lease; `served` is set while it serves."""
 
     def __init__(self, client: KubeClient) -> None:
-        super().__init__(client, None)
+        super().__init__(Leadership(client, None))
         self.served = asyncio.Event()
 
     async def serve(self) -> None:

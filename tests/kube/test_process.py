@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import phalanx
+import phalanx_local
 from phalanx.kube import process
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.process import LeadingService, run_until_signal
+from phalanx.kube.leadership import Leadership
+from phalanx.kube.process import LeadingService, StoppableWork, run_until_signal
 
 
 class Service:
@@ -81,7 +86,7 @@ class Recorded(LeadingService):
     """A leading service that notes its steps."""
 
     def __init__(self, client: KubeClient) -> None:
-        super().__init__(client, None)
+        super().__init__(Leadership(client, None))
         self.steps: list[str] = []
 
     async def serve(self) -> None:
@@ -123,3 +128,70 @@ async def test_leading_service_that_is_stopped_before_the_server_answers_only_cl
         service.stop()
         await service.run()
     assert service.steps == ["close"]
+
+
+async def test_leading_service_ends_with_the_error_of_its_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "until_reachable", reachable)
+    async with KubeClient(ClusterConfig("http://127.0.0.1:9")) as client:
+        service = Recorded(client)
+
+        async def fail(lost: Callable[[], None]) -> None:
+            await service.ready.wait()
+            raise ValueError("broken")
+
+        monkeypatch.setattr(service.leadership, "run", fail)
+        async with asyncio.timeout(10):
+            with pytest.raises(ValueError, match="broken"):
+                await service.run()
+    assert service.steps[-2:] == ["drain, ready: False", "close"]
+
+
+async def test_leading_service_that_is_cancelled_while_it_drains_leaves_no_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draining = asyncio.Event()
+
+    async def drain() -> None:
+        draining.set()
+        await asyncio.Event().wait()
+
+    async def elect(lost: Callable[[], None]) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(process, "until_reachable", reachable)
+    before = asyncio.all_tasks()
+    async with KubeClient(ClusterConfig("http://127.0.0.1:9")) as client:
+        service = Recorded(client)
+        monkeypatch.setattr(service, "drain", drain)
+        monkeypatch.setattr(service.leadership, "run", elect)
+        running = asyncio.create_task(service.run())
+        await service.ready.wait()
+        running.cancel()
+        await draining.wait()
+        running.cancel()
+        async with asyncio.timeout(10):
+            with pytest.raises(asyncio.CancelledError):
+                await running
+    assert asyncio.all_tasks() <= before
+
+
+async def test_signal_asks_stoppable_work_to_end() -> None:
+    async def work(stopping: asyncio.Event) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await stopping.wait()
+
+    async with asyncio.timeout(10):
+        await run_until_signal(StoppableWork(work), signals=[signal.SIGHUP])
+
+
+def test_only_the_shell_installs_signal_handlers() -> None:
+    """`phalanx bench` is the exception: it cleans up after SIGTERM and ends with another exit code."""
+    root = Path(phalanx.__file__).parent
+    folders = {"src": root, "local": Path(phalanx_local.__file__).parent}
+    installing = {
+        f"{name}/{path.relative_to(folder).as_posix()}"
+        for name, folder in folders.items()
+        for path in folder.rglob("*.py")
+        if "add_signal_handler" in path.read_text("utf-8")
+    }
+    assert installing == {"src/kube/process.py", "src/cli/bench/command.py"}

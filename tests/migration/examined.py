@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from phalanx.reports.migration.examine import Examiner
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.readers import Readers
 
 READERS = Readers()
@@ -20,7 +20,7 @@ def examined(*texts: str, partial: tuple[str, ...] = ()) -> list[ObjectFinding]:
 
 
 def objected(found: ObjectFinding) -> dict[str, FieldFinding]:
-    return {each.field: each for each in found.fields if each.verdict is not Verdict.WORKS}
+    return {each.field: each for each in found.fields if each.verdict is not MigrationVerdict.WORKS}
 
 
 def objected_in(text: str) -> dict[str, FieldFinding]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from phalanx.cli.main import cli
 from phalanx.reports.migration.examine import Examiner
-from phalanx.reports.migration.findings import Verdict
+from phalanx.reports.migration.findings import MigrationVerdict
 from phalanx.reports.migration.readers import Readers
 from phalanx.reports.migration.steps import Webhook, summary
 from tests.extent import examples
@@ -108,9 +108,9 @@ def test_a_field_with_a_mistake_says_what_to_write() -> None:
     }
     (found,) = examined(group).found
     told = {each.field: each for each in found.fields}
-    assert told["spec.minMember"].verdict is Verdict.CHANGE
+    assert told["spec.minMember"].verdict is MigrationVerdict.CHANGE
     assert "write a whole number of at least 1" in told["spec.minMember"].message
-    assert told["spec.queue"].verdict is Verdict.WORKS
+    assert told["spec.queue"].verdict is MigrationVerdict.WORKS
 
 
 def test_the_queue_in_the_place_of_kais_means_the_same_here(report: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def test_what_is_to_be_applied_works_as_it_is(report: dict[str, Any]) -> None:
     made = [document for each in report["objects"] for document in each["manifests"]]
     found = examined(*made).found
     assert len(found) == 2
-    assert {each.verdict for each in found} == {Verdict.WORKS}
+    assert {each.verdict for each in found} == {MigrationVerdict.WORKS}
 
 
 def test_the_patch_of_a_template_makes_its_pods_ours(report: dict[str, Any]) -> None:

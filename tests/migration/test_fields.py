@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.reports.migration.examine import Examiner
-from phalanx.reports.migration.findings import FieldFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict
 from phalanx.reports.migration.foreign import FOREIGN_KINDS, system_of
 from phalanx.reports.migration.readers import Readers, leaves, spelled
 from tests.extent import examples
@@ -55,7 +55,7 @@ def findings(document: Any) -> tuple[FieldFinding, ...]:
     return found.fields
 
 
-def read_ones() -> Iterator[tuple[dict[str, Any], str, tuple[str | int, ...], Verdict]]:
+def read_ones() -> Iterator[tuple[dict[str, Any], str, tuple[str | int, ...], MigrationVerdict]]:
     """Every field of every object that a reader of ours knows, with what is said of it."""
     for document in MANIFESTS:
         group = document["apiVersion"].rpartition("/")[0]
@@ -65,13 +65,13 @@ def read_ones() -> Iterator[tuple[dict[str, Any], str, tuple[str | int, ...], Ve
             for path in leaves({"spec": document["spec"], "metadata": metadata}):
                 short = path[: path.index("template") + 1] if "template" in path else path
                 field = spelled(short)
-                if field in told and told[field] is not Verdict.CHANGE:
+                if field in told and told[field] is not MigrationVerdict.CHANGE:
                     yield document, field, short, told[field]
 
 
 FIELDS = list({(each[0]["kind"], each[0]["metadata"]["name"], each[1]): each for each in read_ones()}.values())
-HONOURED = [each[:3] for each in FIELDS if each[3] is Verdict.WORKS]
-IGNORED = [each[:3] for each in FIELDS if each[3] is Verdict.NOT_HONOURED and "mode" not in each[1]]
+HONOURED = [each[:3] for each in FIELDS if each[3] is MigrationVerdict.WORKS]
+IGNORED = [each[:3] for each in FIELDS if each[3] is MigrationVerdict.NOT_HONOURED and "mode" not in each[1]]
 
 
 def with_value(document: dict[str, Any], path: tuple[str | int, ...], value: object) -> dict[str, Any]:
@@ -138,8 +138,12 @@ def test_of_a_kai_queue_whose_resources_weigh_alike_nothing_is_lost() -> None:
         head = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
         return {**head, "spec": {"resources": resources}}
 
-    assert {each.verdict for each in findings(queue(cpu=2, memory=2, gpu=2))} == {Verdict.CHANGE}
-    lost = {each.field for each in findings(queue(cpu=1, memory=2, gpu=2)) if each.verdict is Verdict.NOT_HONOURED}
+    assert {each.verdict for each in findings(queue(cpu=2, memory=2, gpu=2))} == {MigrationVerdict.CHANGE}
+    lost = {
+        each.field
+        for each in findings(queue(cpu=1, memory=2, gpu=2))
+        if each.verdict is MigrationVerdict.NOT_HONOURED
+    }
     assert lost == {"spec.resources.cpu.overQuotaWeight", "spec.resources.memory.overQuotaWeight"}
 
 
@@ -173,6 +177,6 @@ def test_a_profile_that_names_a_scheduler_says_which_name_to_write() -> None:
         "spec": {"qosClass": "BE", "schedulerName": "koord-scheduler"},
     }
     told = {each.field: each for each in findings(profile)}
-    assert told["spec.qosClass"].verdict is Verdict.WORKS
-    assert told["spec.schedulerName"].verdict is Verdict.CHANGE
+    assert told["spec.qosClass"].verdict is MigrationVerdict.WORKS
+    assert told["spec.schedulerName"].verdict is MigrationVerdict.CHANGE
     assert "--scheduler-name koord-scheduler" in told["spec.schedulerName"].message

@@ -13,7 +13,7 @@ from phalanx.admission import queues
 from phalanx.admission.context import AdmissionContext, QueueCatalog
 from phalanx.cli.main import cli
 from phalanx.reports.migration.examine import Examiner
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.readers import Readers
 
 READERS = Readers()
@@ -119,12 +119,12 @@ spec:
 def test_a_parent_that_was_not_given_is_told_as_the_webhook_would() -> None:
     fields = examined(queue("child", "{parentQueue: dept}"))["child"].fields
     assert any("failed to get parent queue dept" in each.message for each in fields)
-    assert examined(queue("child", "{parentQueue: default}"))["child"].verdict is Verdict.CHANGE
+    assert examined(queue("child", "{parentQueue: default}"))["child"].verdict is MigrationVerdict.CHANGE
 
 
 def test_a_queue_that_the_webhook_would_refuse_is_told_so() -> None:
     found = examined(queue("q", "{resources: {gpu: {quota: 4, limit: 2}}}"))["q"]
-    assert found.verdict is Verdict.NOT_HONOURED
+    assert found.verdict is MigrationVerdict.NOT_HONOURED
     assert "must be <= capability" in said(found)[""].message
 
 
@@ -138,14 +138,14 @@ def test_a_quota_of_all_there_is_has_to_be_written_by_whoever_knows_how_much_tha
 def test_queues_below_one_of_which_that_has_to_be_written_work_after_it_is() -> None:
     parent = queue("dept", "{resources: {gpu: {quota: -1}}}")
     found = examined(parent, queue("team", "{parentQueue: dept, resources: {gpu: {quota: 2}}}"))["team"]
-    assert found.verdict is Verdict.CHANGE
+    assert found.verdict is MigrationVerdict.CHANGE
     assert "until dept deserves what its children do" in said(found)[""].message
 
 
 def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
     parent = queue("dept", "{resources: {gpu: {quota: 1}}}")
     found = examined(parent, queue("team", "{parentQueue: dept, resources: {gpu: {quota: 2}}}"))["team"]
-    assert found.verdict is Verdict.NOT_HONOURED
+    assert found.verdict is MigrationVerdict.NOT_HONOURED
     assert "exceeds parent's deserved" in said(found)[""].message
 
 
@@ -161,7 +161,7 @@ def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
 )
 def test_what_is_not_taken_over_is_said(spec: str, field: str, words: str) -> None:
     told = said(examined(queue("q", spec))["q"])[field]
-    assert told.verdict is Verdict.NOT_HONOURED
+    assert told.verdict is MigrationVerdict.NOT_HONOURED
     assert words in told.message
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from phalanx.admission.webhook.registration import RegistrationOptions, WebhookAddress, configurations
 from phalanx.reports.migration.examine import Examiner
-from phalanx.reports.migration.findings import Verdict
+from phalanx.reports.migration.findings import MigrationVerdict
 from phalanx.reports.migration.steps import read_webhook, summary
 
 from .examined import READERS, examined, objected_in
@@ -17,17 +17,17 @@ from .examined import READERS, examined, objected_in
 # --- objects without a spec
 
 WITHOUT_SPEC = [
-    ("scheduling.volcano.sh/v1beta1", "PodGroup", Verdict.WORKS),
-    ("scheduling.volcano.sh/v1beta1", "Queue", Verdict.WORKS),
-    ("scheduling.x-k8s.io/v1alpha1", "ElasticQuota", Verdict.WORKS),
-    ("topology.volcano.sh/v1alpha1", "HyperNode", Verdict.WORKS),
-    ("batch.volcano.sh/v1alpha1", "Job", Verdict.NOT_HONOURED),
+    ("scheduling.volcano.sh/v1beta1", "PodGroup", MigrationVerdict.WORKS),
+    ("scheduling.volcano.sh/v1beta1", "Queue", MigrationVerdict.WORKS),
+    ("scheduling.x-k8s.io/v1alpha1", "ElasticQuota", MigrationVerdict.WORKS),
+    ("topology.volcano.sh/v1alpha1", "HyperNode", MigrationVerdict.WORKS),
+    ("batch.volcano.sh/v1alpha1", "Job", MigrationVerdict.NOT_HONOURED),
 ]
 
 
 @pytest.mark.parametrize(("api_version", "kind", "verdict"), WITHOUT_SPEC, ids=[each[1] for each in WITHOUT_SPEC])
 def test_an_object_without_a_spec_is_what_its_reader_makes_of_it(
-    api_version: str, kind: str, verdict: Verdict
+    api_version: str, kind: str, verdict: MigrationVerdict
 ) -> None:
     head = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a, namespace: t}}\n"
     for text in (head, f"{head}spec: null\n"):
@@ -45,7 +45,7 @@ action: AbortJob
 target: {apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: j, uid: u}
 reason: r
 """)
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is MigrationVerdict.WORKS
     assert {"action", "target.name", "reason"} <= {each.field for each in found.fields}
 
 
@@ -60,7 +60,7 @@ metadata: {name: p, namespace: kube-system, labels: {quota.scheduling.koordinato
 spec: {quotaName: pool, quotaLabels: {}, nodeSelector: {matchLabels: {pool: gpu}}}
 """)
     told = {each.field: each.verdict for each in found.fields}
-    assert told["spec.nodeSelector.matchLabels.pool"] is Verdict.WORKS
+    assert told["spec.nodeSelector.matchLabels.pool"] is MigrationVerdict.WORKS
 
 
 # --- webhooks
@@ -104,7 +104,10 @@ def hypernode(name: str, tier: int, *members: str) -> str:
 
 def test_a_hypernode_that_names_one_that_is_not_there_is_told_as_the_scheduler_does() -> None:
     told = objected_in(hypernode("rack", 2, "gone"))["spec.members[0].selector.exactMatch.name"]
-    assert (told.verdict, told.message) == (Verdict.CHANGE, "there is no HyperNode gone that can be its member")
+    assert (told.verdict, told.message) == (
+        MigrationVerdict.CHANGE,
+        "there is no HyperNode gone that can be its member",
+    )
 
 
 def test_a_hypernode_that_is_its_own_member_is_told_as_the_scheduler_does() -> None:
@@ -114,14 +117,14 @@ def test_a_hypernode_that_is_its_own_member_is_told_as_the_scheduler_does() -> N
 
 def test_hypernodes_that_fit_together_work_as_they_are() -> None:
     found = examined(hypernode("zone", 2, "rack"), hypernode("rack", 1))
-    assert {each.verdict for each in found} == {Verdict.WORKS}
+    assert {each.verdict for each in found} == {MigrationVerdict.WORKS}
 
 
 def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
     examiner = Examiner(readers=READERS)
     examiner.references.partial.add("HyperNode")
     examiner.add(yaml.safe_load(hypernode("rack", 2, "gone")))
-    assert [each.verdict for each in examiner.found] == [Verdict.WORKS]
+    assert [each.verdict for each in examiner.found] == [MigrationVerdict.WORKS]
 
 
 # --- names
@@ -134,7 +137,7 @@ def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
 def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> None:
     text = f"apiVersion: scheduling.volcano.sh/v1beta1\nkind: {kind}\nmetadata: {metadata}\nspec: {{}}\n"
     told = objected_in(text)["metadata.name"]
-    assert told.verdict is Verdict.NOT_HONOURED
+    assert told.verdict is MigrationVerdict.NOT_HONOURED
     assert words in told.message
 
 
@@ -208,9 +211,9 @@ spec: {minMember: 1}
 def test_how_long_a_group_may_wait_is_read_and_a_bad_word_is_told(text: str, key: str) -> None:
     field = f"metadata.annotations[{key}]" if "/" in key else f"metadata.annotations.{key}"
     (found,) = examined(text.replace("KEY", key).replace("VALUE", "1h"))
-    assert {each.field: each.verdict for each in found.fields}[field] is Verdict.WORKS
+    assert {each.field: each.verdict for each in found.fields}[field] is MigrationVerdict.WORKS
     told = objected_in(text.replace("KEY", key).replace("VALUE", "banana"))[field]
-    assert told.verdict is Verdict.CHANGE
+    assert told.verdict is MigrationVerdict.CHANGE
     assert "banana" in told.message
 
 

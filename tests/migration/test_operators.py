@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from phalanx.reports.migration.findings import ObjectFinding, Verdict
+from phalanx.reports.migration.findings import MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.steps import summary
 
 from .examined import examined, objected, objected_in
@@ -71,7 +71,7 @@ metadata: {{name: a, namespace: t, {owned("PyTorchJob", "a", "kubeflow.org/v1")}
 spec: {{minMember: 2}}
 """
     found = examined(group, job("PyTorchJob", "kubeflow.org/v1", "pytorchReplicaSpecs"))
-    assert called(found, "PyTorchJob").verdict is Verdict.CHANGE
+    assert called(found, "PyTorchJob").verdict is MigrationVerdict.CHANGE
 
 
 RAY_KEYS = (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.steps import summary
 
 from .examined import examined, objected
@@ -39,7 +39,7 @@ def test_a_job_that_the_controllers_would_not_begin_is_not_honoured(part: str, f
     (found,) = examined(job(f"{part}, {TASKS}"))
     told = objected(found)
     assert list(told) == [field]
-    assert told[field].verdict is Verdict.NOT_HONOURED
+    assert told[field].verdict is MigrationVerdict.NOT_HONOURED
     assert words in told[field].message
 
 
@@ -52,7 +52,7 @@ def test_so_is_what_makes_such_jobs(part: str, field: str, words: str) -> None:
     of_template, of_cron = examined(template, cron)
     assert words in objected(of_template)[field].message
     assert words in objected(of_cron)[field.replace("spec.", "spec.jobTemplate.spec.", 1)].message
-    assert {of_template.verdict, of_cron.verdict} == {Verdict.NOT_HONOURED}
+    assert {of_template.verdict, of_cron.verdict} == {MigrationVerdict.NOT_HONOURED}
 
 
 def test_all_that_is_against_a_job_is_told_at_once() -> None:
@@ -63,13 +63,13 @@ def test_all_that_is_against_a_job_is_told_at_once() -> None:
 def test_a_good_job_works_with_a_generated_name_too() -> None:
     good = job(f"minAvailable: 2, plugins: {{svc: []}}, {TASKS}")
     found = examined(good, good.replace("{name: a,", "{generateName: a-,"))
-    assert [each.verdict for each in found] == [Verdict.WORKS, Verdict.WORKS]
+    assert [each.verdict for each in found] == [MigrationVerdict.WORKS, MigrationVerdict.WORKS]
 
 
 def test_a_job_that_was_begun_is_finished_unless_its_plugins_are_unknown_here() -> None:
     running = "{state: {phase: Running}}"
     (kept,) = examined(job(f"minAvailable: 3, {TASKS}", status=running))
-    assert kept.verdict is Verdict.WORKS
+    assert kept.verdict is MigrationVerdict.WORKS
     (lost,) = examined(job(f"plugins: {{nosuchplugin: []}}, {TASKS}", status=running))
     assert "failed to get plugin nosuchplugin" in objected(lost)["spec.plugins.nosuchplugin"].message
 
@@ -77,7 +77,7 @@ def test_a_job_that_was_begun_is_finished_unless_its_plugins_are_unknown_here() 
 def test_a_flow_whose_steps_wait_for_nobody_is_not_honoured() -> None:
     flow = "flows: [{name: a, dependsOn: {targets: [b]}}]"
     (found,) = examined(job(flow, "JobFlow", "flow.volcano.sh/v1alpha1").replace("schedulerName: phalanx, ", ""))
-    assert found.verdict is Verdict.NOT_HONOURED
+    assert found.verdict is MigrationVerdict.NOT_HONOURED
     assert any("vertex is not defined: b" in each.message for each in objected(found).values())
 
 
@@ -106,7 +106,7 @@ def test_a_parent_that_is_nowhere_is_named_as_the_scheduler_names_it() -> None:
     of_queue, of_quota = examined(queue("a", "gone"), quota("q", "gone"))
     assert objected(of_queue)["spec.parent"] == FieldFinding(
         "spec.parent",
-        Verdict.CHANGE,
+        MigrationVerdict.CHANGE,
         "Queue a names the parent gone: not found; nothing new is charged to it or below it; create gone",
     )
     assert (
@@ -123,12 +123,12 @@ def test_parents_may_come_later_and_roots_are_always_there() -> None:
         quota("q", "r"),
         quota("r", "koordinator-root-quota"),
     )
-    assert {each.verdict for each in found} == {Verdict.WORKS}
+    assert {each.verdict for each in found} == {MigrationVerdict.WORKS}
 
 
 def test_of_kinds_that_were_read_in_part_nothing_is_missing() -> None:
     found = examined(queue("a", "gone"), quota("q", "gone"), partial=("Queue", "ElasticQuota"))
-    assert {each.verdict for each in found} == {Verdict.WORKS}
+    assert {each.verdict for each in found} == {MigrationVerdict.WORKS}
 
 
 GROUP = """
@@ -147,8 +147,8 @@ def test_a_priority_class_is_missing_only_where_classes_could_be_read() -> None:
     (unknown,) = examined(GROUP)
     (there,) = examined(GROUP, priority_class("high"))
     (missing,) = examined(GROUP, priority_class("low"))
-    assert (unknown.verdict, there.verdict) == (Verdict.WORKS, Verdict.WORKS)
-    assert objected(missing)["spec.priorityClassName"].verdict is Verdict.CHANGE
+    assert (unknown.verdict, there.verdict) == (MigrationVerdict.WORKS, MigrationVerdict.WORKS)
+    assert objected(missing)["spec.priorityClassName"].verdict is MigrationVerdict.CHANGE
     assert "which does not exist; create it" in objected(missing)["spec.priorityClassName"].message
 
 
@@ -172,7 +172,7 @@ def test_queues_and_classes_that_jobs_name_may_be_missing_too(kind: str, spec: s
     told = objected(found)
     assert told[f"{place}.queue"] == FieldFinding(
         f"{place}.queue",
-        Verdict.CHANGE,
+        MigrationVerdict.CHANGE,
         f"{kind} t/a ({'flow' if kind == 'JobTemplate' else 'batch'}.volcano.sh): queue research does not exist; "
         "create it: until then nothing that names it starts",
     )
@@ -214,7 +214,7 @@ def test_that_half_a_card_is_lost_is_said() -> None:
 )
 def test_a_weight_that_no_queue_here_can_have_is_not_honoured(weight: float, words: str) -> None:
     told = objected(kai_queue(quota=4, overQuotaWeight=weight))["spec.resources.gpu.overQuotaWeight"]
-    assert told.verdict is Verdict.NOT_HONOURED
+    assert told.verdict is MigrationVerdict.NOT_HONOURED
     assert words in told.message
 
 
@@ -225,9 +225,9 @@ def test_a_mistyped_preemptibility_is_said_and_not_dropped() -> None:
         (found,) = examined(f"{head}{spec}")
         return objected(found)["spec.preemptibility"]
 
-    assert told("non-preemptible").verdict is Verdict.CHANGE
+    assert told("non-preemptible").verdict is MigrationVerdict.CHANGE
     mistyped = told("non-preemptable")
-    assert mistyped.verdict is Verdict.NOT_HONOURED
+    assert mistyped.verdict is MigrationVerdict.NOT_HONOURED
     assert "neither preemptible nor non-preemptible" in mistyped.message
 
 
@@ -243,7 +243,7 @@ metadata:
 spec: {{schedulerName: phalanx, containers: [{{name: c, image: x}}]}}
 """
     (found,) = examined(pod)
-    assert objected(found)[f"metadata.annotations[{prefix}mode]"].verdict is Verdict.NOT_HONOURED
+    assert objected(found)[f"metadata.annotations[{prefix}mode]"].verdict is MigrationVerdict.NOT_HONOURED
 
 
 def test_a_reservation_that_holds_what_pods_have_works_once_that_is_left_out() -> None:
@@ -258,7 +258,7 @@ spec:
 """
     (found,) = examined(reservation)
     told = objected(found)["spec.preAllocation"]
-    assert (told.verdict, "remove it" in told.message) == (Verdict.CHANGE, True)
+    assert (told.verdict, "remove it" in told.message) == (MigrationVerdict.CHANGE, True)
 
 
 def test_the_steps_do_not_ask_for_what_was_just_written() -> None:

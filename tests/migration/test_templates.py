@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.steps import summary
 
 from .examined import examined, objected_in
@@ -74,7 +74,7 @@ def test_a_task_that_names_another_scheduler_than_its_job_is_told_so(make: Any, 
     found = objected_in(make(f"schedulerName: phalanx, tasks: [{task('volcano')}]"))
     (field,) = found
     assert field == f"{place}.tasks[0].template.spec.schedulerName"
-    assert found[field].verdict is Verdict.CHANGE
+    assert found[field].verdict is MigrationVerdict.CHANGE
     assert "write phalanx" in found[field].message
 
 
@@ -106,7 +106,7 @@ spec: {{template: {{metadata: {{{annotations}}}, {spec}}}}}
         "": f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a, {annotations}}}\n{spec}\n",
     }
     said = {objected_in(text)[f"{place}metadata.annotations[{key}]"].verdict for place, text in texts.items()}
-    assert said == {Verdict.NOT_HONOURED}
+    assert said == {MigrationVerdict.NOT_HONOURED}
 
 
 DEVICE_KEYS = ["device-joint-allocate", "device-allocate-hint", "gpu-partition-spec"]
@@ -121,7 +121,7 @@ kind: Pod
 metadata: {{name: a, annotations: {{scheduling.koordinator.sh/{key}: "{{}}"}}}}
 spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
 """)[field]
-    assert said.verdict is Verdict.NOT_HONOURED
+    assert said.verdict is MigrationVerdict.NOT_HONOURED
     assert "waits" in said.message
     assert "without the plugin nothing reads it" in said.message
 
@@ -133,7 +133,7 @@ kind: DaemonSet
 metadata: {name: d, namespace: t}
 spec: {template: {spec: {schedulerName: volcano, containers: [{name: c}]}}}
 """)
-    assert (found.system, found.verdict) == ("Volcano", Verdict.CHANGE)
+    assert (found.system, found.verdict) == ("Volcano", MigrationVerdict.CHANGE)
     assert found.patch == {"spec": {"template": {"spec": {"schedulerName": "phalanx"}}}}
 
 
@@ -279,7 +279,7 @@ kind: Pod
 metadata: {{name: a, annotations: {{{key}: x}}}}
 spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
 """)
-    assert said[field].verdict is Verdict.CHANGE
+    assert said[field].verdict is MigrationVerdict.CHANGE
     assert instead in said[field].message
 
 
@@ -291,5 +291,5 @@ metadata: {{name: a, annotations: {{scheduling.volcano.sh/queue-name: q, volcano
 spec: {{pytorchReplicaSpecs: {{Worker: {{{TEMPLATE}}}}}}}
 """)
     queue = found["metadata.annotations[scheduling.volcano.sh/queue-name]"]
-    assert (queue.verdict, "write it into the template" in queue.message) == (Verdict.CHANGE, True)
-    assert found["metadata.annotations[volcano.sh/qos-level]"].verdict is Verdict.NOT_HONOURED
+    assert (queue.verdict, "write it into the template" in queue.message) == (MigrationVerdict.CHANGE, True)
+    assert found["metadata.annotations[volcano.sh/qos-level]"].verdict is MigrationVerdict.NOT_HONOURED

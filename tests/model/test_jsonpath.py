@@ -62,12 +62,12 @@ def test_a_template_is_text_with_paths(template: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("{.items", "not closed"),
-        ("a}", "closes nothing"),
+        ("{.items", "unbalanced brace"),
+        ("a}", "unbalanced brace"),
         ("{end}", "without a {range}"),
         ("{range .items[*]}x", "without its {end}"),
         ("{.a[}", "cannot read"),
-        ("{'x}", "not closed"),
+        ("{'x}", "unbalanced brace"),
     ],
 )
 def test_a_template_with_a_mistake_is_refused_by_name(template: str, why: str) -> None:

@@ -48,9 +48,7 @@ def test_an_alert_says_what_is_wrong_and_where_it_says_what_to_do(alert: dict[st
 
 
 def test_every_section_is_of_an_alert() -> None:
-    assert anchors("docs/alerts.md") - {alert["alert"].lower() for alert in ALERTS} == {
-        "alerts-and-what-to-do-about-them"
-    }
+    assert anchors("docs/alerts.md") - {alert["alert"].lower() for alert in ALERTS} == {"alerts-cause-and-fix"}
 
 
 @each_alert

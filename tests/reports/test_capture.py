@@ -12,7 +12,9 @@ import msgspec
 import phalanx.dialects
 from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.pods.evictability import condemned_by
 from phalanx.dialects.registry import installed_dialects
+from phalanx.model.eviction_condition import EVICTION, eviction_fields
 from phalanx.reports.capture.captured_kinds import ANNOTATIONS, KINDS, captured
 from phalanx.reports.capture.writing import encode_capture
 from phalanx.simulation.capture import Capture
@@ -24,9 +26,10 @@ KEY = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z0-9._-]+")
 NO_ANNOTATIONS = re.compile(
     r"kubernetes\.io/(aws-ebs|azure-.*|cinder|gce-pd|no-provisioner|portworx.*|vsphere.*|hostname)"
     r"|cloud\.google\.com/scheduled-maintenance-time|failure-domain\..*|topology\.kubernetes\.io/.*|resource\.kubernetes\.io/admin-access"
-    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|held-room|origin|when-lost)"
+    r"|(nvidia|amd|dcu)\.com/gpu|koordinator\.sh/gpu.*|grove\.io/podgang|ray\.io/.*|phalanx\.dev/(Admitted|Eviction|LastVerdict|held-room|origin|when-lost)"
     r"|yunikorn\.apache\.org/app-id|quota\.scheduling\.koordinator\.sh/name|scheduling\.x-k8s\.io/pod-group"
-    r"|kubectl\.kubernetes\.io/last-applied-configuration"
+    r"|kubectl\.kubernetes\.io/last-applied-configuration|leaderworkerset\.sigs\.k8s\.io/name"
+    r"|jobset\.sigs\.k8s\.io/jobset-(name|uid)|sparkoperator\.k8s\.io/app-name"
 )
 
 
@@ -106,6 +109,12 @@ def poisoned_pod() -> dict[str, Any]:
                     "reason": "PreemptionByScheduler",
                     "message": f"phalanx: makes room for {SECRET}",
                 },
+                {
+                    "type": EVICTION,
+                    "status": "True",
+                    "reason": "Preempted",
+                    "message": f'{{"scheduler":"phalanx","preemptor":"{SECRET}","why":"{SECRET}"}}',
+                },
             ],
             "containerStatuses": [
                 {
@@ -140,7 +149,10 @@ def test_no_secret_of_a_pod_leaves_the_cluster_and_what_is_planned_with_does() -
     assert pod.spec.active_deadline_seconds == 60
     assert pod.metadata.annotations == {"volcano.sh/preemptable": "false"}
     assert [volume.name for volume in pod.spec.volumes] == list("vwcphired")
-    assert pod.status.conditions[2].message == "phalanx: "
+    assert pod.status.conditions[2].message == ""
+    own = pod.status.conditions[3]
+    assert (own.type, own.reason, own.message) == (EVICTION, "Preempted", eviction_fields("phalanx"))
+    assert condemned_by(pod) == "phalanx"
 
 
 def test_a_pod_means_the_same_before_and_after() -> None:

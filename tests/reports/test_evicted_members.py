@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from phalanx.cli.explanation.why import render
+from phalanx.model.decisions import EvictionReason
 from phalanx.model.events import GangUpdated, PodRemoved
+from phalanx.model.eviction_condition import ToldEviction
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.reports.past_evictions import add_past_gang_eviction
 from phalanx.reports.snapshot import DisruptionTarget
@@ -17,7 +19,8 @@ from tests.reports.test_why_evictions import NOW, Cluster, Events
 
 OLD = GangKey("ns", "old")
 REF = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "ns", "old", "uid-old")
-WHY = "preempted by gang ns/hi (priority 0 gives way to priority 10)"
+WHOM = "priority 0 gives way to priority 10"
+WHY = f"preempted by gang ns/hi ({WHOM})"
 TOLD = "1970-01-12T13:46:30Z"
 NOTE = "3 member(s) evicted for gang ns/hi: priority 0 gives way to priority 10"
 
@@ -28,11 +31,13 @@ def cluster(minimum: int = 3) -> Cluster:
     return made
 
 
-def leave(made: Cluster, *names: str, reason: str = "PreemptionByScheduler", message: str = WHY) -> None:
+def leave(made: Cluster, *names: str, reason: str = "PreemptionByScheduler", message: str = WHOM) -> None:
     """The pods were told ten seconds ago, with thirty seconds of grace."""
     for name in names:
         made.becomes(name, terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
-        made.snapshot.disruption_targets[name] = DisruptionTarget(reason, f"phalanx: {message}")
+        ours = reason == "PreemptionByScheduler"
+        told = ToldEviction("phalanx", EvictionReason.PREEMPTED, "gang ns/hi", message) if ours else None
+        made.snapshot.disruption_targets[name] = DisruptionTarget(reason, message, told)
 
 
 def gone(made: Cluster, *names: str) -> None:

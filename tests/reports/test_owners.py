@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from phalanx.cli.explanation.why import parse_target
-from phalanx.reports.gang_names import AmbiguousGangError
+from phalanx.model.gang_names import AmbiguousGangError
 from phalanx.reports.owners import OwnerTree
 
 
@@ -20,7 +20,7 @@ def owned(uid: str, *owners: tuple[str, str, str], controller: bool = True) -> d
 
 
 def tree(*documents: dict[str, Any]) -> OwnerTree:
-    made = OwnerTree()
+    made = OwnerTree("ns")
     for document in documents:
         made.add(document)
     return made

@@ -166,11 +166,11 @@ class TestQueues:
         told = {each.word: each.limits["cpu"] for each in queue(world.report(), "a").ceilings}
         assert told == {"deserved share": "3", "capability": "3"}
 
-    def test_a_gang_counts_as_running_and_as_pending_at_once(self) -> None:
+    def test_running_gang_with_surplus_that_waits_counts_as_running(self) -> None:
         world = World(8).queue("a").gang("g", 1, "a").gang("h", 2, "a")
         world.pods(1, "a", gang="g", running=True).pods(1, "a", gang="g").pods(2, "a", gang="h")
         answer = world.report()
-        assert queue(answer, "a").gangs == queue(answer, "root").gangs == Counts(1, 2)
+        assert queue(answer, "a").gangs == queue(answer, "root").gangs == Counts(1, 1)
 
     def test_demand_that_a_closed_queue_refuses_is_told_all_the_same(self) -> None:
         entry = queue(World(8).queue("a", state=AccountState.CLOSED).pods(3, "a").report(), "a")

@@ -54,7 +54,7 @@ class Server:
 
 async def told(server: Server) -> tuple[list[Any], list[str]]:
     client: KubeClient = server  # type: ignore[assignment]
-    return await read_reservations(client, "kube-system")
+    return await read_reservations(client, "kube-system", 600)
 
 
 async def test_promises_and_reservations_are_one_list_by_start() -> None:

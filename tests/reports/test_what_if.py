@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from phalanx.cli.explanation.what_if_lines import answer_lines, free_lines
-from phalanx.dialects.times import format_time
+from phalanx.dialects.times import format_time, parse_time
+from phalanx.model.text.moments import relative_moment
 from phalanx.reports.whatif.answer import AskedStart, WhatIfAnswer
 from phalanx.reports.whatif.changes import QueueChange
 from phalanx.reports.whatif.free_room import FreeRoomQuestion, free_room
 from phalanx.reports.whatif.question import Question, answer_question
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.simulation.cluster import read_cluster
 from phalanx.simulation.documents import FileObject, read_documents
 from phalanx.simulation.errors import InputError
+from phalanx.views.promises import PromiseOrigin, PromiseSource
 
 NOW = 1_767_225_600
 PLAIN = 'actions: "allocate, backfill"\ntiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]\n'
@@ -196,6 +200,7 @@ def test_a_higher_capability_of_its_queue_lets_it_start() -> None:
     assert only(ask(*there, policy=policy, gang="a/waits", queue=change)).state == "Now"
 
 
+@pytest.mark.feature("start-reservations")
 def test_another_policy_promises_a_start() -> None:
     there = (*FULL, *gang("waits", 2, 4, limit=100))
     assert only(ask(*there, gang="a/waits")).promised == ""
@@ -283,6 +288,8 @@ def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
 def test_a_group_without_pods_is_one_that_nobody_knows_the_pods_of(called: str) -> None:
     """Volcano makes those of a job when its group is admitted; until then there is only the group."""
     (group,) = gang("train-1c7f2b60", 0, 1)
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1c7f2b60"}
+    group["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     with pytest.raises(InputError, match=r"it has no pods yet .* ask about the file of the job with -f"):
         ask(node("n1"), group, gang=called, namespace="a")
 
@@ -306,9 +313,58 @@ def test_what_is_free_is_the_largest_gang_that_starts_now() -> None:
     assert room_of(*FULL, amounts={"cpu": "3"}) == [(0, 0, 0)]
 
 
+@pytest.mark.feature("start-reservations")
 def test_who_ends_before_a_start_that_is_kept_has_more_room() -> None:
     """The gang that waits is promised n1 from 910 seconds on: until then two CPUs of it are free."""
     there = (*FULL, *gang("waits", 2, 4, limit=100))
     rows = room_of(*there, policy=KEEPING)
     assert [(pods, nodes) for _, pods, nodes in rows] == [(2, 1), (4, 2)]
     assert 0 < rows[1][0] < 910
+
+
+def with_promise(*there: Object, told: int, **question: Any) -> WhatIfAnswer:
+    """Ask about a capture in which gang waits has a promised start."""
+    promise = StoredReservation(told, told + 200, told, told, NOW - 50, [], [("a", "waits", "uid-waits")])
+    head = {
+        "apiVersion": "simulation.phalanx.dev/v1alpha1",
+        "kind": "Capture",
+        "metadata": {"name": "capture"},
+        "spec": {
+            "moment": NOW,
+            "promises": [msgspec.to_builtins(promise)],
+            "promiseOrigin": {"source": "stored", "version": "7", "time": format_time(NOW - 20)},
+        },
+    }
+    cluster = read_cluster(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [head, *there]}), "capture.json"
+    )
+    return answer_question(Question(cluster, load_policy(KEEPING), DAY, **question))
+
+
+@pytest.mark.feature("start-reservations")
+def test_answer_begins_with_the_promised_starts_and_says_where_they_would_move() -> None:
+    there = (*FULL, *gang("waits", 2, 4, limit=100))
+    there[len(FULL)]["metadata"]["uid"] = "uid-waits"
+    told = parse_time(only(ask(*there, policy=KEEPING, gang="a/waits")).promised)
+    answer = with_promise(*there, told=told, gang="a/waits")
+    assert only(answer).promised == format_time(told)
+    assert only(answer).verdict is not None
+    assert f"t starts no later than {format_time(told)}," in only(answer).verdict.message  # type: ignore[union-attr]
+    assert answer.moved_promises == []
+    assert answer.origin == PromiseOrigin(PromiseSource.STORED, "7", format_time(NOW - 20))
+
+    urgent = [pod(name, 2, limit=3000, priority=10) for name in ("urgent-0", "urgent-1")]
+    answer = with_promise(*there, told=told, objects=asked(*urgent))
+    (moved,) = answer.moved_promises
+    assert (moved.name, moved.promised, moved.cause) == ("a/waits", format_time(told), "Displaced")
+    assert moved.moves_to > moved.promised
+    lines = list(answer_lines(answer))
+    place = lines.index("Promised starts that would move: 1")
+    assert lines[place + 1].split() == ["GANG", "OR", "POD", "FROM", "TO", "CAUSE"]
+    assert relative_moment(told, NOW) in lines[place + 2]
+    assert lines[place + 2].endswith("Displaced")
+
+
+def test_answer_about_a_cluster_without_promises_has_no_origin() -> None:
+    answer = ask(*FULL, objects=asked(*gang("new", 2, 2)))
+    assert (answer.origin, answer.moved_promises) == (None, [])

@@ -9,10 +9,10 @@ from phalanx.model.events import AccountUpdated, GangUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.reports.promised_starts import PromisedStart
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx.views.promises import PromisedStart
 
 from .test_why import KEY, ONE, Cluster
 
@@ -67,6 +67,7 @@ def start_of(report: WhyReport) -> PromisedStart:
     return start
 
 
+@pytest.mark.feature("start-reservations")
 @pytest.mark.parametrize("queues", ["capacity", "proportion"])
 @pytest.mark.parametrize("running", [0, 2])
 def test_who_can_never_start_is_not_told_that_others_are_in_the_way(queues: str, running: int) -> None:
@@ -78,6 +79,7 @@ def test_who_can_never_start_is_not_told_that_others_are_in_the_way(queues: str,
     assert "no start is known" not in answer.message
 
 
+@pytest.mark.feature("start-reservations")
 def test_who_would_start_once_others_have_left_is_told_that_nobody_knows_when() -> None:
     report = QueuedCluster(4, 4, running=2).report(extra="reserve, ")
     answer, start = answer_of(report), start_of(report)

@@ -12,7 +12,9 @@ from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.kube.errors import ApiError
 from phalanx.model.account import Account, AccountKey, EvictionRate, Tree
+from phalanx.model.decisions import EvictionReason
 from phalanx.model.events import AccountUpdated, GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.eviction_condition import ToldEviction
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
@@ -170,8 +172,9 @@ def test_a_member_above_the_minimum_waits_without_evictions() -> None:
 def test_for_whom_a_terminating_pod_was_evicted() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
+    fields = ToldEviction("phalanx", EvictionReason.PREEMPTED, "pod ns/new", "priority 0 gives way to priority 10")
     told = "preempted by pod ns/new (priority 0 gives way to priority 10)"
-    cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", f"phalanx: {told}")
+    cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", "x", fields)
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
     assert answer.message == f"the pod was told to leave node n: {told}; its grace ends at 1970-01-12T13:47:00Z"

@@ -51,7 +51,7 @@ class World:
     def gang(
         self, name: str, count: int, what: PodClass, queue: str = "default", *, on: str = "", problem: str = ""
     ) -> None:
-        fault = Problem("PodGroupNotFound", problem) if problem else None
+        fault = Problem.of("PodGroupNotFound", problem, "create it") if problem else None
         spec = Gang(GangKey("ns", name), min_member=1 if problem else count, queue=queue, problem=fault)
         self.snapshot.state.apply(GangUpdated(spec))
         phase = PodPhase.RUNNING if on else PodPhase.PENDING
@@ -152,7 +152,7 @@ def test_to_tolerate_the_taint_of_a_node_that_it_asks_for_is_less_than_to_label_
 
 def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
     world = World(1, 4)
-    world.gang("g", 2, asks(1), problem="PodGroup ns/g not found; create it")
+    world.gang("g", 2, asks(1), problem="PodGroup ns/g not found")
     answer = world.why("g")
     assert (answer.minimum, answer.missing, answer.size) == (0, 0, None)
     assert render(answer) == (

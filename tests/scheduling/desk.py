@@ -7,8 +7,7 @@ from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.scheduler import never
-from phalanx.scheduling.session.memo import Memo
-from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.session.session import Memo, Session
 
 from .scenario import Scenario
 

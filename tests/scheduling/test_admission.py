@@ -51,6 +51,7 @@ class TestVolcanoAdmission:
         world.pods("job", 2, gang="job", gpu=2).run()
         assert len(world.placed()) == 2
 
+    @pytest.mark.feature("admission-lapse")
     def test_what_is_announced_is_free_again_if_no_pod_comes(self) -> None:
         """A job that is suspended keeps its group; its controller makes no pods, and others wait for that."""
         world = queued(Scenario().node("n1", gpu=8), "suspended", 1, gpu=8, created=1).run()

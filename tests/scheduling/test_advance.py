@@ -23,6 +23,8 @@ from tests.scheduling.features import starts
 from ..extent import examples
 from .scenario import Scenario, amounts
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 HOUR = 3600
 POLICY = """
 actions: "enqueue, allocate, backfill"

@@ -13,6 +13,8 @@ from phalanx.scheduling.policy.loader import load_policy
 
 from .tenancy import HOUR, Tenancy
 
+pytestmark = pytest.mark.feature("past-use")
+
 POLICY = """
 actions: "enqueue, allocate, backfill"
 tiers: [{plugins: [{name: predicates}, {name: nodeorder}]}]

@@ -211,7 +211,7 @@ class TestTrees:
         assert "has groups of several Workloads (one, two)" in world.why("a").message
 
     def test_what_cannot_be_read_holds_the_tree(self) -> None:
-        world = World().node("n1", gpu=8).composite("c", 1, problem=Problem("UnknownPolicy", "odd; use gang"))
+        world = World().node("n1", gpu=8).composite("c", 1, problem=Problem.of("UnknownPolicy", "odd", "use gang"))
         world.group("a", 1, "c", gpu=1).run()
         assert (world.why("a").code, world.why("a").message) == ("UnknownPolicy", "odd")
 

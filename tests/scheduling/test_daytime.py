@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
+from phalanx.scheduling.plugins.nodes.time_windows import DailyWindow, next_turn, parse_offset
 
 DAY = 24 * 3600
 
@@ -19,13 +19,13 @@ def at(text: str) -> float:
 
 
 def test_a_window_is_open_from_its_start_up_to_its_end() -> None:
-    window = Window.parse("10:00-21:00")
+    window = DailyWindow.parse("10:00-21:00")
     clocks = ("09:59", "10:00", "20:59", "21:00")
     assert [window.is_open(at(f"2026-03-01 {clock}")) for clock in clocks] == [False, True, True, False]
 
 
 def test_a_window_may_cross_midnight() -> None:
-    window = Window.parse("22:00-06:00")
+    window = DailyWindow.parse("22:00-06:00")
     assert window.is_open(at("2026-03-01 23:00"))
     assert window.is_open(at("2026-03-02 05:59"))
     assert not window.is_open(at("2026-03-02 06:00"))
@@ -33,13 +33,13 @@ def test_a_window_may_cross_midnight() -> None:
 
 
 def test_a_window_that_ends_when_it_begins_is_always_open() -> None:
-    window = Window.parse("08:00-08:00")
+    window = DailyWindow.parse("08:00-08:00")
     assert window.is_open(at("2026-03-01 07:59"))
     assert window.next_turn(at("2026-03-01 07:59")) is None
 
 
 def test_it_turns_at_its_start_and_at_its_end() -> None:
-    window = Window.parse("22:00-06:00")
+    window = DailyWindow.parse("22:00-06:00")
     assert window.next_turn(at("2026-03-01 12:00")) == at("2026-03-01 22:00")
     assert window.next_turn(at("2026-03-01 22:00")) == at("2026-03-02 06:00")
     assert window.next_turn(at("2026-03-02 06:00")) == at("2026-03-02 22:00")
@@ -49,7 +49,7 @@ def test_it_turns_at_its_start_and_at_its_end() -> None:
     ("offset", "opens", "name"), [("+08:00", "00:00", "UTC+08:00"), ("-03:30", "11:30", "UTC-03:30")]
 )
 def test_the_clock_may_be_ahead_of_utc_or_behind_it(offset: str, opens: str, name: str) -> None:
-    window = Window.parse("08:00-20:00", parse_offset(offset))
+    window = DailyWindow.parse("08:00-20:00", parse_offset(offset))
     opening = at(f"2026-03-01 {opens}")
     assert window.is_open(opening)
     assert not window.is_open(opening - 1)
@@ -57,7 +57,7 @@ def test_the_clock_may_be_ahead_of_utc_or_behind_it(offset: str, opens: str, nam
 
 
 def test_of_several_windows_the_first_turn_counts() -> None:
-    windows = [Window.parse("10:00-21:00"), Window.parse("12:00-14:00"), Window.parse("00:00-00:00")]
+    windows = [DailyWindow.parse("10:00-21:00"), DailyWindow.parse("12:00-14:00"), DailyWindow.parse("00:00-00:00")]
     assert next_turn(windows, at("2026-03-01 11:00")) == at("2026-03-01 12:00")
     assert next_turn(windows[2:], 0.0) is None
 
@@ -67,7 +67,7 @@ def test_of_several_windows_the_first_turn_counts() -> None:
 )
 def test_what_is_no_window_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a window"):
-        Window.parse(text)
+        DailyWindow.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "8", "08:00", "+8:00", "+15:00", "+08:60", "Europe/Berlin"])
@@ -85,7 +85,7 @@ def test_what_is_no_offset_is_refused(text: str) -> None:
 def test_nothing_changes_before_the_next_turn_and_everything_at_it(
     start: int, end: int, offset: int, now: int
 ) -> None:
-    window = Window(start, end, offset)
+    window = DailyWindow(start, end, offset)
     assert window.is_open(now) == (start == end or (now + offset - start) % DAY < (end - start) % DAY)
     turn = window.next_turn(now)
     if turn is None:

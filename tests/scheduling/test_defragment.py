@@ -21,6 +21,8 @@ from tests.scheduling.features import defragmentation
 from ..extent import examples
 from .scenario import NAMESPACE, Scenario
 
+pytestmark = pytest.mark.feature("defragmentation")
+
 # Scenarios play on this day: 2024-01-01, 02:00 UTC.
 TWO = 1_704_074_400
 HOUR = 3600
@@ -278,7 +280,7 @@ class TestSettings:
             ({"schedule": "FREQ=DAILY;COUNT=3"}, "COUNT has nothing to count from"),
             ({"duration": ""}, "argument duration"),
             ({"duration": "200h"}, "at most a week"),
-            ({"timeZone": "Mars"}, "argument timeZone: 'Mars' is no time zone"),
+            ({"timeZone": "Mars"}, "argument timeZone: 'Mars' is not an IANA time zone"),
             ({"interval": "5s"}, "argument interval: at least 1m"),
             ({"maxEvictionsPerHour": -1}, "argument maxEvictionsPerHour"),
             ({"maxEvictionPerHour": 1}, "unknown argument 'maxEvictionPerHour'"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.over_quota import OverQuota
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .scenario import Scenario
 
 QUEUES = """
@@ -113,6 +115,7 @@ class TestClaims:
 
 
 class TestTime:
+    @pytest.mark.feature("placeholders")
     def test_what_is_not_claimed_in_time_is_given_back(self) -> None:
         world = app(Scenario().node("n1", cpu=4), "a", 3).run()
         world.pods("other", 3, cpu=1).run()
@@ -131,6 +134,7 @@ class TestTime:
         assert world.scheduler.idle
         assert held_for(world, "a") == 3
 
+    @pytest.mark.feature("placeholders")
     def test_a_driver_that_cannot_be_bound_keeps_its_claim_to_all(self) -> None:
         """Its room is free for others after the time, and it starts with all its executors or not at all."""
         world = app(Scenario().node("n1", cpu=3), "a", 2)

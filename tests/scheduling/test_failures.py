@@ -15,7 +15,7 @@ from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.ordering.failures import OPINIONS
 from phalanx.scheduling.policy.loader import load_policy
-from phalanx.scheduling.units import bindings, gang_group
+from phalanx.scheduling.units import attempt, gang_group
 
 from ..cluster.audit import audit
 from .scenario import Scenario, key
@@ -107,7 +107,7 @@ def verdict_of(scenario: Scenario, name: str) -> Verdict | None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(gang_group, "place_gangs"), (bindings, "_mark"), (gang_group, "bind_gangs")],
+    [(gang_group, "place_gangs"), (attempt, "_mark"), (gang_group, "bind_gangs")],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_gang_whose_planning_raises_is_set_aside_whole(

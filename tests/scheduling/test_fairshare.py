@@ -58,6 +58,7 @@ class TestNow:
 
 
 class TestOverTime:
+    @pytest.mark.feature("past-use")
     def test_who_had_much_waits_for_who_had_nothing(self) -> None:
         """After four hours at half-life 1 h "early" stands at 0.9375; what comes free goes to "late"."""
         world = Tenancy(10, policy(half_life="1h")).submit("early", 10).work().wait(4)
@@ -69,6 +70,7 @@ class TestOverTime:
         world.submit("early", 99).submit("late", 99).finish("early", 6).work()
         assert world.held() == {"early": 5, "late": 5}
 
+    @pytest.mark.feature("past-use")
     def test_one_that_had_half_for_long_is_equal_to_one_that_takes_half_now(self) -> None:
         """(U + held) / 2: 10 and 0 against 0 and 10."""
         world = Tenancy(20, policy(half_life="1h")).submit("early", 10).work().wait(24)
@@ -81,6 +83,7 @@ class TestOverTime:
         world.submit("early", 99).submit("late", 99).work()
         assert world.held() == {"early": 5, "late": 5}
 
+    @pytest.mark.feature("past-use")
     def test_use_while_others_waited_weighs_double(self) -> None:
         def after(denied: str) -> dict[str, int]:
             world = Tenancy(20, policy(half_life="1h", denied=denied))
@@ -94,6 +97,7 @@ class TestOverTime:
         assert after("false") == {"loud": 3, "quiet": 16, "third": 1}
         assert after("true") == {"quiet": 19, "third": 1}
 
+    @pytest.mark.feature("past-use")
     def test_queues_are_ordered_by_their_past(self) -> None:
         world = Tenancy(10, policy(half_life="1h")).queue("one").queue("two")
         world.submit("a", 10, queue="one").work().wait(4).finish("a", 6)
@@ -167,6 +171,7 @@ class TestShiftedWeights:
             for key, weight in surplus_weights(world.scheduler.new_session(world.now), queues).items()
         }
 
+    @pytest.mark.feature("past-use")
     def test_they_favour_who_used_less(self) -> None:
         """w + k (w - u) with shares of the past 0.8 and 0.2: 0.5 + 0.5 * (0.5 - 0.8) = 0.35, and 0.65."""
         found = self.weights({"half_life": "1h", "shift": 0.5})
@@ -176,6 +181,7 @@ class TestShiftedWeights:
     def test_without_a_shift_or_a_past_they_stay(self, arguments: dict[str, object]) -> None:
         assert self.weights(arguments) == {"one": WEIGHT_SCALE, "two": WEIGHT_SCALE}
 
+    @pytest.mark.feature("past-use")
     @pytest.mark.parametrize(("shift", "held"), [(0, {"a": 6, "b": 6}), (0.5, {"a": 3, "b": 9})])
     def test_proportion_shares_by_them(self, shift: float, held: dict[str, int]) -> None:
         """Queue one had everything: u = (1, 0) nearly, w' = (1/2 - 1/4, 1/2 + 1/4)."""

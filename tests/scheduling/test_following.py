@@ -17,6 +17,7 @@ class TestFollowing:
         world = Tenancy(10, policy()).submit("a", 5).work().wait(1)
         assert world.scheduler.history.export(world.now) == []
 
+    @pytest.mark.feature("past-use")
     def test_a_budget_that_comes_later_counts_from_then_on(self) -> None:
         world = Tenancy(10, policy()).queue("team").submit("a", 5, queue="team").work().wait(3)
         world.budget("team", cpu_hours=100).work().wait(2)
@@ -25,6 +26,7 @@ class TestFollowing:
         record = world.state.ledger.accounts[usage.key]
         assert world.scheduler.history.spent(record, world.now) == {"cpu": 5000 * 2 * HOUR * 1000}
 
+    @pytest.mark.feature("past-use")
     def test_a_half_life_that_comes_later_finds_who_holds_what(self) -> None:
         world = Tenancy(10, policy()).submit("a", 5).work().wait(3)
         world.scheduler.use(load_policy(policy(half_life="1h")))
@@ -33,6 +35,7 @@ class TestFollowing:
         record = world.state.ledger.accounts[usage.key]
         assert world.scheduler.history.decayed(record, world.now)["cpu"] == pytest.approx(2500)
 
+    @pytest.mark.feature("past-use")
     def test_accounts_that_are_gone_hold_nothing(self) -> None:
         world = Tenancy(10, policy(half_life="1h")).submit("a", 5).work().wait(1).finish("a", 5).work()
         key = AccountKey(Tree.NAMESPACE, "a", "default")
@@ -41,6 +44,7 @@ class TestFollowing:
         assert found[key].held == {}
         assert found[key].decayed["cpu"] == pytest.approx(2500)
 
+    @pytest.mark.feature("past-use")
     def test_an_account_declared_anew_goes_on_where_it_was(self) -> None:
         world = Tenancy(10, policy(half_life="1h")).queue("team").submit("a", 5, queue="team").work().wait(1)
         world.queue("team", weight=3).work().wait(1)

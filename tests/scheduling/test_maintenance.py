@@ -29,6 +29,8 @@ from tests.scheduling.features import starts
 from ..extent import examples
 from .scenario import Scenario, amounts
 
+pytestmark = pytest.mark.feature("maintenance")
+
 HOUR = 3600
 POLICY = """
 actions: "enqueue, allocate, backfill"
@@ -276,6 +278,7 @@ class TestSignals:
         assert set(placed(world)) == {"a"}
 
 
+@pytest.mark.feature("start-reservations")
 class TestPromisedStarts:
     def plan(self, world: Scenario) -> Any:
         plan = starts(world.scheduler).plan

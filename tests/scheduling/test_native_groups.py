@@ -29,7 +29,7 @@ class TestWaiting:
         assert world.why("job").message == "waiting for members of PodGroup ns/job: have 3 of 8 pods"
 
     def test_the_group_itself_is_waited_for(self) -> None:
-        missing = Problem("PodGroupNotFound", "waiting for PodGroup ns/job; create it")
+        missing = Problem.of("PodGroupNotFound", "waiting for PodGroup ns/job", "create it", waits=True)
         world = native(Scenario().node("n1", gpu=8), 1, problem=missing).pods("p", 3, gang="job", gpu=1).run()
         assert world.placed() == []
         assert world.why("job").message == "waiting for PodGroup ns/job"
@@ -42,7 +42,7 @@ class TestWaiting:
         )
         world = native(Scenario().node("n1", gpu=8), 1, problem=mismatch).pods("p", 1, gang="job", gpu=1).run()
         assert world.why("job").fault
-        world = native(world, 1, problem=Problem("UnknownPolicy", "the policy is not known; use gang")).run()
+        world = native(world, 1, problem=Problem.of("UnknownPolicy", "the policy is not known", "use gang")).run()
         assert not world.why("job").fault
 
     def test_members_of_a_basic_group_are_placed_each_by_itself(self) -> None:

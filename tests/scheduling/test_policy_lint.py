@@ -196,7 +196,7 @@ def test_a_weight_below_zero_is_doubted() -> None:
 
 def test_the_page_shows_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
-    shown = page.partition("Of this `policy.yaml`")[2]
+    shown = page.partition("For this `policy.yaml`")[2]
     policy = shown.partition("```yaml\n")[2].partition("```")[0]
     said = shown.partition("$ phalanx policy lint policy.yaml\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)

@@ -15,6 +15,8 @@ from phalanx.scheduling.policy.loader import load_policy
 from .scenario import Scenario
 from .test_reserve import busy, policy, runs_for, start_of, waiting
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 Answer = Callable[[str], object]
 
 

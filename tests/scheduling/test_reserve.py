@@ -27,6 +27,8 @@ from ..extent import examples
 from .reference_easy import RigidJob, easy_starts
 from .scenario import Scenario, amounts
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 
 def policy(**arguments: object) -> str:
     stated = ", ".join(f"{key}: {value}" for key, value in ({"startDelaySeconds": 0} | arguments).items())
@@ -349,6 +351,18 @@ class TestARestart:
         assert [(each.name, each.start, each.window.rows.tolist()) for each in plan_of(again).all()] == before
         assert encode(starts(again.scheduler).promised()[1]) == told
 
+    def test_names_what_took_the_room_meanwhile_and_no_change_of_demand(self) -> None:
+        slow = policy(startDelaySeconds=30)
+        world = Scenario(slow).node("a", cpu=4)
+        busy(world, "one", "a", 100, cpu=2)
+        waiting(world, "head", 50, cpu=4).settle()
+        told = encode(starts(world.scheduler).promised()[1])
+        world.now += 10
+        waiting(world, "urgent", 500, cpu=2, priority=9)
+        again = restarted(world, told, slow)
+        (reservation,) = plan_of(again).all()
+        assert [slip.cause for slip in reservation.slips] == [SlipCause.DISPLACED]
+
     def test_gives_nothing_to_another_group_of_the_name(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "one", "a", 100, cpu=4)
@@ -370,9 +384,9 @@ class TestARestart:
         assert "forgotten" in faults[0]
 
 
-def restarted(world: Scenario, told: str) -> Scenario:
+def restarted(world: Scenario, told: str, under: str = policy(depth=0)) -> Scenario:
     """Another process over the same cluster."""
-    again = Scenario(policy(depth=0))
+    again = Scenario(under)
     again.now = world.now
     for event in world.events:
         again.state.apply(event)

@@ -12,6 +12,8 @@ from ..extent import examples
 from .test_reserve import busy, lasting, node_of, plan_of, policy, runs_for, start_of
 from .test_topology import IN_A_RACK, Network
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 
 def world(racks: dict[str, list[int]], **arguments: object) -> Network:
     """Racks of nodes of 4 CPUs, each busy for so many seconds (0: idle)."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.scheduling.framework.node_backoff import FIRST_REST, FORGOTTEN_AFTER, LONGEST_REST, NodeBackoff
 from tests.scheduling.features import rejecting_nodes
 
 from .scenario import Scenario
+
+pytestmark = pytest.mark.feature("rejecting-nodes")
 
 NOW = 1_800_000_000.0
 

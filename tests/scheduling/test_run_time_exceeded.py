@@ -15,6 +15,8 @@ from phalanx.scheduling.policy.loader import load_policy
 
 from .scenario import NAMESPACE, Scenario
 
+pytestmark = pytest.mark.feature("run-times")
+
 
 def policy(exceeded: str) -> str:
     return f"""

@@ -18,6 +18,8 @@ from phalanx.scheduling.reservations.stored import StoredStarts, decode_starts, 
 from .scenario import Scenario
 from .test_reserve import busy, plan_of, policy, waiting
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 
 def seen(*parts: float, told: int = 1000, pods: int = 1, queue: str = "q") -> StartCalibration:
     """Starts that waited such parts of what they were told, with quantiles as of then."""

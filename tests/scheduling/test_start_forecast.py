@@ -19,6 +19,8 @@ from ..extent import examples
 from .scenario import Scenario
 from .test_reserve import busy, plan_of, policy, policy_with, waiting
 
+pytestmark = pytest.mark.feature("start-reservations")
+
 PLAIN = """
 actions: "enqueue, allocate, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .scenario import Scenario
 from .test_reserve import busy, lasting, plan_of, runs_for, start_of, waiting
+
+pytestmark = pytest.mark.feature("start-reservations")
 
 
 def policy(**arguments: object) -> str:

@@ -124,6 +124,7 @@ def test_the_page_shows_each_policy_and_what_differs_between_them(files: Path) -
     assert summary["runs"][0]["by_limit"].keys() == {"15m", "none"}
 
 
+@pytest.mark.feature("start-reservations")
 def test_starts_that_are_kept_are_shown_with_what_came_of_them(files: Path) -> None:
     keeping = PACKED.replace("allocate", "allocate, reserve, backfill")
     (files / "packed.yaml").write_text(keeping + "configurations: [{name: reserve, arguments: {depth: 2}}]\n")
@@ -143,6 +144,7 @@ def test_starts_that_are_kept_are_shown_with_what_came_of_them(files: Path) -> N
     assert 0 < sum(bool(row["promised"]) for row in rows) <= metrics["promises"]
 
 
+@pytest.mark.feature("start-reservations")
 def test_a_log_with_other_limits(tmp_path: Path) -> None:
     row = "{} {} -1 {} {} -1 -1 {} 1000 -1 1 1 1 -1 -1 -1 -1 -1\n"
     rows = [row.format(1, 0, 100, 3, 3), row.format(2, 1, 50, 4, 4), row.format(3, 2, 90, 1, 1)]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.scheduling.features import defragmentation
 
 from .worlds import START, job, nodes, story, world
+
+pytestmark = pytest.mark.feature("defragmentation")
 
 TIERS = "tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]\n"
 WITHOUT = f'actions: "allocate, backfill"\n{TIERS}'

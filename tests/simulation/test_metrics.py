@@ -24,7 +24,7 @@ from phalanx.simulation.metrics import (
     width_class,
 )
 from phalanx.simulation.report.comparison import interval
-from phalanx.simulation.timeline import Timeline, TimelineSample
+from phalanx.simulation.timeline import SampledTimeline, TimelineSample
 from tests.simulation.worlds import job
 
 
@@ -134,7 +134,7 @@ def test_intervals_are_students() -> None:
 
 
 def test_a_timeline_keeps_few_samples_of_a_long_time() -> None:
-    timeline = Timeline()
+    timeline = SampledTimeline()
     for now in range(0, 3_000_000, 7):
         if timeline.wants(now):
             timeline.add(sample(now))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.simulation.metrics import promise_metrics, start_metrics
 from phalanx.simulation.world import World
 from tests.scheduling.features import starts
 from tests.simulation.worlds import START, history, job, nodes, story, world
+
+pytestmark = pytest.mark.feature("start-reservations")
 
 KEEPING = """
 actions: "allocate, reserve, backfill"

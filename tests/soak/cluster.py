@@ -14,7 +14,7 @@ from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.reservations.outcomes import NO_CAUSE
 from phalanx.scheduling.reservations.reservation import SlipCause
 from phalanx.scheduling.scheduler import never
-from tests.scheduling.features import starts
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
 from ..scheduling.scenario import Scenario
 
@@ -217,7 +217,7 @@ class SoakCluster(Scenario):
                 assert priorities[victim.uid] < best, f"{victim.name} goes for {victim.preemptor} of no higher rank"
 
     def _no_promise_is_broken(self) -> None:
-        plan = starts(self.scheduler).plan
+        plan = reservation_plan(self.scheduler.features)
         if plan is not None:
             assert not plan.starts.outcomes.counts[NO_CAUSE], "a promised start was missed without a cause"
             stuck = plan.starts.outcomes.counts[SlipCause.NOT_PLACEABLE.value]

@@ -11,7 +11,7 @@ from phalanx.execution.conditions import PodConditions
 from phalanx.kube.events import EventRecorder
 from phalanx.model.events import GangRemoved, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NamedObject, Verdict
 from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.verdict_publisher import VerdictPublisher
 from tests.cluster_content import REF, Clock, G, Recorded, pod, state_of
@@ -29,10 +29,11 @@ class Judged:
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
         # What pods (uid) say in the API since before this process.
-        self.before: dict[str, str] = {}
+        self.before: dict[str, Verdict] = {}
 
-    def told_before(self, uid: str, verdict: Verdict) -> str:
-        return self.before.get(uid, "")
+    def told_before(self, uid: str, verdict: Verdict) -> bool | None:
+        before = self.before.get(uid)
+        return before == verdict if before is not None and before.cause == verdict.cause else None
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
         self.said.append((uid, verdict.message))
@@ -87,7 +88,7 @@ def test_all_members_of_a_gang_are_told_at_once() -> None:
 
 def test_after_a_restart_nobody_is_told_again_what_his_conditions_say() -> None:
     world = gang_world()
-    world.judged.before = dict.fromkeys(ALL, FULL.message)
+    world.judged.before = dict.fromkeys(ALL, FULL)
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
     assert world.recorded.told == []
@@ -104,7 +105,7 @@ def test_after_a_restart_nobody_is_told_again_what_his_conditions_say() -> None:
 
 def test_after_a_restart_other_numbers_are_news_of_the_gang_and_not_of_each_member() -> None:
     world = gang_world()
-    world.judged.before = dict.fromkeys(ALL, FULL.message)
+    world.judged.before = dict.fromkeys(ALL, FULL)
     world.verdict_publisher.gang_decided(G, FULLER)
     world.after(1)
     assert world.recorded.told == [("PodGroup/g", "Unschedulable"), ("Pod/p0", "FailedScheduling")]
@@ -112,7 +113,7 @@ def test_after_a_restart_other_numbers_are_news_of_the_gang_and_not_of_each_memb
 
 def test_after_a_restart_who_has_come_meanwhile_is_told() -> None:
     world = gang_world()
-    world.judged.before = dict.fromkeys(ALL[:2], FULL.message)
+    world.judged.before = dict.fromkeys(ALL[:2], FULL)
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
     assert world.recorded.told == [("Pod/p2", "FailedScheduling")]
@@ -120,7 +121,7 @@ def test_after_a_restart_who_has_come_meanwhile_is_told() -> None:
 
 def test_after_a_restart_a_pod_on_its_own_is_not_told_again() -> None:
     world = World(state_of(pod("a", ""), pod("b", "")))
-    world.judged.before = {"uid-a": FULL.message}
+    world.judged.before = {"uid-a": FULL}
     for name in ("a", "b"):
         world.verdict_publisher.pod_decided(f"uid-{name}", FULL)
     assert {uid for uid, _ in world.after(1)} == {"uid-a", "uid-b"}
@@ -270,8 +271,8 @@ def test_a_group_that_may_have_no_pods_yet_is_not_told_that_it_has_too_few() -> 
 def test_a_group_that_is_not_admitted_has_one_event_per_reason_whatever_the_amounts() -> None:
     world = gang_world(members=0, admission=True, admitted=False)
 
-    def refused(words: str) -> list[str]:
-        verdict = Verdict("AwaitingAdmission", f"gang ns/g-1 waits to be admitted: {words}", unschedulable=False)
+    def refused(words: str, plugin: str = "overcommit", *objects: NamedObject) -> list[str]:
+        verdict = Verdict("AwaitingAdmission", words, unschedulable=False, plugin=plugin, objects=objects)
         world.recorded.events.clear()
         world.verdict_publisher.gang_decided(G, verdict)
         world.after(200)
@@ -283,8 +284,8 @@ def test_a_group_that_is_not_admitted_has_one_event_per_reason_whatever_the_amou
     assert refused("it asks for 12 cpu and 10.5 may still be promised") == []
     world.state.apply(PodUpdated(pod("p0")))
     assert refused("it asks for 12 cpu and 9 may still be promised") == ["Pod/p0"]
-    assert refused("queue q-1 is full") == ["PodGroup/g", "Pod/p0"]
-    assert refused("queue q-2 is full") == ["PodGroup/g", "Pod/p0"]
+    assert refused("it is full", "proportion", NamedObject("Queue", "q-1")) == ["PodGroup/g", "Pod/p0"]
+    assert refused("it is full", "proportion", NamedObject("Queue", "q-2")) == ["PodGroup/g", "Pod/p0"]
     assert refused("it asks for 12 cpu and 9 may still be promised") == ["PodGroup/g", "Pod/p0"]
 
 

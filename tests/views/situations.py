@@ -12,10 +12,10 @@ from phalanx.cli.jobs.gang_columns import COLUMNS as JOBS_COLUMNS
 from phalanx.cli.jobs.job_tables import description, job_table
 from phalanx.cli.top.gangs import COLUMNS as TOP_COLUMNS
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.gang_entries import GangAnswer, GangEntry
+from phalanx.daemon.gang_entries import GangEntry, ListedGangs
 from phalanx.daemon.gang_list import GangList
 from phalanx.daemon.metrics.cluster_counts import ClusterCounts, CountedCluster
-from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
+from phalanx.dashboard.rehearsal.messages import PlannedStart, rehearsed_verdict
 from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dashboard.rows.gangs import gang_row
 from phalanx.dialects.intake import Intake
@@ -27,18 +27,19 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 from phalanx.reports.gangs.gang_list import gang_entries
 from phalanx.reports.jobs.entries import JobDescription
 from phalanx.reports.jobs.job_report import FoundJob, found_job
 from phalanx.reports.missing_pods import OWNERS, why_owner
-from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget, Snapshot
 from phalanx.reports.turn_order import TurnEntry, turn_order
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.reservations.stored import stored
+from phalanx.scheduling.start_reservations.plugin import reservation_plan
 from phalanx.views.gang_state import CODES, GangState
-from tests.scheduling.features import starts
+from phalanx.views.promises import PromisedStart, Promises
 from tests.scheduling.scenario import NAMESPACE, Scenario, key
 
 Json = dict[str, Any]
@@ -55,10 +56,10 @@ class Situation:
     def __init__(self, world: Scenario, kind: str, job: Json, evicted: Iterable[str] = ()) -> None:
         self.world = world
         self.evicted = dict.fromkeys(evicted, EVICTION)
-        plan = starts(world.scheduler).plan
+        plan = reservation_plan(world.scheduler.features)
         found = plan.all() if plan is not None else ()
         promises = [each for each in found if not isinstance(each.key, str) and G in each.key]
-        self.plan = StoredPlan([stored(each, world.state.nodes, {G: ""}) for each in promises])
+        self.plan = Promises(tuple(stored(each, world.state.nodes, {G: ""}) for each in promises))
         self._kind, self._job = kind, job
 
     def verdict(self, gang: GangKey) -> Verdict | None:
@@ -71,7 +72,7 @@ class Situation:
     async def listed(self) -> GangEntry:
         """Return the entry of the scheduler's own list."""
         made = GangList(self.world.state, lambda: self.world.scheduler, self.verdict, lambda: self.world.now)
-        answer = msgspec.json.decode(await made.answer(), type=GangAnswer)
+        answer = msgspec.json.decode(await made.answer(), type=ListedGangs)
         return next(each for each in answer.items if each.name == "g")
 
     def counts(self) -> ClusterCounts:
@@ -83,7 +84,7 @@ class Situation:
     def row(self) -> GangRow:
         """Return the row of the page and of `phalanx top`."""
         told = self.verdict(G)
-        verdict = RehearsedVerdict(reason=told.code, message=told.message) if told is not None else None
+        verdict = rehearsed_verdict(told) if told is not None else None
         start = PlannedStart("default", 1, self.why().start or PromisedStart(), G) if self.plan.promises else None
         return gang_row(self.world.state.gangs[G], verdict, start, self.evicted)
 
@@ -120,8 +121,11 @@ class Situation:
         spec = self.world.state.gangs[G].spec
         assert spec is not None
         told = self.verdict(G)
-        condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources"}
-        conditions = [{**condition, "reason": told.code, "message": told.message}] if told is not None else []
+        conditions = []
+        if told is not None:
+            word = {"type": "Unschedulable", "reason": "NotEnoughResources", "message": told.message}
+            exact = {"type": LAST_VERDICT, "reason": told.code, "message": told_fields(told)}
+            conditions = [{"status": "True", **each} for each in (word, exact)]
         return {
             "metadata": {"name": "g", "namespace": NAMESPACE},
             "spec": {"minMember": spec.min_member, "queue": spec.queue},

@@ -163,6 +163,7 @@ async def test_every_view_shows_the_same_reason(play: Callable[[], Situation], r
     assert shown == dict.fromkeys(shown, reason)
 
 
+@pytest.mark.feature("start-reservations")
 async def test_promised_start_is_shown_beside_the_state() -> None:
     situation = promised_start()
     start = situation.why().start

@@ -11,6 +11,7 @@ from phalanx.accounting.records import Clock, MemberRow, RunRow, new_member, rec
 from phalanx.accounting.runs import RunTotals, State, belongs_to_run, count_evictions, open_state, run_end
 from phalanx.accounting.store import Store
 from phalanx.accounting.sums import decode_parts, usage_by_day
+from phalanx.model.gang import shown_name
 
 if TYPE_CHECKING:
     from phalanx.accounting.recorder import GangChange
@@ -100,7 +101,7 @@ class Batch:
                 run = self._begin(
                     change,
                     uid=fact.uid,
-                    name=fact.name if single else change.key.name,
+                    name=fact.name if single else _name(change),
                     kind="Pod" if single else gang.kind if gang is not None else "",
                     payer=payer,
                     submitted=_submitted(gang, fact, first=self._is_first(change)),
@@ -121,7 +122,7 @@ class Batch:
         if gang is not None and gang.declared and gang.run_uid not in self._forgotten and self._is_first(change):
             payer = self._payer(gang.namespace, gang.queue, "")
             self._begin(
-                change, uid=gang.run_uid, name=gang.name, kind=gang.kind, payer=payer, submitted=gang.created
+                change, uid=gang.run_uid, name=gang.shown, kind=gang.kind, payer=payer, submitted=gang.created
             )
 
     def _run_of(self, change: GangChange, fact: PodFact) -> RunRow | None:
@@ -242,6 +243,12 @@ class Batch:
         if key not in self._payers:
             self._payers[key] = self._store.payer(*key)
         return self._payers[key]
+
+
+def _name(change: GangChange) -> str:
+    """Return the shown name of a gang."""
+    known = change.gang.shown if change.gang is not None else ""
+    return known or shown_name(change.key.name)
 
 
 def _is_single_pod(change: GangChange) -> bool:

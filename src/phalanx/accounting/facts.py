@@ -67,7 +67,8 @@ class GangFact(msgspec.Struct, frozen=True):
     """State of a gang beside its pods. `uid` and `created` are those of its object or owner.
 
     With `admission` its submission is the creation of that object, not of its pods, which wait until it is
-    `admitted`. Unless it is `declared` by an object, it exists only while it has members."""
+    `admitted`. Unless it is `declared` by an object, it exists only while it has members. `shown` is its name
+    in views."""
 
     namespace: str
     name: str
@@ -78,6 +79,7 @@ class GangFact(msgspec.Struct, frozen=True):
     admission: bool
     admitted: bool
     declared: bool
+    shown: str = ""
 
     @property
     def run_uid(self) -> str:
@@ -185,6 +187,7 @@ def gang_fact(gang: Gang) -> GangFact:
         admission=gang.admission,
         admitted=gang.admitted,
         declared=source is not None and bool(gang.uid),
+        shown=plain(gang.title.removeprefix(f"{gang.key.namespace}/")),
     )
 
 

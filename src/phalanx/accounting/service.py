@@ -14,7 +14,7 @@ import msgspec
 from phalanx.accounting.database import Database, DatabaseError
 from phalanx.accounting.recorder import GangChange, OpenMember, Recorder
 from phalanx.accounting.records import Clock
-from phalanx.accounting.watch import ClusterWatch
+from phalanx.accounting.watch import AccountingWatch
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import NAMESPACES
@@ -61,7 +61,7 @@ class AccountingService:
         self._wake = asyncio.Event()
         # An SQLite connection belongs to one thread, and changes must be written in order.
         self._thread = ThreadPoolExecutor(1, "accounts")
-        self._watch = ClusterWatch(
+        self._watch = AccountingWatch(
             client,
             options.scheduler_names,
             options.dialects,

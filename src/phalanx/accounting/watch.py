@@ -40,7 +40,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 
 
-class ClusterWatch:
+class AccountingWatch:
     """Watch of a cluster; `changed` is called after each change. `clock` returns seconds since the epoch.
 
     It covers pods for one of `scheduler_names` and `adopted` pods: recorded ones without a known end.

@@ -93,20 +93,13 @@ async def queues(client: Any, namespace: str) -> list[str]:
 
 
 async def gangs(client: Any, namespace: str) -> list[str]:
-    """By kind where two have one name."""
+    """Return the shown names of gangs that have not ended."""
     import time
 
     from phalanx.reports.jobs.job_report import JobReader
 
     found = [each.entry for each in await JobReader(client).jobs(namespace, time.time())]
-    names = [entry.name for entry in found]
-    return [
-        entry.name
-        if names.count(entry.name) == 1
-        else f"{'podgroup' if entry.kind == 'gang' else entry.kind}/{entry.name}"
-        for entry in found
-        if not entry.over
-    ]
+    return [entry.shown for entry in found if not entry.over]
 
 
 async def _names(client: Any, path: str) -> list[str]:

@@ -73,7 +73,7 @@ def migrate(invocation: Invocation, arguments: MigrateArguments) -> None:
     phalanx migrate --from manifests/ --write moved/
     """
     from phalanx.reports.migration.examine import Examiner
-    from phalanx.reports.migration.findings import Verdict
+    from phalanx.reports.migration.findings import MigrationVerdict
     from phalanx.reports.migration.read import Source, read_cluster_objects, read_files
     from phalanx.reports.migration.steps import summary
 
@@ -95,7 +95,7 @@ def migrate(invocation: Invocation, arguments: MigrateArguments) -> None:
         _print(found, told, source, arguments.all_fields)
     else:
         invocation.print_document(_document(found, told, source))
-    if source.missing or any(each.verdict is Verdict.NOT_HONOURED for each in found):
+    if source.missing or any(each.verdict is MigrationVerdict.NOT_HONOURED for each in found):
         raise click.exceptions.Exit(1)
 
 

@@ -20,14 +20,17 @@ def policy() -> None:
 @click.option("--config", default="", metavar="POLICY", help="A policy file; without one, the built-in policy.")
 @pass_invocation(None, output_option)
 def show(invocation: Invocation) -> None:
-    """Print which plugin speaks at which extension point, and what is not active yet."""
+    """Print which plugin speaks at which extension point, the features of the cycle that installed packages offer,
+    and what is not active yet."""
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.framework.errors import PolicyError
     from phalanx.scheduling.framework.eviction_options import describe
     from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
+    from phalanx.scheduling.policy.registry import installed_features
 
     try:
         loaded = read_policy(invocation.config)
+        features = installed_features()
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
     points = PluginRuntime(loaded).describe()
@@ -35,6 +38,7 @@ def show(invocation: Invocation) -> None:
         document = {
             "actions": list(loaded.actions),
             "pipeline": dict(points),
+            "features": msgspec.to_builtins(features),
             "inactive": list(loaded.inactive),
             "partialGang": loaded.partial_gang,
             "evictions": loaded.evictions,
@@ -46,6 +50,9 @@ def show(invocation: Invocation) -> None:
     click.echo(f"{'actions':{width}} {', '.join(loaded.actions)}")
     for point, plugins in points:
         click.echo(f"{point:{width}} {', '.join(plugins) or '-'}")
+    for feature in features:
+        source = f" ({feature.distribution})" if feature.distribution else ""
+        click.echo(f"{'feature':{width}} {feature.name}{source}: {', '.join(feature.points)}")
     for rule in describe(loaded.eviction, loaded.evictions):
         click.echo(f"{'evictions':{width}} {rule}")
     for sentence in loaded.inactive:

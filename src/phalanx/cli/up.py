@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from phalanx.cli.arguments import pass_arguments
 from phalanx.cli.invocation import refuse_empty_names
 from phalanx.cli.services.options import served_names_option
 from phalanx_local.cli.apiserver import tenant_file, tenant_option
+
+if TYPE_CHECKING:
+    from phalanx.demo.localcluster import LocalCluster
 
 DEFAULT_NODES = """\
 # The nodes of this cluster. Edit and save: nodes appear, change and go while it runs.
@@ -112,32 +116,34 @@ def up(arguments: UpArguments) -> None:
         raise click.ClickException(str(error)) from error
 
 
-async def _stay_up(cluster: object) -> None:
+async def _stay_up(cluster: LocalCluster) -> None:
+    """Run the cluster until SIGTERM, Ctrl-C, or the failure of a part of it."""
     import asyncio
-    import signal
 
-    from phalanx.demo.localcluster import LocalCluster, StartError
+    from phalanx.demo.localcluster import StartError
+    from phalanx.kube.process import StoppableWork, run_until_signal
 
-    assert isinstance(cluster, LocalCluster)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with cluster.running():
-        options = cluster.options
-        click.echo(f"phalanx up: {cluster.client.config.server}")
-        click.echo(f"  export KUBECONFIG={options.kubeconfig.resolve()}")
-        for namespace, file in options.tenants:
-            click.echo(f"  tenant of {namespace}: export KUBECONFIG={file.resolve()}")
-        click.echo("  kubectl get nodes")
-        if cluster.dashboard_address:
-            click.echo(f"  dashboard: {cluster.dashboard_address} (good once; the next: {cluster.dashboard_file})")
-        click.echo(f"  nodes file: {options.nodes_file} (edit it to add or change nodes)")
-        click.echo(f"  logs: {options.directory}/*.log    Ctrl-C ends the cluster")
-        failure = asyncio.create_task(cluster.failure())
-        stopped = asyncio.create_task(stop.wait())
-        done, _ = await asyncio.wait([failure, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if failure in done:
-            raise StartError(failure.result())
-        failure.cancel()
+    async def work(stopping: asyncio.Event) -> None:
+        async with cluster.running():
+            _announce(cluster)
+            failure, stopped = asyncio.create_task(cluster.failure()), asyncio.create_task(stopping.wait())
+            await asyncio.wait([failure, stopped], return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if failure.done():
+                raise StartError(failure.result())
+            failure.cancel()
+
+    await run_until_signal(StoppableWork(work))
+
+
+def _announce(cluster: LocalCluster) -> None:
+    options = cluster.options
+    click.echo(f"phalanx up: {cluster.client.config.server}")
+    click.echo(f"  export KUBECONFIG={options.kubeconfig.resolve()}")
+    for namespace, file in options.tenants:
+        click.echo(f"  tenant of {namespace}: export KUBECONFIG={file.resolve()}")
+    click.echo("  kubectl get nodes")
+    if cluster.dashboard_address:
+        click.echo(f"  dashboard: {cluster.dashboard_address} (good once; the next: {cluster.dashboard_file})")
+    click.echo(f"  nodes file: {options.nodes_file} (edit it to add or change nodes)")
+    click.echo(f"  logs: {options.directory}/*.log    Ctrl-C ends the cluster")

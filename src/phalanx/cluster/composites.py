@@ -159,7 +159,7 @@ class Composites:
     def _faults(self, root: GangKey) -> Iterator[Problem]:
         name = f"CompositePodGroup {root}"
         if root not in self.specs:
-            yield Problem(NOT_FOUND, f"waiting for {name}; create it")
+            yield Problem.of(NOT_FOUND, f"waiting for {name}", "create it", waits=True)
             return
         tree = self.tree(root)
         specs = [self.specs[key] for key in tree]
@@ -169,23 +169,19 @@ class Composites:
         root_spec = self.specs[root]
         if root_spec.parent is not None:
             cycle = " -> ".join(str(spec.key) for spec in (*self._upwards(root), root_spec))
-            yield Problem(INVALID, f"{name} is its own ancestor ({cycle}); remove one of the parents")
+            yield Problem.of(INVALID, f"{name} is its own ancestor ({cycle})", "remove one of the parents")
         gangs = self.gangs(root)
         for gang in gangs:
             depth = 1 + len(self.above(gang))
             if depth > MAX_DEPTH:
-                yield Problem(
-                    INVALID,
-                    f"the tree of {name} is {depth} levels deep at PodGroup {gang.key}; use at most {MAX_DEPTH}",
-                )
+                wrong = f"the tree of {name} is {depth} levels deep at PodGroup {gang.key}"
+                yield Problem.of(INVALID, wrong, f"use at most {MAX_DEPTH}")
         workloads = {spec.workload for spec in specs} | {gang.spec.workload for gang in gangs if gang.spec}
         workloads.discard("")
         if len(workloads) > 1:
-            yield Problem(
-                INVALID,
-                f"the tree of {name} has groups of several Workloads ({', '.join(sorted(workloads))}); "
-                "make one tree from one Workload",
-            )
+            named = ", ".join(sorted(workloads))
+            wrong = f"the tree of {name} has groups of several Workloads ({named})"
+            yield Problem.of(INVALID, wrong, "make one tree from one Workload")
 
     # Index
 

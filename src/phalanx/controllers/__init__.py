@@ -1,1 +1,1 @@
-"""Controllers: what keeps jobs, groups and queues going, beside the scheduler. One process, one leader."""
+"""Controllers of jobs, groups and queues, beside the scheduler. One process with one leader."""

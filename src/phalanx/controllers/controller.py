@@ -1,4 +1,4 @@
-"""What a controller is, and what it gets from its process."""
+"""Interface of a controller, and its context in the process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from phalanx.kube.paths import Resource
 
 
 class WatchedKind(msgspec.Struct, frozen=True):
-    """A kind that a controller watches: where the changes go, and which objects of it (label selector). Of watches
-    that differ in the version alone the first that is served is kept."""
+    """Kind that a controller watches: the sink of the changes, and a label selector.
+
+    Of watches that differ only in the version, the first served one is used.
+    """
 
     resource: Resource
     sink: Callable[[Change[bytes]], None]
@@ -24,7 +26,7 @@ class WatchedKind(msgspec.Struct, frozen=True):
 
 
 class Reconciler(Protocol):
-    """Keeps the objects of one kind as they should be."""
+    """Control loop for the objects of one kind."""
 
     name: str
 
@@ -32,15 +34,18 @@ class Reconciler(Protocol):
     def watches(self) -> Sequence[WatchedKind]: ...
 
     async def run(self, workers: int) -> None:
-        """Until cancelled; begun when everything that it watches has been listed."""
+        """Reconcile until cancelled; called after all watched kinds are listed."""
 
     def waiting(self) -> int:
-        """Objects to be looked at."""
+        """Return the number of objects to reconcile."""
 
 
 class ControllerContext(msgspec.Struct, frozen=True):
-    """What the process lends to its controllers. `clock` is wall time in seconds; writes go through `writer`, which
-    is silent once the lease is lost. Pods of `scheduler_names` are ours; the first is for jobs that name none."""
+    """Shared services of the process for its controllers.
+
+    `clock` is wall time in seconds; `writer` rejects writes after the lease is lost. Pods of `scheduler_names`
+    belong to this scheduler; the first name is the default for jobs.
+    """
 
     client: KubeClient
     writer: Any

@@ -1,7 +1,8 @@
-"""Volcano's CronJob: the runs that are due, and the history of those that are over.
+"""Controller of Volcano's CronJob: starts due runs and limits the history.
 
-A look decides anew from what the API server has (`phalanx.jobs.cron`). The job of a run is created before the
-status tells of it: its name is that of the run, so a process that dies in between begins it only once.
+Each reconciliation decides from the state in the API server (`phalanx.jobs.cron`). The job of a run is created
+before the status mentions it. The job's name is that of the run, so a run starts only once even if the process
+dies in between.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from phalanx.model.text.decoding import decode_json
 log = logging.getLogger(__name__)
 
 CRON_JOBS = Resource(BATCH, VERSION, "cronjobs", "CronJob")
-# The clock on the wall may be set; so one looks at it now and then.
-_LONGEST_SLEEP = 600.0
+# The wall clock can be changed, so the controller checks it regularly.
+_MAX_SLEEP = 600.0
 _RUN_NAME = re.compile(r"(.+)-[0-9]{1,12}", re.ASCII)
 
 
@@ -58,7 +59,7 @@ def _read_cron_job(raw: bytes) -> CronJobRecord:
 
 
 def _read_run(raw: bytes) -> ChildJob | None:
-    """A job that has the name of a run."""
+    """Return a job with the name of a run."""
     job = read_child_job(raw)
     return job if _RUN_NAME.fullmatch(job.name) else None
 
@@ -68,7 +69,7 @@ def _cron_job_of(job: ChildJob) -> str:
 
 
 class CronJobController:
-    """Looks at a CronJob whenever it or one of its jobs changes, and when the next run is due."""
+    """Controller that reconciles a CronJob when it or one of its jobs changes, and when the next run is due."""
 
     name = "cron job controller"
 
@@ -84,7 +85,7 @@ class CronJobController:
         return (WatchedKind(CRON_JOBS, self.cron_jobs.sink), WatchedKind(JOBS, self.jobs.sink))
 
     async def run(self, workers: int) -> None:
-        await self._queue.run(self._look, workers)
+        await self._queue.run(self._try_reconcile, workers)
 
     def waiting(self) -> int:
         return len(self._queue)
@@ -102,7 +103,7 @@ class CronJobController:
         if self.cron_jobs.get(cron_job) is not None:
             self._queue.add(cron_job)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _try_reconcile(self, key: Key) -> float | None:
         try:
             return await self.reconcile(key)
         except (ApiError, ConnectionLost) as error:
@@ -114,16 +115,16 @@ class CronJobController:
             raise
 
     async def reconcile(self, key: Key) -> float | None:
-        """The seconds until the next look."""
+        """Reconcile a CronJob. Return the seconds until the next reconciliation."""
         record = self.cron_jobs.get(key)
         if record is None or record.deleting:
-            return None  # its jobs go with it
+            return None  # the garbage collector deletes its jobs
         document: dict[str, Any] = decode_json(record.raw)
         cron_job, faults = decode_leniently(CronJob, document)
-        unread = [str(fault) for fault in faults if not fault.path.startswith(("status", "spec.jobTemplate"))]
-        if unread:
-            # What could not be read may be the very field that holds runs back.
-            self._notes.record(cron_job.metadata, (EventNote("Warning", "InvalidCronJob", " ".join(unread)),))
+        problems = [str(fault) for fault in faults if not fault.path.startswith(("status", "spec.jobTemplate"))]
+        if problems:
+            # An unreadable field can be the one that suspends runs.
+            self._notes.record(cron_job.metadata, (EventNote("Warning", "InvalidCronJob", " ".join(problems)),))
             return None
         plan = plan_runs(cron_job, list(self.jobs.of("/".join(key))), int(self._context.clock()))
         self._notes.record(cron_job.metadata, plan.events)
@@ -138,12 +139,12 @@ class CronJobController:
             await self._delete(cron_job.metadata, job)
         if plan.wake_at is None:
             return None
-        return min(_LONGEST_SLEEP, max(0.0, plan.wake_at - self._context.clock()))
+        return min(_MAX_SLEEP, max(0.0, plan.wake_at - self._context.clock()))
 
     async def _start(
         self, key: Key, document: dict[str, Any], cron_job: CronJob, plan: CronPlan, moment: int
     ) -> CronJobStatus:
-        """Creates the job of a run; the status that tells of it."""
+        """Create the job of a run. Return the status with the job."""
         metadata = cron_job.metadata
         name = child_name(metadata.name, moment)
         body = _job(document, cron_job, name, scheduled_timestamp(moment, plan.zone))
@@ -151,9 +152,9 @@ class CronJobController:
             answer = await self._context.writer.create(JOBS.path(key[0]), body)
         except ApiError as error:
             if error.reason == "AlreadyExists":
-                # The watch does not know of it yet; the next look does.
-                found = await self._context.client.get(JOBS.path(key[0], name))
-                self.jobs.put((key[0], name), msgspec.json.encode(found))
+                # The watch does not have the job yet; the next reconciliation uses it.
+                existing = await self._context.client.get(JOBS.path(key[0], name))
+                self.jobs.put((key[0], name), msgspec.json.encode(existing))
             elif _is_terminating(error):
                 note = f"Namespace {key[0]} is terminating, skipping job creation"
                 self._notes.record(metadata, (EventNote("Warning", "NamespaceTerminating", note),))
@@ -186,24 +187,24 @@ class CronJobController:
         self.jobs.remove(key, job.uid)
 
     async def _write_status(self, key: Key, document: dict[str, Any], status: CronJobStatus) -> None:
-        """Raises ApiError 409 where somebody else has written meanwhile."""
+        """Write the status. Raise ApiError 409 after a concurrent write of another client."""
         body = {**document, "status": msgspec.to_builtins(status)}
         answer = await self._context.writer.replace(CRON_JOBS.path(*key, "status"), body)
         self.cron_jobs.put(key, msgspec.json.encode(answer))
 
 
 def _job(document: dict[str, Any], cron_job: CronJob, name: str, timestamp: str) -> dict[str, Any]:
-    """The job of a run. The template is handed on as it was written."""
+    """Return the job of a run. The template is copied unchanged."""
     template = mapping(mapping(document.get("spec")).get("jobTemplate"))
-    given = mapping(template.get("metadata"))
+    template_metadata = mapping(template.get("metadata"))
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "metadata": {
             "name": name,
             "namespace": cron_job.metadata.namespace,
-            "labels": mapping(given.get("labels")),
-            "annotations": {**mapping(given.get("annotations")), SCHEDULED_TIMESTAMP: timestamp},
+            "labels": mapping(template_metadata.get("labels")),
+            "annotations": {**mapping(template_metadata.get("annotations")), SCHEDULED_TIMESTAMP: timestamp},
             "ownerReferences": [controlled_by(CRON_JOBS.api_version, CRON_JOBS.kind, cron_job.metadata)],
         },
         "spec": mapping(template.get("spec")),

@@ -1,4 +1,4 @@
-"""Tells of objects in events, each note once: a controller looks at an object far more often than there is news."""
+"""Events about objects, each note once, because controllers reconcile more often than the state changes."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from phalanx.jobs.notes import EventNote
 from phalanx.kube.events import ObjectReference
 from phalanx.kube.paths import Resource
 
-# Subjects of one object that are remembered: a flow has many jobs, a CronJob endlessly many runs.
-_MOST = 64
+# Maximum number of recorded subjects per object: a CronJob has an unlimited number of runs.
+_MAX_SUBJECTS = 64
 
 
 class EventNotes:
-    """Of the objects of one kind."""
+    """Recorded event notes of the objects of one kind."""
 
     def __init__(self, context: ControllerContext, resource: Resource) -> None:
         self._context = context
         self._resource = resource
-        # By the object's uid, then by reason and subject.
-        self._told: dict[str, dict[tuple[str, str], str]] = {}
+        # Recorded notes by the object's uid, then by reason and subject.
+        self._recorded: dict[str, dict[tuple[str, str], str]] = {}
 
     def forget(self, uid: str) -> None:
-        self._told.pop(uid, None)
+        self._recorded.pop(uid, None)
 
     def record(self, metadata: Metadata, notes: Iterable[EventNote]) -> None:
-        for each in notes:
-            told = self._told.setdefault(metadata.uid, {})
-            about = (each.reason, each.subject)
-            if told.get(about) == each.note:
+        for note in notes:
+            recorded = self._recorded.setdefault(metadata.uid, {})
+            subject = (note.reason, note.subject)
+            if recorded.get(subject) == note.note:
                 continue
-            told.pop(about, None)
-            told[about] = each.note
-            if len(told) > _MOST:
-                del told[next(iter(told))]
+            recorded.pop(subject, None)
+            recorded[subject] = note.note
+            if len(recorded) > _MAX_SUBJECTS:
+                del recorded[next(iter(recorded))]
             regarding = ObjectReference(
                 self._resource.kind,
                 metadata.name,
@@ -45,5 +45,5 @@ class EventNotes:
                 metadata.resource_version,
             )
             self._context.recorder.record(
-                regarding, type=each.type, reason=each.reason, action=each.reason, note=each.note
+                regarding, type=note.type, reason=note.reason, action=note.reason, note=note.note
             )

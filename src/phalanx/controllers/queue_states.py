@@ -1,8 +1,8 @@
-"""The state of Volcano's queues: opened and closed by Commands, with their children, as Volcano's own controller
-does it (docs/rules/volcano.md, 1.2).
+"""Controller of the state of Volcano's queues: Commands open and close them, with their children, as Volcano's
+own controller does (docs/rules/volcano.md, 1.2).
 
-A Command carries the name of no user, so whoever may create Commands in some namespace could close everybody's
-queues. Those for queues are obeyed in namespaces that are not a tenant's only (`TRUSTED`).
+A Command contains no user name, so any user with the right to create Commands in one namespace could close queues.
+Commands for queues are executed only in namespaces without tenants (`TRUSTED`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROOT = "root"
 _OPEN, _CLOSING, _CLOSED = "Open", "Closing", "Closed"
 _SHUT = (_CLOSING, _CLOSED)
 _OPEN_QUEUE, _CLOSE_QUEUE = "OpenQueue", "CloseQueue"
-# Until the watch of queues has come as far as that of Commands.
+# Delay until the watch of queues has caught up with the watch of Commands.
 _GATHER = 0.05
 
 
@@ -59,8 +59,11 @@ class _Object(Wire):
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
-    """A queue. `closed_by_parent` says that it opens again with its parent; `counted`, that its status says what is
-    allocated, without which many releases take no status."""
+    """One queue.
+
+    `closed_by_parent`: the queue opens with its parent. `counted`: its status has `allocated`, without which many
+    releases reject a status.
+    """
 
     uid: str
     resource_version: str
@@ -73,7 +76,7 @@ class QueueRecord(msgspec.Struct, frozen=True):
 
 
 class QueueMember(msgspec.Struct, frozen=True):
-    """A PodGroup, and the queue that it is in."""
+    """PodGroup, with its queue."""
 
     uid: str
     resource_version: str
@@ -81,7 +84,7 @@ class QueueMember(msgspec.Struct, frozen=True):
 
 
 class QueueCommand(msgspec.Struct, frozen=True):
-    """A Command for a queue; for which of that name, where it says so (`target_uid`)."""
+    """Command for a queue; `target_uid` is the uid of the queue, if the Command states it."""
 
     uid: str
     resource_version: str
@@ -94,7 +97,9 @@ class QueueCommand(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> tuple[str, int, str, str]:
-        """Those of one second are told apart by their versions: nobody has a reason to change one."""
+        """Sort key of Commands; those of one second are ordered by their versions, because Commands are not
+        updated.
+        """
         return self.created, version_number(self.resource_version), self.namespace, self.name
 
 
@@ -103,24 +108,24 @@ _COMMAND = msgspec.json.Decoder(Command, strict=False)
 
 
 def _read_queue(raw: bytes) -> QueueRecord:
-    found = _OBJECT.decode(raw)
-    metadata = found.metadata
-    parent = "" if metadata.name == ROOT else found.spec.parent or ROOT
+    queue = _OBJECT.decode(raw)
+    metadata = queue.metadata
+    parent = "" if metadata.name == ROOT else queue.spec.parent or ROOT
     return QueueRecord(
         metadata.uid,
         metadata.resource_version,
         metadata.name,
         parent,
-        found.status.state,
+        queue.status.state,
         metadata.annotations.get(CLOSED_BY_PARENT) == "true",
-        found.status.allocated is not None,
+        queue.status.allocated is not None,
         metadata.deletion_timestamp is not None,
     )
 
 
 def _read_member(raw: bytes) -> QueueMember:
-    found = _OBJECT.decode(raw)
-    return QueueMember(found.metadata.uid, found.metadata.resource_version, found.spec.queue or "default")
+    group = _OBJECT.decode(raw)
+    return QueueMember(group.metadata.uid, group.metadata.resource_version, group.spec.queue or "default")
 
 
 def _read_command(raw: bytes) -> QueueCommand | None:
@@ -141,7 +146,7 @@ def _read_command(raw: bytes) -> QueueCommand | None:
 
 
 class QueueStates:
-    """Looks at a queue when it, its parent, its groups or a Command for it change."""
+    """Controller that reconciles a queue when it, its parent, its groups or a Command for it change."""
 
     name = "queue controller"
 
@@ -167,8 +172,8 @@ class QueueStates:
         )
 
     async def run(self, workers: int) -> None:
-        # One after the other: a queue is decided from its parent's state.
-        await self._work.run(self._look, 1)
+        # Sequentially: the state of a queue depends on its parent's state.
+        await self._work.run(self._try_reconcile, 1)
 
     def waiting(self) -> int:
         return len(self._work)
@@ -189,7 +194,7 @@ class QueueStates:
         if new is not None:
             self._work.add(new.queue)
 
-    async def _look(self, name: str) -> float | None:
+    async def _try_reconcile(self, name: str) -> float | None:
         try:
             return await self.reconcile(name)
         except (ApiError, ConnectionLost) as error:
@@ -201,19 +206,19 @@ class QueueStates:
             raise
 
     async def reconcile(self, name: str) -> float | None:
-        """The seconds until the next look, None if only a change is worth one."""
+        """Reconcile a queue. Return the seconds until the next reconciliation; None to wait for a change."""
         queue = self.queues.get(("", name))
-        commands = sorted(self.commands.of(name), key=lambda each: each.order)
+        commands = sorted(self.commands.of(name), key=lambda command: command.order)
         if queue is None and commands and await self._exists(name):
             return _GATHER
         state = queue.state or _OPEN if queue is not None and not queue.deleting else ""
         for command in commands:
             if queue is not None and state:
-                state = self._obey(queue, state, command)
+                state = self._apply_command(queue, state, command)
         if queue is not None and state:
             state = self._with_parent(queue, state, asked=bool(commands))
             if state in _SHUT:
-                # A queue that says Closed stays so: Volcano's webhook takes no change of one that is Closing.
+                # A Closed queue remains Closed: Volcano's webhook rejects changes of a Closing queue.
                 busy = any(True for _ in self.members.of(name)) and queue.state != _CLOSED
                 state = _CLOSING if busy else _CLOSED
             if state != queue.state:
@@ -225,14 +230,14 @@ class QueueStates:
             await self._drop(command)
         return None
 
-    def _obey(self, queue: QueueRecord, state: str, command: QueueCommand) -> str:
-        """The state that a Command asks for."""
+    def _apply_command(self, queue: QueueRecord, state: str, command: QueueCommand) -> str:
+        """Return the state after a Command."""
         if command.target_uid not in ("", queue.uid):
-            return state  # it was made for an earlier queue of this name
+            return state  # the Command is for an earlier queue of this name
         about = f"Command {command.namespace}/{command.name}"
         if command.namespace not in TRUSTED:
             trusted = ", ".join(sorted(TRUSTED))
-            note = f"{about}: Commands for queues are obeyed in {trusted} only"
+            note = f"{about}: Commands for queues are executed only in namespaces {trusted}"
             self._publish(queue, "CommandRefused", note)
         elif command.action == _CLOSE_QUEUE and queue.name == ROOT:
             self._publish(queue, "CommandRefused", f"{about}: the root queue cannot be closed")
@@ -250,12 +255,14 @@ class QueueStates:
             )
         else:
             action = quoted(command.action)
-            note = f"{about}: action {action} is none of a queue; write {_OPEN_QUEUE} or {_CLOSE_QUEUE}"
+            note = f"{about}: action {action} is not an action of a queue; use {_OPEN_QUEUE} or {_CLOSE_QUEUE}"
             self._publish(queue, "CommandRefused", note)
         return state
 
     def _with_parent(self, queue: QueueRecord, state: str, *, asked: bool) -> str:
-        """Children close with their parent, and those that did open with it."""
+        """Return the state that follows from the parent: children close with it, and those that it closed open
+        with it.
+        """
         parent = self.queues.get(("", queue.parent))
         if parent is None or (asked and state != queue.state):
             return state
@@ -269,12 +276,12 @@ class QueueStates:
         parent = self.queues.get(("", queue.parent))
         shut = state in _SHUT and queue.state not in _SHUT
         by_parent = shut and parent is not None and parent.state in _SHUT
-        # Before it closes, and after it has opened: should we die in between, it is done once more.
+        # The annotation is written before closing and after opening: a crash in between only repeats it.
         if shut and by_parent != queue.closed_by_parent:
             await self._mark(queue, by_parent)
         status: dict[str, Any] = {"state": state}
         if not queue.counted:
-            status["allocated"] = {"cpu": "0", "memory": "0"}  # the scheduler knows better, and says so
+            status["allocated"] = {"cpu": "0", "memory": "0"}  # the scheduler writes the real values
         body = {"metadata": {"uid": queue.uid}, "status": status}
         answer = await self._context.writer.patch(QUEUES.path(None, queue.name, "status"), body, PatchType.MERGE)
         self.queues.put(("", queue.name), msgspec.json.encode(answer))
@@ -282,14 +289,14 @@ class QueueStates:
             self._publish(queue, _CLOSE_QUEUE, "Close queue succeed", "Normal")
 
     async def _mark(self, queue: QueueRecord, by_parent: bool) -> None:
-        """Notes whether it opens again with its parent."""
+        """Record in an annotation whether the queue opens with its parent."""
         notes = {CLOSED_BY_PARENT: "true" if by_parent else "false"}
         patch = {"metadata": {"uid": queue.uid, "annotations": notes}}
         answer = await self._context.writer.patch(QUEUES.path(None, queue.name), patch, PatchType.MERGE)
         self.queues.put(("", queue.name), msgspec.json.encode(answer))
 
     async def _exists(self, name: str) -> bool:
-        """Whether there is a queue that the watch has not told of yet."""
+        """Return whether the queue exists although the watch does not have it yet."""
         try:
             await self._context.client.get(QUEUES.path(None, name))
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""Which controllers there are."""
+"""All controllers of the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx.controllers.queue_states import QueueStates
 
 
 def all_controllers(context: ControllerContext) -> Sequence[Reconciler]:
-    """One of each, in the order in which they are told of changes."""
+    """Return one controller of each type, in the order in which they receive changes."""
     return (
         VolcanoJobController(context),
         CronJobController(context),

@@ -1,4 +1,4 @@
-"""Kinds that may come and go with their definitions: found by discovery, watched while they are served."""
+"""Watches of kinds whose definitions can be added and removed: discovered, and watched while they are served."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from phalanx.kube.reflector import Reflector, ReflectorState
 
 log = logging.getLogger(__name__)
 
-#: Seconds between looks at what is served, and, after a definition has changed, until those that find its kind.
+#: Seconds between discoveries; and delays of the discoveries after a definition has changed.
 PERIOD = 60.0
-_LOOKS = (0.1, 0.4, 1.0, 3.0)
-_AGAIN = 1.0
+_RECHECKS = (0.1, 0.4, 1.0, 3.0)
+_RETRY_SECONDS = 1.0
 
 _Selected = tuple[Resource, str | None]
 _Running = tuple[tuple[Sink[bytes], ...], Reflector[bytes], asyncio.Task[None]]
@@ -34,8 +34,10 @@ class _Watcher(Protocol):
 
 
 class ServedWatches:
-    """One reflector for each kind that is served, however many watch it. Of several versions of a kind each watcher
-    gets the first of its own that is served."""
+    """One reflector per served kind, shared by all its watchers.
+
+    Of several versions of a kind, each watcher gets the first of its own versions that is served.
+    """
 
     def __init__(self, client: KubeClient, watchers: Iterable[_Watcher], failures: Failures) -> None:
         self._client = client
@@ -44,45 +46,47 @@ class ServedWatches:
         self._running: dict[_Selected, _Running] = {}
         self._definitions = DefinitionWatch(client, failures)
         self._absent: frozenset[str] = frozenset()
-        self._looked = asyncio.Event()
+        self._discovered = asyncio.Event()
 
     async def synced(self) -> None:
-        """Returns when all objects of the kinds that are served, and that may be listed, have been told once: not
-        while none of them may."""
-        await self._looked.wait()
+        """Wait until all objects of the served and listable kinds have been delivered once.
+
+        Does not return while no kind is listable.
+        """
+        await self._discovered.wait()
         for _, reflector, _ in list(self._running.values()):
             await reflector.synced.wait()
-        said = False
+        logged = False
         while self._running and all(
             reflector.state is ReflectorState.FORBIDDEN for _, reflector, _ in self._running.values()
         ):
-            if not said:
-                log.error("this account may list nothing that is needed here: give it its rights (phalanx install)")
-            said = True
-            await asyncio.sleep(_AGAIN)
+            if not logged:
+                log.error("this account cannot list any of the watched kinds: install its roles (phalanx install)")
+            logged = True
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Discover and watch kinds until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._definitions.reflector.run())
             await self._definitions.first_list()
-            while not await self._look(tasks):  # noqa: ASYNC110 - nothing tells when it answers
-                await asyncio.sleep(_AGAIN)
-            self._looked.set()
+            while not await self._discover(tasks):  # noqa: ASYNC110 - there is no event for the API server's recovery
+                await asyncio.sleep(_RETRY_SECONDS)
+            self._discovered.set()
             while True:
                 try:
                     async with asyncio.timeout(PERIOD):
                         await self._definitions.changed.wait()
                 except TimeoutError:
-                    await self._look(tasks)
+                    await self._discover(tasks)
                     continue
-                for pause in _LOOKS:
+                for pause in _RECHECKS:
                     self._definitions.changed.clear()
                     await asyncio.sleep(pause)
-                    await self._look(tasks)
+                    await self._discover(tasks)
 
-    async def _look(self, tasks: asyncio.TaskGroup) -> bool:
-        """Whether the API server has said what it serves."""
+    async def _discover(self, tasks: asyncio.TaskGroup) -> bool:
+        """Discover the served kinds. Return whether the API server answered."""
         try:
             self._update(await self._definitions.discovered(), tasks)
         except (ApiError, ConnectionLost, ConfigError) as error:
@@ -98,7 +102,7 @@ class ServedWatches:
         for selected, (sinks, reflector, task) in list(self._running.items()):
             resource = selected[0]
             if selected not in wanted:
-                # It ends when it has told that its objects are gone.
+                # The reflector ends after it has reported the deletion of its objects.
                 if reflector.state is ReflectorState.ABSENT and resource.api_version not in served.degraded:
                     self._end(selected, task)
             elif wanted[selected] != sinks:
@@ -109,48 +113,51 @@ class ServedWatches:
                     self._client,
                     selected[0],
                     bytes,
-                    self._teller(sinks),
+                    self._fan_out(sinks),
                     label_selector=selected[1],
                     failures=self._failures,
                     optional=True,
                 )
                 self._running[selected] = (sinks, reflector, tasks.create_task(reflector.run()))
-        self._tell_absent(served)
+        self._log_absent(served)
 
     def _end(self, selected: _Selected, task: asyncio.Task[None]) -> None:
         task.cancel()
         del self._running[selected]
 
     def _wanted(self, served: Discovery) -> dict[_Selected, tuple[Sink[bytes], ...]]:
-        found: dict[_Selected, tuple[Sink[bytes], ...]] = {}
+        selected_sinks: dict[_Selected, tuple[Sink[bytes], ...]] = {}
         for watches in self._watches:
             chosen: dict[tuple[str, str, str | None], str] = {}
             for watch in watches:
                 resource = watch.resource
-                if all(each.version != resource.version for each in served.find(resource.group, resource.plural)):
+                if all(
+                    served_kind.version != resource.version
+                    for served_kind in served.find(resource.group, resource.plural)
+                ):
                     continue
                 kind = (resource.group, resource.plural, watch.label_selector)
                 if chosen.setdefault(kind, resource.version) == resource.version:
                     selected = (resource, watch.label_selector)
-                    found[selected] = (*found.get(selected, ()), watch.sink)
-        return found
+                    selected_sinks[selected] = (*selected_sinks.get(selected, ()), watch.sink)
+        return selected_sinks
 
-    def _teller(self, sinks: tuple[Sink[bytes], ...]) -> Sink[bytes]:
+    def _fan_out(self, sinks: tuple[Sink[bytes], ...]) -> Sink[bytes]:
         def sink(change: Change[bytes]) -> None:
-            for each in sinks:
-                # What one controller cannot read is no reason to keep it from the others.
-                self._failures.guard("intake", type(change).__name__, lambda: each(change))  # noqa: B023
+            for deliver in sinks:
+                # An unreadable object of one controller must not block the other controllers.
+                self._failures.guard("intake", type(change).__name__, lambda: deliver(change))  # noqa: B023
 
         return sink
 
-    def _tell_absent(self, served: Discovery) -> None:
-        """One line, and another where a kind comes or goes."""
+    def _log_absent(self, served: Discovery) -> None:
+        """Log unserved kinds in one line, and each later change."""
         resources = {watch.resource for watches in self._watches for watch in watches}
-        there = {(resource.group, resource.plural) for resource, _ in self._running}
+        watched = {(resource.group, resource.plural) for resource, _ in self._running}
         absent = frozenset(
             f"{resource.plural}.{resource.group}".rstrip(".")
             for resource in resources
-            if (resource.group, resource.plural) not in there
+            if (resource.group, resource.plural) not in watched
         )
         for name in sorted(self._absent - absent):
             log.info("%s is served now, and watched", name)

@@ -1,4 +1,4 @@
-"""The controllers as a service: watch, and keep what is watched as it should be, until told to stop."""
+"""Service of the controllers: watches and reconciles until stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.event_forms import CoreForm
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.leadership import LeaseOptions
+from phalanx.kube.leadership import Leadership, LeaseOptions
 from phalanx.kube.process import LeadingService
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,9 @@ _DRAIN_SECONDS = 5.0
 
 
 class ControllerOptions(msgspec.Struct, frozen=True):
-    """`workers` is how many objects each controller looks at at a time. The lease's times are kube-scheduler's."""
+    """Options of the service. `workers` is the number of concurrent reconciliations per controller. The lease
+    times are those of kube-scheduler.
+    """
 
     scheduler_names: tuple[str, ...] = ("phalanx",)
     concurrency: int = 64
@@ -39,7 +41,7 @@ class ControllerOptions(msgspec.Struct, frozen=True):
 
 
 class ControllerService(LeadingService):
-    """Controllers over one API server; `ready` is set once all that they watch has been listed."""
+    """Controllers of one API server; `ready` is set after all watched kinds have been listed."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class ControllerService(LeadingService):
             options.renew_seconds,
             options.retry_seconds,
         )
-        super().__init__(client, lease if options.leader_elect else None)
+        super().__init__(Leadership(client, lease if options.leader_elect else None))
         self.options = options
         self._client = client
         self._pool = WritePool(options.concurrency, self.leadership.holds, self._failures)
@@ -96,10 +98,10 @@ class ControllerService(LeadingService):
         await self._failures.keep_running(controller.name, lambda: controller.run(self.options.workers))
 
     async def drain(self) -> None:
-        """Let the writes that wait have their turn, while the lease is still held."""
+        """Complete pending writes while the lease is still held."""
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await self._pool.finish()
         except TimeoutError:
-            log.warning("%d writes were dropped at the end", len(self._pool))
+            log.warning("%d pending writes were dropped at shutdown", len(self._pool))
         await self._pool.close()

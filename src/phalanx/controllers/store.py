@@ -1,4 +1,4 @@
-"""What a controller knows of one kind: the newest state of each object, its own writes included."""
+"""Store of a controller: the newest state of each object of one kind, including the controller's own writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.kube.wire import version_number
 
 
 class Stored(Protocol):
-    """What an entry of a store tells of its object."""
+    """Interface of a store's entries."""
 
     @property
     def uid(self) -> str: ...
@@ -21,20 +21,20 @@ class Stored(Protocol):
 
 S = TypeVar("S", bound=Stored)
 
-# Answers come within seconds of the watch; more objects than these do not end meanwhile.
-_REMEMBERED = 20_000
+# Responses arrive within seconds of the watch event; fewer objects than this are deleted in that time.
+_MAX_REMEMBERED = 20_000
 
 
 class ObjectStore(Generic[S]):
-    """The objects by (namespace, name), and by one index.
+    """Store of objects by (namespace, name), and by one index.
 
-    `read` makes an entry of JSON, None for what is of no interest. `index` names the group that an entry belongs to
-    ("" for none). `changed` is told after each change, with what was there before and what is there now.
+    `read` decodes an entry from JSON, None for irrelevant objects. `index` returns the index group of an entry
+    ("" for none). `changed` is called after each change with the old and the new entry.
 
-    A controller puts the answers to its own writes in: what it decides next then knows of them, though the watch is
-    behind. A watch event that is older than what is known is passed over. What is gone stays gone: the answer to a
-    deletion may come after the watch has told its end, and the watch may still tell of what the controller knows to
-    be gone.
+    A controller stores the responses to its own writes, so that its next decision includes them even if the watch
+    is behind. A watch event older than the stored version is ignored. Deleted objects are not restored: the
+    response to a write can arrive after the watch event of the deletion, and the watch can be behind a deletion
+    that the controller knows.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ObjectStore(Generic[S]):
         self.changed = changed
         self._entries: dict[Key, S] = {}
         self._indexed: dict[str, dict[Key, S]] = {}
-        # Uids whose end the watch has told, the last of them, and those whose end it has still to tell.
+        # Uids of deleted objects: reported by the watch (the latest ones), and not yet reported.
         self._ended: dict[str, None] = {}
         self._ending: dict[str, None] = {}
 
@@ -66,13 +66,13 @@ class ObjectStore(Generic[S]):
         return iter(list(self._entries.values()))
 
     def of(self, group: str) -> Iterable[S]:
-        """The entries of one group of the index."""
+        """Return the entries of one group of the index."""
         return list(self._indexed.get(group, {}).values())
 
     def sink(self, change: Change[bytes]) -> None:
-        """What a reflector tells."""
+        """Apply a change from a reflector."""
         if isinstance(change, Upsert):
-            if self._knows(change):
+            if self._is_stale(change):
                 return
             if change.uid not in self._ending:
                 self._ended.pop(change.uid, None)
@@ -84,17 +84,17 @@ class ObjectStore(Generic[S]):
         elif isinstance(change, Malformed) and change.key != ("", ""):
             self._remove(change.key)
 
-    def _knows(self, change: Upsert[bytes]) -> bool:
-        """Whether it tells nothing new: mostly it is the echo of a write whose answer is known."""
+    def _is_stale(self, change: Upsert[bytes]) -> bool:
+        """Return whether the change is not newer than the entry; mostly it is the echo of an own write."""
         old = self._entries.get(change.key)
         if old is None or old.uid != change.uid:
             return False
         return 0 <= change.version <= version_number(old.resource_version)
 
     def put(self, key: Key, raw: bytes) -> None:
-        """The answer to a write: the object is there, in this state or a newer one, unless its end is known.
+        """Store the response to a write, unless the stored version is newer or the object is deleted.
 
-        Raises msgspec.DecodeError for what cannot be read.
+        Raises msgspec.DecodeError for an unreadable object.
         """
         new = self._read(raw)
         if new is None or (new.uid not in self._ended and new.uid not in self._ending):
@@ -103,13 +103,13 @@ class ObjectStore(Generic[S]):
     def _put(self, key: Key, new: S | None) -> None:
         old = self._entries.get(key)
         if old is not None and new is not None and old.uid == new.uid:
-            known, told = version_number(old.resource_version), version_number(new.resource_version)
-            if known == told >= 0 or known > told >= 0:
+            known, received = version_number(old.resource_version), version_number(new.resource_version)
+            if known == received >= 0 or known > received >= 0:
                 return
         self._set(key, old, new)
 
     def remove(self, key: Key, uid: str) -> None:
-        """The answer to a deletion: the object with this uid is gone."""
+        """Remove the object with this uid after the response to its deletion."""
         if uid not in self._ended:
             _remember(self._ending, uid)
         self._remove(key, uid)
@@ -139,5 +139,5 @@ class ObjectStore(Generic[S]):
 
 def _remember(uids: dict[str, None], uid: str) -> None:
     uids[uid] = None
-    if len(uids) > _REMEMBERED:
+    if len(uids) > _MAX_REMEMBERED:
         del uids[next(iter(uids))]

@@ -1,4 +1,4 @@
-"""Which objects to look at, each once however often it changes, and again later where that failed."""
+"""Work queue of object keys: each key once, however often it changes, and retried after failures."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 60.0
+INITIAL_PAUSE = 0.05
+MAX_PAUSE = 60.0
 
 
 class WorkQueue(Generic[K]):
-    """Keys to be looked at, with moments (seconds of the event loop's clock). One key is never looked at twice at a
-    time; one that changes meanwhile is looked at again."""
+    """Queue of keys with due times (seconds of the event loop's clock).
+
+    One key is never processed twice at the same time; a key that changes during its processing is processed again.
+    """
 
     def __init__(self, *, jitter: Callable[[], float] = random.random) -> None:
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
-        # Who is being looked at, with the moment at which to look once more.
+        # Busy keys, each with the time at which it is processed again.
         self._busy: dict[K, float | None] = {}
         self._failures: dict[K, int] = {}
         self._wake = asyncio.Event()
@@ -33,7 +35,7 @@ class WorkQueue(Generic[K]):
         return len(self._due) + len(self._busy)
 
     def add(self, key: K, delay: float = 0.0) -> None:
-        """Look at it in `delay` seconds, or sooner if that was planned."""
+        """Schedule a key in `delay` seconds, or earlier if it was scheduled earlier."""
         moment = asyncio.get_running_loop().time() + max(0.0, delay)
         if key in self._busy:
             planned = self._busy[key]
@@ -47,12 +49,14 @@ class WorkQueue(Generic[K]):
         self._wake.set()
 
     def forget(self, key: K) -> None:
-        """It is gone."""
+        """Drop a deleted key."""
         self._due.pop(key, None)
         self._failures.pop(key, None)
 
     async def run(self, look: Callable[[K], Awaitable[float | None]], workers: int) -> None:
-        """Until cancelled. `look` returns the seconds after which to look again, None for not before a change."""
+        """Process keys until cancelled. `look` returns the seconds until the next run of the key, None to wait
+        for a change.
+        """
         async with asyncio.TaskGroup() as tasks:
             for _ in range(workers):
                 tasks.create_task(self._work(look))
@@ -78,11 +82,11 @@ class WorkQueue(Generic[K]):
 
     def _pause(self, key: K) -> float:
         count = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(count, 20))
+        pause = min(MAX_PAUSE, INITIAL_PAUSE * 2.0 ** min(count, 20))
         return pause * (0.75 + 0.5 * self._jitter())
 
     async def _next(self) -> K:
-        """The next key that is due."""
+        """Wait for the next due key and return it."""
         while True:
             now = asyncio.get_running_loop().time()
             while self._heap:
@@ -94,7 +98,7 @@ class WorkQueue(Generic[K]):
                     del self._due[key]
                     return key
             self._wake.clear()
-            pause = self._heap[0][0] - now if self._heap else LONGEST_PAUSE
+            pause = self._heap[0][0] - now if self._heap else MAX_PAUSE
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()

@@ -18,6 +18,7 @@ from phalanx.kube.conditions import PodCondition
 from phalanx.kube.failures import Failures
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.pod import MemberState
+from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.status.plan_publisher import PlanPublisher
 
 log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ class Executor:
             [
                 PodCondition(condition.type, condition.status, condition.reason, condition.message)
                 for condition in conditions
-                if condition.type in (POD_SCHEDULED, ADMITTED)
+                if condition.type in (POD_SCHEDULED, ADMITTED, LAST_VERDICT)
             ],
             nominated=pod.status.nominated_node_name,
             waits=waits,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.views.gang_state import GangState
+from phalanx.views.promises import PromiseOrigin
 
 
 class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -13,8 +14,8 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `kind` is vcjob, job, jobset, podgroup, gang (only its pods declare it), or that of who made it. `target` is
     what other commands call it. Members: `running`, `minimum` that start together, `total`. `gpus` are those that
     its pods ask for, a part of one as a fraction. `started` is when as many as it needs had begun to run, `start`
-    until when it starts by promise, `expected` when half of the like did. Moments are RFC 3339. `reason` (a code)
-    and `message` say why it waits or how it ended.
+    until when it starts by promise, `expected` when half of the like did, `promise` where these come from and as
+    of when. Moments are RFC 3339. `reason` (a code) and `message` say why it waits or how it ended.
     """
 
     kind: str
@@ -42,13 +43,14 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str = ""
     owner: str = ""
     labels: dict[str, str] = {}
+    promise: PromiseOrigin | None = None
 
     @property
     def over(self) -> bool:
         return self.state.over
 
 
-class GangAnswer(msgspec.Struct, frozen=True):
+class ListedGangs(msgspec.Struct, frozen=True):
     """`moment` is when the list was made, RFC 3339."""
 
     moment: str

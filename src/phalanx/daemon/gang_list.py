@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,16 +13,18 @@ import msgspec
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.gang_entries import GangAnswer, GangEntry, whole_or_part
+from phalanx.daemon.gang_entries import GangEntry, ListedGangs, whole_or_part
 from phalanx.model.devices.gpu_counts import gpu_percent
-from phalanx.model.gang import GangKey, owner_of_name, shown_name
+from phalanx.model.gang import GangKey
+from phalanx.model.gang_names import GANG, PODGROUP
 from phalanx.model.pod import ACTIVE, MemberState
-from phalanx.model.text.duration import format_moment
+from phalanx.model.text.moments import shown_moment
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.start_reservations.plugin import reservation_plan
+from phalanx.scheduling.start_reservations.plugin import StartReservations
+from phalanx.views.gang_names import gang_kind, shown, target
 from phalanx.views.gang_state import gang_state
+from phalanx.views.promises import PromisedStart, live_promises
 from phalanx.views.record_facts import gang_facts, pod_facts
 
 # For so many seconds at once nothing else goes on.
@@ -57,11 +60,11 @@ class GangList:
         self._gpus: dict[Any, int] = {}
 
     async def answer(self, namespace: str = "", queue: str = "") -> bytes:
-        """JSON of a GangAnswer: the gangs, and pods on their own, of one namespace and queue ("": of all)."""
+        """JSON of a ListedGangs: the gangs, and pods on their own, of one namespace and queue ("": of all)."""
         async with self._making:
             if time.monotonic() >= self._good_until:
                 self._cost, begun = 0.0, time.monotonic()
-                self._moment = format_moment(int(self._now()))
+                self._moment = shown_moment(self._now())
                 self._entries = [entry async for entry in self._made()]
                 good_for = max(_GOOD_FOR, min(_GOOD_FOR_AT_MOST, _GOOD_FOR_TIMES * self._cost))
                 self._good_until = begun + good_for
@@ -98,15 +101,16 @@ class GangList:
     def _is_ours(self, record: PodRecord) -> bool:
         return record.pod.scheduler in self._state.schedulers
 
-    def _starts(self) -> Mapping[GangKey | str, Reservation]:
-        plan = reservation_plan(self._scheduler().features)
-        found: dict[GangKey | str, Reservation] = {}
-        for reservation in plan.all() if plan is not None else ():
-            for key in (reservation.key,) if isinstance(reservation.key, str) else reservation.key:
-                found[key] = reservation
+    def _starts(self) -> Mapping[GangKey | str, Callable[[], PromisedStart]]:
+        """Return the promised starts by gang, or by uid of a pod; their texts are made with the entry's."""
+        promises = live_promises(self._scheduler().features.get(StartReservations))
+        found: dict[GangKey | str, Callable[[], PromisedStart]] = {}
+        for promise in promises.promises:
+            for key in (promise.key,) if isinstance(promise.key, str) else promise.key:
+                found[key] = partial(promises.start, promise)
         return found
 
-    def _gang(self, record: GangRecord, start: Reservation | None) -> GangEntry | None:
+    def _gang(self, record: GangRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry | None:
         """None for another scheduler's."""
         members = list(record.members.values())
         ours = next((each for each in members if self._is_ours(each)), None)
@@ -123,11 +127,11 @@ class GangList:
         verdict = self._told(record.key) if state.waits else None
         group = spec.source if spec is not None else None
         return GangEntry(
-            kind=group.kind.lower() if group is not None else "gang",
+            kind=_kind(record),
             namespace=record.key.namespace,
-            name=shown_name(record.key.name),
+            name=shown(record),
             uid=group.uid if group is not None else "",
-            target=_target(record),
+            target=target(record),
             state=state,
             queue=_queue(charge_path) or (spec.queue if spec is not None else ""),
             user=first.user if first is not None else "",
@@ -137,14 +141,14 @@ class GangList:
             minimum=minimum,
             total=max(spec.total if spec is not None else 0, counts.present + counts.gated),
             gpus=whole_or_part(sum(self._gpu_percent(each) for each in members if not each.pod.finished)),
-            created=_moment(created),
-            started=_moment(_started(members, minimum)),
+            created=shown_moment(created),
+            started=shown_moment(_started(members, minimum)),
             nodes=self._nodes(members),
             group=record.key.name,
-            **_waits(verdict, start),
+            **_waits(verdict, promised),
         )
 
-    def _pod(self, record: PodRecord, start: Reservation | None) -> GangEntry:
+    def _pod(self, record: PodRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry:
         pod, state = record.pod, gang_state(pod_facts(record))
         return GangEntry(
             kind="pod",
@@ -161,10 +165,10 @@ class GangList:
             minimum=1,
             total=1,
             gpus=whole_or_part(self._gpu_percent(record)),
-            created=_moment(pod.created),
-            started=_moment(pod.started),
+            created=shown_moment(pod.created),
+            started=shown_moment(pod.started),
             nodes=self._nodes([record]),
-            **_waits(record.last_verdict if state.waits else None, start),
+            **_waits(record.last_verdict if state.waits else None, promised),
         )
 
     def _nodes(self, members: list[PodRecord]) -> tuple[str, ...]:
@@ -179,20 +183,19 @@ class GangList:
         return known
 
 
-def _target(record: GangRecord) -> str:
-    """What other commands call it."""
-    kind, _ = owner_of_name(record.key.name)
-    return f"{kind or 'podgroup'}/{shown_name(record.key.name)}"
+def _kind(record: GangRecord) -> str:
+    """Return the kind of its job; "gang" where only its pods declare it."""
+    kind, spec = gang_kind(record), record.spec
+    return GANG if kind == PODGROUP and (spec is None or spec.source is None) else kind
 
 
-def _waits(verdict: Verdict | None, start: Reservation | None) -> dict[str, Any]:
+def _waits(verdict: Verdict | None, promised: Callable[[], PromisedStart] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if verdict is not None:
         found.update(reason=verdict.code, message=verdict.message)
-    if start is not None:
-        found["start"] = _moment(start.told)
-        if start.words is not None and start.words.expected:
-            found["expected"] = _moment(start.words.expected)
+    if promised is not None:
+        start = promised()
+        found.update(start=start.no_later_than, expected=start.expected, promise=start.origin)
     return found
 
 
@@ -206,10 +209,6 @@ def _started(members: list[PodRecord], minimum: int) -> int:
     return begun[least - 1] if len(begun) >= least else 0
 
 
-def _moment(seconds: int) -> str:
-    return format_moment(seconds) if seconds > 0 else ""
-
-
 def _encoded(entries: list[GangEntry], moment: str, namespace: str, queue: str) -> bytes:
     shown = [entry for entry in entries if namespace in ("", entry.namespace) and queue in ("", entry.queue)]
-    return msgspec.json.encode(GangAnswer(moment, shown))
+    return msgspec.json.encode(ListedGangs(moment, shown))

@@ -20,7 +20,7 @@ from phalanx.daemon.metrics.debugging import compared_with_api, pod_story, state
 from phalanx.daemon.metrics.defragmentation import DefragmentationMetrics
 from phalanx.daemon.metrics.deserved import DeservedShares, Share, nothing
 from phalanx.daemon.metrics.exposition import labels, lines_of
-from phalanx.daemon.metrics.fragmentation import Fragmentation
+from phalanx.daemon.metrics.fragmentation import FragmentationMetrics
 from phalanx.daemon.metrics.starts import StartMetrics
 from phalanx.daemon.metrics.watches import WatchSeries
 from phalanx.daemon.telemetry import Telemetry
@@ -77,7 +77,7 @@ class Inspection:
         self._scheduler = scheduler
         self._telemetry = telemetry
         self._counted = CountedCluster(state, scheduler, told)
-        self._fragmentation = Fragmentation(state)
+        self._fragmentation = FragmentationMetrics(state)
         self._deserved = DeservedShares(scheduler)
         self._accounts = AccountSeries(state, telemetry.endpoint.accounts, self._deserved_by)
         self._gangs = GangList(state, scheduler, told)

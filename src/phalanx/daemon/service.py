@@ -16,11 +16,10 @@ from phalanx.daemon.service_part import Runs, ServicePart
 from phalanx.daemon.service_part import ServiceError as ServiceError
 from phalanx.daemon.standby import Standby
 from phalanx.daemon.telemetry import Telemetry
-from phalanx.kube.api_server import until_reachable
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.failures import first_failure
-from phalanx.kube.leadership import unless_stopped
+from phalanx.kube.process import LeadingService
 from phalanx.kube.retry import Backoff
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ _FLUSH_SECONDS = 2.0
 Registry = Callable[[Assembly], Sequence[ServicePart]]
 
 
-class SchedulerService:
+class SchedulerService(LeadingService):
     """One scheduler over one API server. `run` returns after `stop`, or when the lease is lost.
 
     The service is the loop: wait for changes, plan, save, carry out. All else is a part of the `registry`, called
@@ -51,15 +50,18 @@ class SchedulerService:
     ) -> None:
         self.assembly = assemble(client, options, telemetry or Telemetry())
         core, writes = self.assembly.core, self.assembly.writes
+        super().__init__(writes.leadership)
+        self.ready, self._stopping = core.lifecycle.ready, core.lifecycle.stopping
         self.options = options
         self.state, self.scheduler, self.telemetry = core.state, core.scheduler, core.telemetry
-        self.leadership, self.observer = writes.leadership, self.assembly.observation.observer
+        self.observer = self.assembly.observation.observer
         self._lifecycle, self._failures, self._parts = core.lifecycle, core.failures, core.parts
         self._pool, self._recorder = writes.pool, writes.recorder
         self._executor = self.assembly.execution.executor
         self._publisher = self.assembly.status.plan_publisher
-        self.ready = self._lifecycle.ready
         self._parts.use(registry(self.assembly))
+        self._tasks = asyncio.TaskGroup()
+        self._running: list[asyncio.Task[None]] = []
 
     def condition(self) -> str:
         """Return the readiness in one word, "" before the process is ready."""
@@ -72,8 +74,12 @@ class SchedulerService:
     async def run(self) -> None:
         """Serve until stopped. Raises ServiceError when a vital part fails; mistakes of the user are not logged."""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                await self._serve(tasks)
+            async with asyncio.TaskGroup() as self._tasks:
+                self._start(Runs.ALWAYS)
+                try:
+                    await super().run()
+                finally:
+                    self._end_tasks()
         except BaseExceptionGroup as failures:
             cause = first_failure(failures)
             if isinstance(cause, ConfigError | EndpointError):
@@ -81,47 +87,38 @@ class SchedulerService:
             log.critical("the scheduler stops: %s: %s", type(cause).__name__, cause, exc_info=cause)
             raise ServiceError(f"{type(cause).__name__}: {cause}") from cause
 
-    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
-        """Start the parts when their time comes, and schedule until the process is to end."""
-        core, stopping = self.assembly.core, self._lifecycle.stopping
-        client = self.assembly.writes.client
-        background: list[asyncio.Task[None]] = []
+    async def stand_by(self) -> None:
+        """Return when this replica holds the lease and knows the whole cluster."""
+        standby = Standby(
+            self.assembly.writes.client,
+            self.options.lease_namespace,
+            self.leadership,
+            self.observer,
+            self.scheduler,
+            self.assembly.core.signer,
+            patience=self.options.retry_seconds,
+        )
+        await standby.leads(lambda: self._start(Runs.STANDBY))
 
-        def start(runs: Runs) -> None:
-            background.extend(self._parts.start(runs, tasks))
+    async def serve(self) -> None:
+        """Load what is stored, start the parts of a leader, and schedule."""
+        await self._parts.load()
+        self._start(Runs.LEADING)
+        checks = self._failures.keep_running("checks", lambda: self._parts.run_checks(self.leadership.holds))
+        self._running += [self._tasks.create_task(checks), self._tasks.create_task(self._start_after_first_plan())]
+        await self._schedule()
 
-        async def start_after_first_plan() -> None:
-            await self._lifecycle.planned.wait()
-            start(Runs.AFTER_FIRST_PLAN)
+    def _start(self, runs: Runs) -> None:
+        """Start the parts that run from this time on."""
+        self._running += self._parts.start(runs, self._tasks)
 
-        start(Runs.ALWAYS)
-        try:
-            # An unreachable API server is reported once here, not by each of ten watches.
-            if not await unless_stopped(stopping, until_reachable(client)):
-                return
-            background.append(tasks.create_task(self.leadership.run(self._lease_lost)))
-            standby = Standby(
-                client,
-                self.options.lease_namespace,
-                self.leadership,
-                self.observer,
-                self.scheduler,
-                core.signer,
-                patience=self.options.retry_seconds,
-            )
-            if not await unless_stopped(stopping, standby.leads(lambda: start(Runs.STANDBY))):
-                return
-            if not await unless_stopped(stopping, self._parts.load()):
-                return
-            start(Runs.LEADING)
-            checks = self._failures.keep_running("checks", lambda: self._parts.run_checks(self.leadership.holds))
-            background += [tasks.create_task(checks), tasks.create_task(start_after_first_plan())]
-            await self._schedule()
-        finally:
-            self.ready.clear()
-            await self._drain()
-            for task in background:
-                task.cancel()
+    async def _start_after_first_plan(self) -> None:
+        await self._lifecycle.planned.wait()
+        self._start(Runs.AFTER_FIRST_PLAN)
+
+    def _end_tasks(self) -> None:
+        for task in self._running:
+            task.cancel()
 
     async def _schedule(self) -> None:
         """Run cycles whenever something has changed, until the process is stopped."""
@@ -195,20 +192,25 @@ class SchedulerService:
         self._publisher.publish_warnings(self._parts.bind_warnings(plan.binds))
         self.telemetry.cycle(plan, time.perf_counter() - started, self.state, time.time())
 
-    async def _drain(self) -> None:
-        """Finish the submitted writes, send the events that are left, and close the pool."""
-        if self.leadership.holds():
-            self._parts.save(last=True)
-        self._parts.drain()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
-        if self.leadership.holds():
-            await self._recorder.drain(_FLUSH_SECONDS)
-        left = len(self._pool) + self._pool.dropped
-        if left:
-            log.warning("stopped with %d writes left undone; the next start makes up for them", left)
+    async def drain(self) -> None:
+        """Finish the submitted writes, send the events that are left, and end the parts."""
+        try:
+            if self.leadership.holds():
+                self._parts.save(last=True)
+            self._parts.drain()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
+            if self.leadership.holds():
+                await self._recorder.drain(_FLUSH_SECONDS)
+            left = len(self._pool) + self._pool.dropped
+            if left:
+                log.warning("stopped with %d writes left undone; the next start makes up for them", left)
+        finally:
+            self._end_tasks()
+
+    async def close(self) -> None:
         await self._pool.close()
 
-    def _lease_lost(self) -> None:
+    def lease_lost(self) -> None:
         self._parts.lease_lost()
         self.stop()

@@ -27,7 +27,7 @@ _LONGEST_TOKEN = 16_384
 T = TypeVar("T")
 
 
-class AccessError(Exception):
+class ViewerAccessError(Exception):
     """`status` is the HTTP status of the refusal: 401 who are you, 403 you may not, 503 nobody can tell."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -106,7 +106,7 @@ class AddressLogin:
 
     async def viewer(self, token: str) -> Viewer:
         if _digest(token) not in self._sessions:
-            raise AccessError(
+            raise ViewerAccessError(
                 401, "this address was used already, or the dashboard was restarted: open the new one"
             )
         return self._viewer
@@ -116,7 +116,9 @@ class AddressLogin:
 
     def exchange(self, ticket: str) -> str:
         if not hmac.compare_digest(ticket.encode("utf-8", "replace"), self.ticket.encode()):
-            raise AccessError(401, "this address was used already: open the one that the dashboard printed last")
+            raise ViewerAccessError(
+                401, "this address was used already: open the one that the dashboard printed last"
+            )
         token = secrets.token_urlsafe(32)
         self._sessions[_digest(token)] = None
         while len(self._sessions) > _MOST_SESSIONS:
@@ -143,14 +145,14 @@ class TokenLogin:
 
     async def viewer(self, token: str) -> Viewer:
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-            raise AccessError(401, "this is no bearer token: `kubectl create token NAME` makes one")
+            raise ViewerAccessError(401, "this is no bearer token: `kubectl create token NAME` makes one")
         key = _digest(token)
         found = self._viewers.get(key, lambda viewer: ALLOWED_FOR if viewer is not None else REFUSED_FOR)
         if found is None:
             found = (await self._viewers.ask(key, lambda: self._review(token)),)
         (viewer,) = found
         if viewer is None:
-            raise AccessError(401, "the API server does not know this token (any more)")
+            raise ViewerAccessError(401, "the API server does not know this token (any more)")
         return viewer
 
     async def may(self, viewer: Viewer, right: Right, *, again: bool = False) -> bool:
@@ -161,7 +163,7 @@ class TokenLogin:
         return found[0]
 
     def exchange(self, ticket: str) -> str:
-        raise AccessError(400, "log in with a bearer token")
+        raise ViewerAccessError(400, "log in with a bearer token")
 
     async def _review(self, token: str) -> Viewer | None:
         spec: dict[str, object] = {"token": token}
@@ -171,7 +173,7 @@ class TokenLogin:
         try:
             status = (await self._client.create(_TOKENS, review)).get("status") or {}
         except (ApiError, ConnectionLost) as error:
-            raise AccessError(503, "the API server cannot tell whose token this is") from error
+            raise ViewerAccessError(503, "the API server cannot tell whose token this is") from error
         if not status.get("authenticated"):
             return None
         if self._audiences and not set(self._audiences) & set(status.get("audiences") or ()):
@@ -201,7 +203,7 @@ class TokenLogin:
         try:
             status = (await self._client.create(_ACCESS, review)).get("status") or {}
         except (ApiError, ConnectionLost) as error:
-            raise AccessError(503, "the API server cannot tell who may see what") from error
+            raise ViewerAccessError(503, "the API server cannot tell who may see what") from error
         return status.get("allowed") is True
 
 

@@ -10,9 +10,10 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from phalanx.dashboard.access import AccessError, Login, Viewer
+from phalanx.dashboard.access import Login, Viewer, ViewerAccessError
 from phalanx.dashboard.accounts import WINDOWS, Accounts
 from phalanx.dashboard.orders import Orders
+from phalanx.dashboard.redaction import Redaction
 from phalanx.dashboard.renderings import Renderings
 from phalanx.dashboard.rows.entries import (
     ErrorAnswer,
@@ -25,12 +26,13 @@ from phalanx.dashboard.rows.entries import (
 from phalanx.dashboard.schema import schema
 from phalanx.dashboard.scope import Scope, scope_of
 from phalanx.dashboard.stream import Stream
-from phalanx.dashboard.tables import Table
+from phalanx.dashboard.tables import RowTable
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.dashboard.what_if import WhatIfError, WhatIfQuestions
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.model.text.decoding import MAX_NAME
+from phalanx.views.gang_names import AmbiguousGangError
 
 audit = logging.getLogger("phalanx.dashboard.audit")
 
@@ -53,7 +55,7 @@ class Api:
     ) -> None:
         self._watch, self._login, self._gangs, self._questions = watch, login, gangs, questions
         self._accounts, self._orders = accounts, orders
-        self.renderings = Renderings(watch.tables, watch.names, watch.news)
+        self.renderings = Renderings(watch.tables, watch.news)
         self._schema = msgspec.json.encode(schema())
         self._streams = 0
 
@@ -77,7 +79,7 @@ class Api:
     async def _viewer(self, request: web.Request) -> Viewer:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token.strip():
-            raise AccessError(401, "log in first")
+            raise ViewerAccessError(401, "log in first")
         return await self._login.viewer(token.strip())
 
     async def _scope(self, request: web.Request, namespace: str | None = None, *, again: bool = False) -> Scope:
@@ -85,7 +87,7 @@ class Api:
         asked = request.query.get("namespace", "") if namespace is None else namespace
         try:
             return await scope_of(self._login, viewer, asked, self._watch, again=again)
-        except AccessError as error:
+        except ViewerAccessError as error:
             if error.status == 403:
                 audit.warning("refused: user=%r namespace=%r path=%r", viewer.name, asked, request.path)
             raise
@@ -98,10 +100,10 @@ class Api:
     async def _login_by_ticket(self, request: web.Request) -> web.Response:
         ticket = (await request.content.read(_LONGEST_TICKET + 1)).decode("utf-8", "replace")
         if len(ticket) > _LONGEST_TICKET:
-            raise AccessError(400, "this is no ticket of ours")
+            raise ViewerAccessError(400, "this is no ticket of ours")
         try:
             token = self._login.exchange(ticket)
-        except AccessError:
+        except ViewerAccessError:
             audit.warning("login refused: address=%s", request.remote)
             raise
         audit.info("login: address=%s", request.remote)
@@ -140,7 +142,7 @@ class Api:
         await self._scope(request)
         self._require_ready()
         if self._streams >= _MOST_STREAMS:
-            raise AccessError(503, "too many pages are open: try again later")
+            raise ViewerAccessError(503, "too many pages are open: try again later")
         self._streams += 1
         try:
             return await Stream(self._watch, self, request).run()
@@ -148,7 +150,7 @@ class Api:
             self._streams -= 1
 
     async def scope_again(self, request: web.Request) -> Scope:
-        """What the viewer of a stream sees by now. Raises AccessError."""
+        """What the viewer of a stream sees by now. Raises ViewerAccessError."""
         return await self._scope(request, again=True)
 
     async def _gang(self, request: web.Request) -> web.Response:
@@ -162,11 +164,16 @@ class Api:
         scope = await self._scope(request, namespace)
         self._require_ready()
         if len(name) > MAX_NAME:
-            raise AccessError(400, "this cannot be the name of a gang")
-        found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
+            raise ViewerAccessError(400, "this cannot be the name of a gang")
+        try:
+            found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
+        except AmbiguousGangError as error:
+            raise ViewerAccessError(400, str(error)) from error
         if found is None:
-            raise AccessError(404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}")
-        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(found)))
+            raise ViewerAccessError(
+                404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}"
+            )
+        return _json(Redaction(scope).gang(found))
 
     async def _history(self, request: web.Request) -> web.Response:
         scope = await self._scope(request)
@@ -179,7 +186,7 @@ class Api:
         scope = await self._scope(request)
         days = request.query.get("days", "30")
         if days not in map(str, WINDOWS):
-            raise AccessError(400, f"write ?days= with one of {', '.join(map(str, WINDOWS))}")
+            raise ViewerAccessError(400, f"write ?days= with one of {', '.join(map(str, WINDOWS))}")
         response = _json(await self._accounts.answer(int(days), scope.queues))
         response.enable_compression()
         return response
@@ -187,43 +194,45 @@ class Api:
     async def _what_if(self, request: web.Request) -> web.Response:
         scope = await self._scope(request, "")
         if not scope.everything:
-            raise AccessError(403, "what-if answers tell of everybody: you may not list pods in all namespaces")
+            raise ViewerAccessError(
+                403, "what-if answers tell of everybody: you may not list pods in all namespaces"
+            )
         try:
             question = msgspec.json.decode(await request.read(), type=WhatIfRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise AccessError(400, f"the question cannot be read: {error}") from error
+            raise ViewerAccessError(400, f"the question cannot be read: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
         answer = await self._questions.answer(question)
-        return _json(self.renderings.redaction(scope).applied(msgspec.to_builtins(answer)))
+        return _json(Redaction(scope).what_if(answer))
 
     async def _order(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)
         # No form and no page elsewhere can send this type without being asked first whether it may.
         if request.content_type != "application/json":
-            raise AccessError(415, "an order is application/json")
+            raise ViewerAccessError(415, "an order is application/json")
         try:
             order = msgspec.json.decode(await request.read(), type=OrderRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise AccessError(400, f"the order cannot be read: {error}") from error
+            raise ViewerAccessError(400, f"the order cannot be read: {error}") from error
         if not order.namespace:
-            raise AccessError(400, "the order names no namespace")
+            raise ViewerAccessError(400, "the order names no namespace")
         await self._scope(request, order.namespace)
         return _json(await self._orders.give(viewer, request.match_info["verb"], order))
 
-    def _named_table(self, name: str) -> Table:
+    def _named_table(self, name: str) -> RowTable:
         if name not in self._watch.tables:
-            raise AccessError(404, "there is no such table")
+            raise ViewerAccessError(404, "there is no such table")
         return self._watch.tables[name]
 
     def _require_ready(self) -> None:
         if not self._watch.ready.is_set():
             if self._watch.forbidden:
-                raise AccessError(
+                raise ViewerAccessError(
                     503,
                     f"the dashboard itself may not list {self._watch.forbidden} of the whole cluster; who sees one "
                     "namespace only needs a page that runs in the cluster (--login token)",
                 )
-            raise AccessError(503, "the cluster is being read: try again in a moment")
+            raise ViewerAccessError(503, "the cluster is being read: try again in a moment")
 
 
 @web.middleware
@@ -231,7 +240,7 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     """Every refusal in the same form; of our own mistakes no more than that there was one."""
     try:
         return await handler(request)
-    except AccessError as error:
+    except ViewerAccessError as error:
         return _json(ErrorAnswer(error=str(error)), error.status)
     except WhatIfError as error:
         return _json(ErrorAnswer(error=str(error)), error.status)

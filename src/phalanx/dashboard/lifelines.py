@@ -8,7 +8,8 @@ import msgspec
 
 from phalanx.dashboard.rows.entries import MemberLine
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from phalanx.model.eviction_condition import EVICTION
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 from phalanx.model.text.duration import format_moment
@@ -32,6 +33,7 @@ class Lifeline(msgspec.Struct, gc=False):
     started: str = ""
     told: str = ""
     cause: str = ""
+    reason: str = ""
     ended: str = ""
     gone: str = ""
 
@@ -57,14 +59,19 @@ class Lifelines:
         line.started = status.start_time or line.started if status.phase != "Pending" else ""
         if metadata.deletion_timestamp and not line.told:
             line.told = metadata.deletion_timestamp
+        exact = ""
         for condition in status.conditions:
             when = condition.last_transition_time or ""
             if (condition.type, condition.status) == ("PodScheduled", "True"):
                 line.bound = when
             elif (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
-                line.told, line.cause = when or line.told, f"{condition.reason}: {condition.message}"
+                line.told, line.reason = when or line.told, condition.reason
+                line.cause = f"{condition.reason}: {condition.message}"
+            elif (condition.type, condition.status) == (EVICTION, "True"):
+                exact = condition.reason
             elif condition.type == "Ready" and condition.status == "False" and condition.reason == "PodCompleted":
                 line.ended = when
+        line.reason = exact if exact and line.reason == PREEMPTION_BY_SCHEDULER else line.reason
 
     def assign(self, pod: Pod) -> None:
         key = GangKey(pod.namespace, pod.gang or f"pod/{pod.name}")
@@ -132,6 +139,7 @@ def member_line(line: Lifeline, planned: int) -> MemberLine:
         started=line.started,
         told=line.told,
         cause=line.cause,
+        reason=line.reason,
         ended=line.ended,
         gone=line.gone,
     )

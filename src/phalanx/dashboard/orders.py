@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import quote
 
-from phalanx.dashboard.access import AccessError, Viewer
+from phalanx.dashboard.access import Viewer, ViewerAccessError
 from phalanx.dashboard.limits import RateLimits
 from phalanx.dashboard.rows.entries import OrderAnswer, OrderRequest
 from phalanx.kube.client import KubeClient
@@ -45,13 +45,13 @@ class Orders:
     async def give(self, viewer: Viewer, verb: str, order: OrderRequest) -> OrderAnswer:
         """Says what would happen or, with `confirmed`, what has. Raises AccessError."""
         if not self.enabled:
-            raise AccessError(403, "this page changes nothing: whoever runs it can switch that on (--writes)")
+            raise ViewerAccessError(403, "this page changes nothing: whoever runs it can switch that on (--writes)")
         if verb not in _ORDERS:
-            raise AccessError(404, f"there is no such order: write one of {', '.join(_ORDERS)}")
+            raise ViewerAccessError(404, f"there is no such order: write one of {', '.join(_ORDERS)}")
         # (Only a gang that is named by its owner has slashes in its name.)
         strange = "/" in order.name and not owner_of_name(order.name)[0]
         if not order.name or strange or len(order.name) > MAX_NAME:
-            raise AccessError(400, "this cannot be the name of a gang")
+            raise ViewerAccessError(400, "this cannot be the name of a gang")
         # Once it has begun it is done and written down, whether or not the viewer waits for it.
         task = asyncio.create_task(self._noted(viewer, verb, order))
         self._under_way.add(task)
@@ -75,15 +75,17 @@ class Orders:
         outcome = "not known: the order did not end"
         try:
             if not self._limits.allow(viewer.name):
-                raise AccessError(429, "too many orders: try again in a moment")
+                raise ViewerAccessError(429, "too many orders: try again in a moment")
             done = await self._carried_out(viewer, verb, order, objects)
             outcome = done.message
-        except AccessError as error:
+        except ViewerAccessError as error:
             outcome = f"{error.status} {error}"
             raise
         except ConnectionLost as error:
             outcome = f"not known: {error}"
-            raise AccessError(502, "the API server did not answer; whether it was done is not known") from error
+            raise ViewerAccessError(
+                502, "the API server did not answer; whether it was done is not known"
+            ) from error
         finally:
             if order.confirmed:
                 target = objects[0] if objects else None
@@ -107,18 +109,18 @@ class Orders:
                 if not order.confirmed:
                     return OrderAnswer(message=foretold(verb, target), object=target.title, uid=target.uid)
                 if target.uid != order.uid:
-                    raise AccessError(409, f"{target.title} is another one by now: look again")
+                    raise ViewerAccessError(409, f"{target.title} is another one by now: look again")
                 message = await _ORDERS[verb](client, target)
                 return OrderAnswer(message=message, object=target.title, uid=target.uid, done=True)
         except OrderError as error:
-            raise AccessError(409, error.message) from error
+            raise ViewerAccessError(409, error.message) from error
         except ApiError as error:
             if error.status == 403 and "cannot impersonate" in error.message:
-                raise AccessError(
+                raise ViewerAccessError(
                     503, "the dashboard's own account may not act as you: it lacks the right `impersonate`"
                 ) from error
             status = error.status if error.status in _REFUSED else 502
-            raise AccessError(status, f"the API server refused: {error.message}") from error
+            raise ViewerAccessError(status, f"the API server refused: {error.message}") from error
 
     @contextlib.asynccontextmanager
     async def _acting_as(self, viewer: Viewer) -> AsyncIterator[KubeClient]:
@@ -151,5 +153,5 @@ def impersonation(viewer: Viewer) -> tuple[tuple[str, str], ...]:
     for key, values in viewer.extra:
         headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for value in values]
     if not viewer.name or not all(value.isascii() and value.isprintable() for _, value in headers):
-        raise AccessError(403, "your name cannot be handed on to the API server: use kubectl or phalanx")
+        raise ViewerAccessError(403, "your name cannot be handed on to the API server: use kubectl or phalanx")
     return tuple(headers)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.news import News
-from phalanx.dashboard.scope import Audience, Redaction, Scope
+from phalanx.dashboard.redaction import Redaction
+from phalanx.dashboard.scope import Audience, Scope
 from phalanx.dashboard.tables import Tables
 
 _MOST_DELTAS = 512
@@ -40,17 +40,14 @@ class _List(msgspec.Struct):
 class Renderings:
     """`deltas` counts those that were made, `shared` those that were given to another viewer as well."""
 
-    def __init__(self, tables: Tables, names: NameIndex, news: News) -> None:
-        self._tables, self._names, self._news = tables, names, news
+    def __init__(self, tables: Tables, news: News) -> None:
+        self._tables, self._news = tables, news
         self._lists: OrderedDict[tuple[Audience, str], _List] = OrderedDict()
         self._turns: dict[tuple[Audience, str], asyncio.Lock] = {}
         # Since the last telling: whoever wakes up for the next one gets what has come since.
         self._deltas: dict[tuple[Audience, str, int], tuple[int, bytes]] = {}
         self._telling = -1
         self.deltas = self.shared = 0
-
-    def redaction(self, scope: Scope) -> Redaction:
-        return Redaction(scope, self._names)
 
     async def table(self, scope: Scope, name: str) -> ListBody:
         """The answer with all rows that are seen."""
@@ -85,7 +82,7 @@ class Renderings:
 
     async def _list(self, key: tuple[Audience, str], scope: Scope, name: str) -> ListBody:
         begun, table = time.monotonic(), self._tables[name]
-        rows = self._encoded(scope, table.all(scope.sees(name)))
+        rows = _encoded(scope, name, table.all(scope.sees(name)))
         head = msgspec.json.encode(
             {
                 "table": name,
@@ -114,15 +111,14 @@ class Renderings:
         if not delta:
             return delta.version, b""
         head = msgspec.json.encode({"table": name, "epoch": epoch, "version": delta.version, "gone": delta.gone})
-        body = head[:-1] + b',"put":[' + b",".join(self._encoded(scope, delta.put)) + b"]}"
+        body = head[:-1] + b',"put":[' + b",".join(_encoded(scope, name, delta.put)) + b"]}"
         return delta.version, event_bytes("delta", body, f"{epoch}-{delta.version}")
 
-    def _encoded(self, scope: Scope, rows: list[bytes]) -> list[bytes]:
-        """Rows as this viewer may read them."""
-        redaction = self.redaction(scope)
-        if redaction.idle:
-            return rows
-        return [msgspec.json.encode(redaction.applied(msgspec.json.decode(row))) for row in rows]
+
+def _encoded(scope: Scope, table: str, rows: list[bytes]) -> list[bytes]:
+    """Rows as this viewer may read them."""
+    redaction = Redaction(scope)
+    return [redaction.row(table, row) for row in rows]
 
 
 def event_bytes(kind: str, data: bytes, number: str) -> bytes:

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from phalanx.dashboard.access import AccessError, Login, Right, Viewer
-from phalanx.dashboard.names import NameIndex
-from phalanx.dashboard.schema import schema
+from phalanx.dashboard.access import Login, Right, Viewer, ViewerAccessError
 from phalanx.dashboard.watch import ClusterWatch
 from phalanx.hub.names import DISPATCHES, MEMBER_CLUSTERS
 from phalanx.kube.paths import Resource
@@ -21,20 +19,6 @@ _EVENTS = "events"
 _CLUSTERS = Right("list", MEMBER_CLUSTERS.plural, MEMBER_CLUSTERS.group)
 _QUEUES = Resource(QUEUES.group, QUEUES.version, QUEUES.plural, QUEUES.kind, namespaced=False)
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-# What may be a name, or names joined as people join them: namespace/name.
-_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?")
-_CALLED = re.compile(
-    r"\b([Qq]ueue|[Nn]ode|[Uu]ser|[Nn]amespace|[Qq]uota) ([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
-)
-# "gang another gang" is another gang.
-_TWICE = re.compile(
-    r"\b([Gg]ang|[Pp]od|[Qq]ueue|[Nn]ode|[Uu]ser|[Nn]amespace|[Qq]uota) "
-    r"(?:another (?:gang|pod|queue|node|user|namespace|quota)|something of another namespace|of others)\b"
-)
-# Fields of answers are no names, whatever others call their gangs; and these hold words of ours, or the name of a
-# row that is seen.
-_FIELDS = frozenset(name for each in schema()["$defs"].values() for name in each.get("properties", ()))
-_WORDS = frozenset({"id", "state", "kind", "reason", "start_kind", "table", "epoch", "family", "what"})
 # Queues that are asked about one by one.
 _MOST_QUEUES = 100
 
@@ -118,17 +102,17 @@ async def scope_of(
     may not see it need not learn to see at once.
     """
     if namespace and (len(namespace) > 63 or not _NAME.match(namespace)):
-        raise AccessError(400, "this cannot be the name of a namespace")
+        raise ViewerAccessError(400, "this cannot be the name of a namespace")
     if viewer.trusted:
         return Scope(viewer, namespace)
     everything = await login.may(viewer, _EVERY_GANG, again=again)
     if not everything:
         namespace = namespace or viewer.home
         if not namespace:
-            raise AccessError(403, "you may not list pods in all namespaces: choose one of your own")
+            raise ViewerAccessError(403, "you may not list pods in all namespaces: choose one of your own")
         here = Right("list", "pods", namespace=namespace)
         if not await login.may(viewer, here, again=again):
-            raise AccessError(403, f"you may not {here.words}")
+            raise ViewerAccessError(403, f"you may not {here.words}")
     where = "" if everything else namespace
     events = Right("list", _EVENTS, namespace=where)
     dispatches = Right("list", DISPATCHES.plural, DISPATCHES.group, namespace=where)
@@ -161,88 +145,3 @@ async def _queues(
             if await login.may(viewer, Right("get", _QUEUES.plural, _QUEUES.group, name=name), again=again)
         ]
     )
-
-
-class Redaction:
-    """Takes the names of what a viewer may not see out of texts: sentences name gangs, queues, nodes and users.
-
-    Every word of a text is looked at that could be a name. It stays if it names something that the viewer sees, or
-    nothing that was ever seen; a name joined to a namespace that is not his goes whether it is known or not.
-    """
-
-    def __init__(self, scope: Scope, names: NameIndex) -> None:
-        self._scope = scope
-        self._names = names
-        #: Whether the viewer may see everything.
-        self.idle = scope.everything and scope.nodes and scope.queues is None
-
-    def applied(self, content: Any) -> Any:
-        """Of JSON's types: the same without the names."""
-        return content if self.idle else self._cleaned(content)
-
-    def _cleaned(self, content: Any) -> Any:
-        if isinstance(content, str):
-            return self.text(content)
-        if isinstance(content, list):
-            return [self._cleaned(each) for each in content]
-        if isinstance(content, dict):
-            return {
-                key if key in _FIELDS else self.text(key): each if key in _WORDS else self._cleaned(each)
-                for key, each in content.items()
-            }
-        return content
-
-    def text(self, text: str) -> str:
-        # Texts of events name what was gone before anybody looked: what follows such a word is a name.
-        text = _CALLED.sub(lambda found: f"{found[1]} {self._called(found[1].lower(), found[2])}", text)
-        text = _WORD.sub(lambda found: self._word(found.group()), text)
-        return _TWICE.sub(lambda found: f"another {found[1].lower()}", text)
-
-    def _called(self, what: str, name: str) -> str:
-        odd = any(each.isdigit() or each in "-_" for each in name)
-        may = {"queue": self._scope.queues is None, "node": self._scope.nodes}.get(what, self._scope.everything)
-        return name if may or not odd or self._names.owners(name) else "of others"
-
-    def _word(self, word: str) -> str:
-        hidden = self._hidden(word)
-        if hidden:
-            return hidden
-        first, slash, _ = word.partition("/")
-        if not slash or "." in first:
-            return word  # a name, or a resource or a label: example.com/gpu
-        hidden = next((said for part in word.split("/") if (said := self._hidden(part))), "")
-        if hidden:
-            return hidden
-        # Names that nobody has seen are joined to a namespace that is his, or they are not his. (1/2 is a number.)
-        return (
-            word if self._scope.everything or first in ("", self._scope.namespace) or first.isdigit() else _UNKNOWN
-        )
-
-    def _hidden(self, name: str) -> str:
-        """What is said instead of a name; "" where it may be said."""
-        owners = self._names.owners(name)
-        if not owners or any(self._seen(name, what, namespace) for what, namespace in owners):
-            return ""
-        return _ANOTHER[min(what for what, _ in owners)]
-
-    def _seen(self, name: str, what: str, namespace: str) -> bool:
-        scope = self._scope
-        if what == "queue":
-            return scope.queues is None or name in scope.queues
-        if what == "node" or (what == "room" and scope.everything):
-            return scope.nodes
-        return scope.everything or (namespace != "" and namespace == scope.namespace)
-
-
-_UNKNOWN = "something of another namespace"
-_ANOTHER = {
-    "namespace": "another namespace",
-    "gang": "another gang",
-    "pod": "another pod",
-    "queue": "another queue",
-    "quota": "another quota",
-    "used": "another queue",
-    "node": "another node",
-    "room": "another node",
-    "user": "another user",
-}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from phalanx.dashboard.access import AccessError
+from phalanx.dashboard.access import ViewerAccessError
 from phalanx.dashboard.renderings import event_bytes
 from phalanx.dashboard.scope import Scope
 from phalanx.dashboard.watch import ClusterWatch
@@ -75,7 +75,7 @@ class Stream:
     async def _scope_or_none(self) -> Scope | None:
         try:
             return await self._api.scope_again(self._request)
-        except AccessError as error:
+        except ViewerAccessError as error:
             if error.status == 503:
                 raise ConnectionError from error
             return None
@@ -95,6 +95,6 @@ def _read_versions(text: str, watch: ClusterWatch) -> dict[str, int]:
     for part in text.split(",")[:20]:
         name, _, version = part.partition(":")
         if name not in watch.tables or not (version.isascii() and version.isdecimal() and len(version) < 16):
-            raise AccessError(400, "write ?tables=TABLE:VERSION,…&epoch=EPOCH")
+            raise ViewerAccessError(400, "write ?tables=TABLE:VERSION,…&epoch=EPOCH")
         found[name] = int(version)
     return found

@@ -30,7 +30,7 @@ class Delta(msgspec.Struct):
         return bool(self.put or self.gone)
 
 
-class Table:
+class RowTable:
     """Rows by id, each with a `scope` that says who may see it: a namespace, a queue, "" for what is nobody's.
 
     Rows are encoded once, whoever looks. They are kept in the order of their last changes, so what has changed
@@ -117,9 +117,9 @@ class Tables:
     def __init__(self) -> None:
         self.epoch = secrets.token_hex(6)
         self._version = 0
-        self._tables = {name: Table(name, self._tick) for name in ROWS}
+        self._tables = {name: RowTable(name, self._tick) for name in ROWS}
 
-    def __getitem__(self, name: str) -> Table:
+    def __getitem__(self, name: str) -> RowTable:
         return self._tables[name]
 
     def __contains__(self, name: str) -> bool:

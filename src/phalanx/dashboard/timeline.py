@@ -22,6 +22,7 @@ from phalanx.reports.missing_pods import add_missing_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
 from phalanx.reports.why import object_path
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.views.gang_names import gangs_named
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,12 @@ class GangHistory:
         self._events: OrderedDict[tuple[str, str], tuple[float, list[Mark]]] = OrderedDict()
 
     async def answer(self, namespace: str, name: str, *, pod: bool, with_events: bool) -> GangAnswer | None:
-        """None where there is no such gang and never was, as far as anybody knows."""
+        """Return None where there is no such gang and never was, as far as is known. `name` is the gang's own, or
+        one as of `gangs_named`. Raises AmbiguousGangError."""
         watch = self._watch
+        if not pod and GangKey(namespace, name) not in watch.state.gangs:
+            named = gangs_named(watch.state.gangs, namespace, name)
+            name = named[0].name if named else name
         key = GangKey(namespace, f"pod/{name}" if pod else name)
         row = watch.row(key.path)
         lines = watch.lifelines.of(key)

@@ -17,7 +17,6 @@ from phalanx.daemon.policy_file import dialect_options
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dashboard.history import ShareHistory
 from phalanx.dashboard.lifelines import Lifelines
-from phalanx.dashboard.names import NameIndex
 from phalanx.dashboard.news import News
 from phalanx.dashboard.rehearsal.messages import Failed, PlannedStart, Rehearse, Rehearsed, RehearsedVerdict
 from phalanx.dashboard.rehearsal.process import RehearsalEnded, RehearsalProcess
@@ -30,7 +29,6 @@ from phalanx.dashboard.rows.reservations import reservation_rows
 from phalanx.dashboard.tables import Tables
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
 from phalanx.kube.client import KubeClient
@@ -41,10 +39,12 @@ from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
-from phalanx.reports.promised_starts import StoredPlan, read_plan
-from phalanx.reports.snapshot import DisruptionTarget, Snapshot
+from phalanx.reports.read_promises import read_promises
+from phalanx.reports.snapshot import DisruptionTarget, Snapshot, disruption_target_of
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
+from phalanx.views.gang_state import GangState
+from phalanx.views.promises import Promises
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +77,8 @@ class WatchedState(ClusterState):
     """Tells on each fact that it takes in."""
 
     rehearsal: RehearsalProcess
-    names: NameIndex
 
     def apply(self, event: ClusterEvent) -> None:
-        self.names.take_in(event)
         super().apply(event)
         self.rehearsal.tell(event)
 
@@ -105,7 +103,6 @@ class ClusterWatch:
         self.generation = 0
         self.state = WatchedState(options.schedulers)
         self.state.rehearsal = rehearsal
-        self.names = self.state.names = NameIndex()
         self._client = client
         self._failures = Failures()
         self._dirty = asyncio.Event()
@@ -117,10 +114,11 @@ class ClusterWatch:
         self._starts: dict[GangKey | str, PlannedStart] = {}
         self._shares: dict[str, tuple[float, float]] = {}
         self._marks: dict[GangKey, deque[Mark]] = {}
-        self._reasons: dict[GangKey, str] = {}
+        # State and reason of each gang, and of each pod on its own.
+        self._reasons: dict[GangKey, tuple[GangState, str]] = {}
         self._refused: dict[str, str] = {}
         self._targets: dict[str, DisruptionTarget] = {}
-        self._stored, self._records_read = StoredPlan(), float("-inf")
+        self._promises, self._records_read = Promises(), float("-inf")
         dialects = dialect_options(self.policy)
         # Only what accounts used is read into it.
         self._usage = Snapshot(self.state, Intake(options.schedulers, dialects, Signer(unchecked=True)))
@@ -199,8 +197,8 @@ class ClusterWatch:
         for condition in pod.status.conditions:
             if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
                 self._refused[uid] = condition.message
-            elif (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
-                self._targets[uid] = DisruptionTarget(condition.reason, condition.message)
+        if (target := disruption_target_of(pod)) is not None:
+            self._targets[uid] = target
 
     def _pod_gone(self, uid: str) -> None:
         self._refused.pop(uid, None)
@@ -278,7 +276,7 @@ class ClusterWatch:
 
     def _mark(self, key: GangKey, row: GangRow) -> None:
         """Notes when what is said of it changes."""
-        said = f"{row.state} {row.reason}".strip()
+        said = (row.state, row.reason)
         if self._reasons.get(key) == said:
             return
         first = key not in self._reasons
@@ -290,7 +288,10 @@ class ClusterWatch:
             if len(self._marks) >= _MOST_MARKED:
                 del self._marks[next(iter(self._marks))]
             marks = self._marks[key] = deque(maxlen=_MARKS_OF_GANG)
-        marks.append(Mark(when=format_moment(int(time.time())), what=said, message=row.message))
+        what = f"{row.state} {row.reason}".strip()
+        marks.append(
+            Mark(when=format_moment(int(time.time())), what=what, message=row.message, objects=row.objects)
+        )
 
     async def _put_nodes(self) -> None:
         nodes, table = self.state.nodes, self.tables["nodes"]
@@ -314,9 +315,8 @@ class ClusterWatch:
         used = dict(zip(state.space.names, nodes.used[:, rows].sum(axis=1).tolist(), strict=False))
         states: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
-        for said in self._reasons.values():
-            word, _, reason = said.partition(" ")
-            states[word] += 1
+        for state_of_gang, reason in self._reasons.values():
+            states[state_of_gang] += 1
             if reason:
                 reasons[reason] += 1
         offered = {name: amount for name, amount in state.offered().items() if amount}
@@ -376,7 +376,7 @@ class ClusterWatch:
                 dict(self._refused),
                 dict(self._targets),
                 list(self._usage.usages),
-                self._stored,
+                self._promises,
                 [*self._usage.missing, *([self._unverified] if self._unverified else [])],
             )
         )
@@ -432,13 +432,14 @@ class ClusterWatch:
             await read_usage(
                 self._client, self._usage, self.policy, self.options.lease_namespace, self.options.schedulers
             )
-            self._stored = await read_plan(self._client, self.options.lease_namespace, self.options.schedulers)
+            self._promises = await read_promises(
+                self._client, self.options.lease_namespace, self.options.schedulers
+            )
             loads = await measure(self._client) if self._minds_load() else None
         except (ApiError, ConnectionLost) as error:
             log.warning("what the scheduler has written down is not read: %s", error)
             return
-        if self._stored.warning:
-            self._usage.missing.append(self._stored.warning)
+        self._usage.missing += self._promises.warnings(time.time())
         if loads is not None and self._observer is not None:
             self._observer.apply_event(loads)
 

@@ -11,7 +11,7 @@ from phalanx.demo.stage import GPU, NodePlan, ScenarioError, ScenarioRun, StageP
 from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
 from phalanx.model.resources import CPU, parse_amount
-from phalanx.scheduling.diagnosis.verdicts import QUOTA_EXCEEDED
+from phalanx.scheduling.refusals.over_quota import QUOTA_EXCEEDED
 
 QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

@@ -124,7 +124,7 @@ class PyTorch(Scenario):
         stage.say(f"phases of the job: {phases}; {done['status']['succeeded']} ranks succeeded")
 
 
-class Restart(Scenario):
+class RestartScenario(Scenario):
     name = "restart"
     summary = "one rank fails, and by the job's policy all of them begin again as one"
     nodes = _NODES

@@ -11,7 +11,7 @@ from phalanx.demo.jobready import JobReady
 from phalanx.demo.lastgroup import LastPodGroup
 from phalanx.demo.manyclusters import ManyClusters
 from phalanx.demo.queues import Queues
-from phalanx.demo.ranks import PyTorch, Restart
+from phalanx.demo.ranks import PyTorch, RestartScenario
 from phalanx.demo.reclaim import Reclaim
 from phalanx.demo.spark import Spark
 from phalanx.demo.stage import Scenario
@@ -34,7 +34,7 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     FairShare,
     TopologyDemo,
     PyTorch,
-    Restart,
+    RestartScenario,
     Spark,
     ManyClusters,
 )

@@ -33,6 +33,7 @@ from phalanx.dialects.gangs.expected import ExpectedMemberIndex
 from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.gangs.held_room import HELD_ROOM
+from phalanx.dialects.gangs.job_owner import job_of_pod
 from phalanx.dialects.gangs.naming import InvalidMinimum, Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.dialects.gangs.stated_values import is_legal_minimum
@@ -63,7 +64,7 @@ from phalanx.dialects.workloads.options import workload_rules
 from phalanx.dialects.workloads.owners import WorkloadOwners
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
-from phalanx.model.gang import Gang, GangKey
+from phalanx.model.gang import Gang, GangKey, GangOwner
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
 
@@ -107,8 +108,7 @@ class Intake:
         self._profiles = QuotaProfileIndex(self._nodes)
         self._namespaces = NamespaceIndex(self._object_warnings)
         self._disruption = DisruptionBudgetIndex(self._object_warnings, self._pods)
-        enforced = self._options.enforces_run_times
-        self.run_times = RunTimes(self._object_warnings, self._scheduler_names, enforced)
+        self.run_times = RunTimes(self._object_warnings, self._scheduler_names, self._options.enforces_run_times)
         self.composites = CompositeObjects(self._object_warnings, self._options)
         brought = chain.from_iterable(dialect.enrichers(self._object_warnings) for dialect in dialects)
         self.maintenance_windows = MaintenanceWindows(self._object_warnings)
@@ -118,8 +118,7 @@ class Intake:
             lambda pod: self._decoder.template(pod).pod_class,
             self._scheduler_names,
         )
-        windows = (self.maintenance_windows, self.reservations)
-        own = (NodeGroupEnricher(), self.run_times, self.composites, *windows)
+        own = (NodeGroupEnricher(), self.run_times, self.composites, self.maintenance_windows, self.reservations)
         self.enrichers = PodEnrichers((*core_enrichers(self._options, self._pods), *brought, *own))
 
     def drain_warnings(self) -> list[ObjectWarning]:
@@ -170,7 +169,7 @@ class Intake:
         if last is None and (declared is None or declared.declaration.naming.precedence is Precedence.UNNAMED):
             self._warnings.nameless(spec, self.dialects.declarations.nameless(metadata))
         events += facts
-        events += self._store(spec, declared, owner_names(metadata))
+        events += self._store(spec, declared, owner_names(metadata), job_of_pod(metadata) if declared else None)
         if shown:
             events += self.apply(([], shown - {uid} if last is None else shown))  # a new pod was published above
         faults = template.strategy_faults + eviction_terms(metadata.labels, annotations).faults
@@ -233,7 +232,9 @@ class Intake:
         last = self._pods.uid(namespace, name)
         return self.pod_removed(namespace, name, last) if last and last != uid else []
 
-    def _store(self, spec: Pod, declared: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
+    def _store(
+        self, spec: Pod, declared: MemberDeclaration | None, owners: str, job: GangOwner | None = None
+    ) -> list[ClusterEvent]:
         uid = spec.uid
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
@@ -241,7 +242,7 @@ class Intake:
             record = KnownPod(spec, declared, owners)
             self._pods.enter(record)
             if declared is not None:
-                events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared)
+                events += self._gangs.add_member(GangKey(spec.namespace, spec.gang), spec, declared, job)
             events += self._shown(record)
             if self._gangs.expecting:
                 self._note_member(spec)
@@ -416,8 +417,7 @@ class Intake:
         return self._gangs.set_native(served)
 
     def _occupied_by(self, key: GangKey) -> str:
-        oldest = self._gangs.oldest_member(key)
-        record = self._pods.get(oldest) if oldest else None
+        record = self._pods.get(self._gangs.oldest_member(key) or "")
         return record.owners if record else ""
 
     # Objects that declare accounts: queues and quotas

@@ -74,9 +74,8 @@ class ObjectReader:
 
     def refuse(self, field: str, value: object, advice: str, code: str = "") -> None:
         """Record a problem: a field that makes the object unusable."""
-        self.problems.append(
-            Problem(code or self.code, f"{describe(self.ref)}: {field} is {show(value)}; {advice}")
-        )
+        wrong = f"{describe(self.ref)}: {field} is {show(value)}"
+        self.problems.append(Problem.of(code or self.code, wrong, advice))
 
     def warn(self, code: str, field: str, value: object, advice: str) -> None:
         """Record a warning: a field that is ignored."""

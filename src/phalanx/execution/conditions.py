@@ -19,6 +19,7 @@ from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time
 from phalanx.model.text.decoding import parse_whole
 from phalanx.model.verdict import Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, carried_objects, read_told, told_fields
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +211,10 @@ class PodConditions:
         self._begin(uid, known, Urgency.NOMINATE)
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
-        """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held."""
+        """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held. The
+        exact code and the counts stand beside them."""
         conditions = [_condition_of(verdict)]
+        conditions.append(PodCondition(LAST_VERDICT, "True", verdict.code, told_fields(verdict)))
         if verdict.unschedulable:
             conditions += self._admission_over(uid)
         else:
@@ -220,13 +223,18 @@ class PodConditions:
                 conditions.append(PodCondition(POD_SCHEDULED, "False", verdict.code, text_of(verdict)))
         self.set_conditions(uid, *conditions)
 
-    def told_before(self, uid: str, verdict: Verdict) -> str:
-        """What the pod says in the API in the place of such a verdict: a process before us has told it. "" where it
-        says nothing, or something of another kind."""
+    def told_before(self, uid: str, verdict: Verdict) -> bool | None:
+        """Return whether the pod has in the API what the verdict says, with the same counts: a process before us
+        has told it. None where it has another cause, or none."""
         known, condition = self._pods.get(uid), _condition_of(verdict)
         held = known.held.get(condition.type) if known is not None else None
-        same = held is not None and (held.status, held.reason) == (condition.status, condition.reason)
-        return held.message if held is not None and same else ""
+        last = known.held.get(LAST_VERDICT) if known is not None else None
+        if held is None or last is None or (held.status, held.reason) != (condition.status, condition.reason):
+            return None
+        told = read_told(last.reason, last.message)
+        if told is None or (told.code, told.fields.objects) != (verdict.code, carried_objects(verdict)):
+            return None
+        return held.message == condition.message
 
     def binding_submitted(self, uid: str) -> None:
         """The pod was placed: the API server itself says so, and what was not written yet is void."""

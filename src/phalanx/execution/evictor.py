@@ -18,6 +18,7 @@ from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachab
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
 from phalanx.model.decisions import Evict
+from phalanx.model.eviction_condition import EVICTION, eviction_fields
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 
@@ -260,23 +261,28 @@ class Evictor:
         await self._client.create(PODS.path(evict.namespace, evict.name, "eviction"), eviction)
 
     async def _mark(self, posting: _Posting) -> None:
-        message = f"{self._scheduler}: {posting.evict.sentence}"
+        evict = posting.evict
+        message = f"{self._scheduler}: {evict.sentence}"
+        fields = eviction_fields(self._scheduler, evict)
         try:
-            await self._say(posting.evict, "True", PREEMPTION_BY_SCHEDULER, message)
+            await self._say(
+                evict,
+                (DISRUPTION_TARGET, "True", PREEMPTION_BY_SCHEDULER, message),
+                (EVICTION, "True", evict.reason.value, fields),
+            )
         except ConnectionLost:
             posting.marked = None
             raise
         self._spared.discard(posting.evict.uid)
 
-    async def _say(self, pod: Evict | Pod, status: str, reason: str, message: str) -> None:
-        condition = {
-            "type": DISRUPTION_TARGET,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": format_time(self._now()),
-        }
-        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+    async def _say(self, pod: Evict | Pod, *told: tuple[str, str, str, str]) -> None:
+        """`told` are conditions: type, status, reason, message."""
+        now = format_time(self._now())
+        conditions = [
+            {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+            for kind, status, reason, message in told
+        ]
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": conditions}}
         path = PODS.path(pod.namespace, pod.name, "status")
         await self._client.patch(path, patch, PatchType.STRATEGIC)
 
@@ -286,7 +292,8 @@ class Evictor:
         """
         self._spared.add(pod.uid)
         try:
-            await self._say(pod, "False", "", f"{self._scheduler}: the pod stays")
+            stays = f"{self._scheduler}: the pod stays"
+            await self._say(pod, (DISRUPTION_TARGET, "False", "", stays), (EVICTION, "False", "", ""))
         except (ApiError, ConnectionLost, ConfigError) as error:
             log.debug("the condition of pod %s/%s was not taken back: %s", pod.namespace, pod.name, error)
 

@@ -57,7 +57,7 @@ class DispatchAttempt(msgspec.Struct, frozen=True, rename="camel"):
     time: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ForecastAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a cluster said when it was asked: it would start at `start` (RFC 3339), or why not."""
 
     cluster: str
@@ -80,7 +80,7 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     reason: str = ""
     message: str = ""
     attempts: tuple[DispatchAttempt, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ForecastAnswer, ...] = ()
     succeeded: int = 0
     failed: int = 0
     conditions: tuple[dict[str, Any], ...] = ()

@@ -13,7 +13,15 @@ from phalanx.hub.copies import ended, has_gate, suspended, waits_for_hub
 from phalanx.hub.data_objects import DataNeeds, DataObjects
 from phalanx.hub.dispatch import Dispatch, GangReference, Phase, read_dispatch
 from phalanx.hub.jobs.kinds import JOB_KINDS, REFUSED_KINDS, JobKind, is_left, job_end, wants_suspension
-from phalanx.hub.names import CLUSTERS, DISPATCHES, GROUP_KINDS, MEMBER_CLUSTERS, QUEUES, RERUN_AFTER, GroupKind
+from phalanx.hub.names import (
+    CLUSTERS,
+    DISPATCHES,
+    GROUP_KINDS,
+    MEMBER_CLUSTERS,
+    QUEUES,
+    RERUN_AFTER,
+    DispatchedGroupKind,
+)
 from phalanx.hub.objects import StoredObject, read_object
 from phalanx.hub.observed import RERUN_SECONDS, LostPolicy, OriginGang, OriginPod
 from phalanx.kube.changes import Key
@@ -25,7 +33,7 @@ from phalanx.kube.reflector import Reflector
 from phalanx.model.text.duration import parse_duration
 
 #: What a gang is: a PodGroup with its pods, or one job.
-GangKind: TypeAlias = GroupKind | JobKind
+GangKind: TypeAlias = DispatchedGroupKind | JobKind
 #: A group by its kind (an index into GROUP_KINDS), namespace and name.
 GroupKey = tuple[int, str, str]
 

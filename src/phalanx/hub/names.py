@@ -41,7 +41,7 @@ MEMBER_CLUSTERS = Resource(PHALANX, VERSION, "memberclusters", "MemberCluster", 
 QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 
 
-class GroupKind(msgspec.Struct, frozen=True):
+class DispatchedGroupKind(msgspec.Struct, frozen=True):
     """A kind of PodGroup that is dispatched. Its pods name it in the label `label`, or in one of `annotations`."""
 
     resource: Resource
@@ -61,10 +61,10 @@ class GroupKind(msgspec.Struct, frozen=True):
 
 
 GROUP_KINDS = (
-    GroupKind(
+    DispatchedGroupKind(
         Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"), "scheduling.x-k8s.io/pod-group"
     ),
-    GroupKind(
+    DispatchedGroupKind(
         Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
         annotations=("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
     ),

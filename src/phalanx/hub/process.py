@@ -12,7 +12,7 @@ from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.http.connections import Transports
-from phalanx.kube.leadership import LeaseOptions
+from phalanx.kube.leadership import Leadership, LeaseOptions
 from phalanx.kube.process import LeadingService
 from phalanx.scheduling.framework.policy import Policy
 
@@ -43,7 +43,7 @@ class HubProcess(LeadingService):
         transports: Transports | None = None,
     ) -> None:
         lease = LeaseOptions(options.namespace, options.lease_name, 15.0, 10.0, 2.0)
-        super().__init__(client, lease if options.leader_elect else None)
+        super().__init__(Leadership(client, lease if options.leader_elect else None))
         self._client = client.fenced(self.leadership.holds)
         self._transports = transports
         self._recorder = EventRecorder(

@@ -1,11 +1,14 @@
-"""Volcano's kinds of jobs: what they say, the pods that follow from it, and how a job goes on. Without any I/O.
+"""Volcano's kinds of jobs: their specs, the pods that follow from them, and their life cycle. Without any I/O.
 
-- `spec`: Job, CronJob, JobFlow, JobTemplate and Command as their users write them.
-- What a job makes, always the same from the same job: `pods.desired_pod` and, for it, `plugins.registry.shape`;
-  `pod_group.desired_pod_group`; `volumes.volumes_of`; `plugins.registry.desired_objects`. Objects that follow the
-  job say by `changed` what a merge patch must bring; an ssh key is made once and lives as long as the job.
-- `plugins`: one module each. They run in a fixed order, and a plugin brings those that it needs.
-- How a job goes on: `reconciliation.plan`, from `members`, `phases`, `policies`, `restarts`, `dependencies`.
+- `spec`: Job, CronJob, JobFlow, JobTemplate and Command as users write them.
 
-A plugin that a job cannot have is a JobPluginError: its text is for the job, and stops that job alone.
+- Objects of a job, deterministic for a given job: `pods.desired_pod` and its `plugins.registry.shape`;
+`pod_group.desired_pod_group`; `volumes.volumes_of`; `plugins.registry.desired_objects`. For objects that follow
+the job, `changed` returns the merge patch; an ssh key is generated once and lasts as long as the job.
+
+- `plugins`: one module each. They run in a fixed order, and each plugin enables the plugins that it needs.
+
+- Life cycle of a job: `reconciliation.plan`, from `members`, `phases`, `policies`, `restarts`, `dependencies`.
+
+An invalid plugin raises JobPluginError: its text is shown on the job, and only that job stops.
 """

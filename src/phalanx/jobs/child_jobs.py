@@ -1,4 +1,4 @@
-"""Volcano's Jobs as those see them who make jobs: CronJobs, JobFlows and JobTemplates."""
+"""Volcano's Jobs as children of CronJobs, JobFlows and JobTemplates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ ENDED = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
 
 
 class ChildJob(msgspec.Struct, frozen=True, kw_only=True):
-    """`owner` is the uid of what controls it, `owner_kind` its kind; times are seconds, 0 where they are not known.
-    `template` (`<namespace>.<name>`) is what it says it was made from, `scheduled` the moment of a
-    CronJob that it says it is for, `tasks` the pods wanted of each task."""
+    """Job created by another object; times are in seconds, 0 if unknown.
+
+    `owner` is the uid of its controller, `owner_kind` the controller's kind. `template` (`<namespace>.<name>`) is
+    its stated JobTemplate, `scheduled` its stated CronJob time, `tasks` the wanted pods of each task.
+    """
 
     namespace: str
     name: str
@@ -74,14 +76,14 @@ _JOB = msgspec.json.Decoder(_Job, strict=False)
 
 
 def read_child_job(raw: bytes) -> ChildJob:
-    """Raises msgspec.DecodeError for what has no name."""
+    """Decode a Job. Raise msgspec.DecodeError if it has no name."""
     try:
         job = _JOB.decode(raw)
     except msgspec.ValidationError:
-        # Some field is of the wrong type: such a job has no phase that one could go by.
+        # A field has the wrong type: the phase of such a job is unknown.
         job = _Job(metadata=msgspec.json.decode(raw, type=Named).metadata)
     metadata, status = job.metadata, job.status
-    owner = next((each for each in metadata.owner_references if each.controller), None)
+    owner = next((reference for reference in metadata.owner_references if reference.controller), None)
     ended = status.state.phase in ENDED
     return ChildJob(
         namespace=metadata.namespace,
@@ -104,7 +106,7 @@ def read_child_job(raw: bytes) -> ChildJob:
 
 
 def controlled_by(api_version: str, kind: str, metadata: Metadata) -> dict[str, Any]:
-    """The owner reference in what an object makes and controls."""
+    """Return the owner reference for objects that an object creates and controls."""
     return {
         "apiVersion": api_version,
         "kind": kind,

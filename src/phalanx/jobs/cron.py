@@ -1,7 +1,7 @@
-"""What is to be done for a CronJob: which run to start, which of its jobs to delete, and what its status says.
+"""Plan of a CronJob: the run to start, the jobs to delete, and the next status.
 
-A run's job is called after the minute of the run, so a run that is started a second time is the same job. The
-status follows from the jobs that are there: a run whose job exists has been started, whatever the status says.
+The name of a run's job contains the minute of the run, so a run that is started twice is the same job. The status
+follows from the existing jobs: a run with an existing job has been started, regardless of the status.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from phalanx.jobs.notes import EventNote
 from phalanx.jobs.spec import BATCH, VERSION, ActiveJob, CronJob, CronJobStatus, JobPhase
 from phalanx.model.text.decoding import parse_whole, quoted
 
-# What the definition of the kind fills in.
+# Defaults of the kind's definition.
 _SUCCESSFUL, _FAILED = 3, 1
-# So many missed runs are told of.
+# Number of missed runs after which an event is recorded.
 _MANY = 100
 
 
 class CronPlan(msgspec.Struct, frozen=True):
-    """`replaced` go before the run `start` (seconds) begins; then `status` is written, then `to_delete` go.
+    """Steps for a CronJob, in this order: delete `replaced`, start the run `start` (seconds), write `status`,
+    delete `to_delete`.
 
-    `zone` is that of the schedule. `wake_at` is when the next run is due, None if there is none.
+    `zone` is that of the schedule. `wake_at` is the time of the next run, None if there is none.
     """
 
     status: CronJobStatus
@@ -45,13 +46,13 @@ def child_name(cron_job: str, moment: int) -> str:
 
 
 def scheduled_timestamp(moment: int, zone: tzinfo) -> str:
-    """As it is written into the annotation."""
+    """Return the text of the annotation for a run's time."""
     text = datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")
     return text.removesuffix("+00:00") + "Z" if zone is UTC else text
 
 
 def plan_runs(cron_job: CronJob, jobs: Sequence[ChildJob], now: int) -> CronPlan:
-    """`jobs` are those of its namespace with the name of one of its runs, whoever controls them."""
+    """Return the plan. `jobs` are the jobs of the namespace with the name of a run, of any owner."""
     children = sorted(
         (job for job in jobs if job.owner == cron_job.metadata.uid), key=lambda job: (job.created, job.name)
     )
@@ -72,9 +73,10 @@ def _status(cron_job: CronJob, children: Iterable[ChildJob], now: int) -> CronJo
         elif child.phase == JobPhase.COMPLETED:
             successful.append(child.finished)
         minute = parse_whole(child.name.removeprefix(f"{name}-"), 0) if child.name.startswith(f"{name}-") else None
-        # A job that somebody else has written may have any name.
+        # A job written by a user can have any name.
         if minute is not None and minute * 60 <= now:
-            # Intervals need not begin with a minute: what the job says of its seconds holds, if its name agrees.
+            # Runs of an interval need not start at a full minute: the job's stated second counts if its name
+            # agrees.
             scheduled.append(child.scheduled if child.scheduled // 60 == minute else minute * 60)
     return CronJobStatus(
         active=tuple(_reference(cron_job, child) for child in active),
@@ -93,25 +95,25 @@ def _reference(cron_job: CronJob, child: ChildJob) -> ActiveJob:
     )
 
 
-def _latest(told: str | None, moments: Iterable[int]) -> str | None:
-    """A time as it is told, unless there is a later one."""
+def _latest(recorded: str | None, moments: Iterable[int]) -> str | None:
+    """Return the time in the status, or the latest of `moments` if that is later."""
     latest = max(moments, default=0)
-    return format_time(latest) if latest > parse_time(told) else told
+    return format_time(latest) if latest > parse_time(recorded) else recorded
 
 
 def _changes(cron_job: CronJob, children: Sequence[ChildJob], status: CronJobStatus) -> Iterator[EventNote]:
-    """What differs from the status as it was."""
+    """Yield events for the differences to the former status."""
     known = {child.uid: child for child in children}
     by_name = {child.name: child for child in children}
     for reference in cron_job.status.active:
-        child, other = known.get(reference.uid), by_name.get(reference.name)
+        child, namesake = known.get(reference.uid), by_name.get(reference.name)
         if child is not None and child.ended:
             note = f"Saw completed job: {child.name} in active, remove"
             yield EventNote("Normal", "SawCompletedJob", note, reference.uid)
-        elif child is None and other is not None:
+        elif child is None and namesake is not None:
             note = (
                 f"Active job reference {reference.name} points to a different UID "
-                f"(expected: {reference.uid}, actual: {other.uid})"
+                f"(expected: {reference.uid}, actual: {namesake.uid})"
             )
             yield EventNote("Warning", "StaleReference", note, reference.uid)
         elif child is None:
@@ -119,7 +121,7 @@ def _changes(cron_job: CronJob, children: Sequence[ChildJob], status: CronJobSta
             yield EventNote("Warning", "StaleReference", note, reference.uid)
     listed = {reference.uid for reference in cron_job.status.active}
     if status.last_schedule_time != cron_job.status.last_schedule_time:
-        return  # a run was begun, and its status is written only now
+        return  # a run has started, but its status is written only now
     for reference in status.active:
         if reference.uid not in listed:
             note = (
@@ -130,7 +132,7 @@ def _changes(cron_job: CronJob, children: Sequence[ChildJob], status: CronJobSta
 
 
 def _old(cron_job: CronJob, children: Iterable[ChildJob]) -> Iterator[ChildJob]:
-    """Those that have ended and are more than the history holds, the oldest first."""
+    """Yield finished jobs beyond the history limits, oldest first."""
     ended = [child for child in children if child.ended and not child.deleting]
     good = [child for child in ended if child.phase == JobPhase.COMPLETED]
     bad = [child for child in ended if child.phase != JobPhase.COMPLETED]
@@ -145,17 +147,17 @@ def _old(cron_job: CronJob, children: Iterable[ChildJob]) -> Iterator[ChildJob]:
 def _runs(
     cron_job: CronJob, plan: CronPlan, by_name: dict[str, ChildJob], events: list[EventNote], now: int
 ) -> CronPlan:
-    found = _schedule(cron_job, events)
-    if found is None:
+    timing = _schedule(cron_job, events)
+    if timing is None:
         return plan
-    schedule, zone = found
-    # Runs before the last one that was begun, or before there was a CronJob, are not asked for.
+    schedule, zone = timing
+    # Runs before the last started run, or before the creation of the CronJob, are skipped.
     since = max(parse_time(plan.status.last_schedule_time), parse_time(cron_job.metadata.creation_timestamp))
     due = schedule.last_between(since, now, zone)
     following = schedule.next_after(max(due or since, since if schedule.every else now), zone)
     plan = replace(plan, zone=zone, wake_at=following)
     if following is None and due is None:
-        note = "Error getting schedule time: no day of the next years is one of the schedule"
+        note = "Error getting schedule time: the schedule matches no day of the next years"
         events.append(EventNote("Warning", "InvalidSchedule", note, cron_job.spec.schedule))
     deadline = cron_job.spec.starting_deadline_seconds
     earliest = since if deadline is None else max(since, now - max(0, deadline) - 1)
@@ -186,14 +188,14 @@ def _begin(
     if _missed_many(schedule, earliest, now, plan.zone):
         note = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
         events.append(EventNote("Warning", "TooManyMissedTimes", note, subject))
-    running = tuple(each for each in by_name.values() if each.owner == metadata.uid and not each.ended)
+    running = tuple(job for job in by_name.values() if job.owner == metadata.uid and not job.ended)
     if running and cron_job.spec.concurrency_policy == "Forbid":
         note = "Skipping job creation because another job is already running"
         events.append(EventNote("Warning", "ForbidConcurrent", note, subject))
         return plan
     if running and cron_job.spec.concurrency_policy == "Replace":
         events.append(EventNote("Warning", "ReplaceConcurrent", "Replacing active job for CronJob", subject))
-        plan = replace(plan, replaced=tuple(each for each in running if not each.deleting))
+        plan = replace(plan, replaced=tuple(job for job in running if not job.deleting))
     return replace(plan, start=due)
 
 
@@ -207,7 +209,7 @@ def _missed_many(schedule: CronSchedule, after: int, now: int, zone: tzinfo) -> 
 
 
 def _schedule(cron_job: CronJob, events: list[EventNote]) -> tuple[CronSchedule, tzinfo] | None:
-    """The schedule and its zone; None, and an event, where they cannot be read."""
+    """Return the schedule and its zone; None, and an event, if they are invalid."""
     text, name = cron_job.spec.schedule, cron_job.spec.time_zone
     prefix, expression = split_zone(text)
     if prefix is not None:
@@ -219,7 +221,7 @@ def _schedule(cron_job: CronJob, events: list[EventNote]) -> tuple[CronSchedule,
         name = prefix
     zone = UTC if name is None else find_zone(name)
     if zone is None:
-        note = f"Invalid time zone {quoted(name)}: write a name of the IANA's, such as Europe/Paris"
+        note = f"Invalid time zone {quoted(name)}: use an IANA name such as Europe/Paris"
         events.append(EventNote("Warning", "InvalidTimeZone", note, name or ""))
         return None
     schedule = parse_cron(expression)

@@ -1,4 +1,4 @@
-"""Cron expressions as Volcano's and Kubernetes' controllers read them: five fields, or a word such as @daily."""
+"""Cron expressions as Volcano's and Kubernetes' controllers parse them: five fields, or a macro such as @daily."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.model.text.duration import parse_nanoseconds
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-# Minute, hour, day of the month, month, day of the week: the least, the most and the names of values.
+# Minute, hour, day of the month, month, day of the week: minimum, maximum and names of values.
 _FIELDS: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (0, 59, ()),
     (0, 23, ()),
@@ -31,17 +31,17 @@ _WORDS = {
 }
 _EVERY = "@every "
 _MOST_CHARACTERS = 1024
-# A schedule that does not come in so many years never comes.
+# A schedule that matches no time in this number of years never matches.
 _YEARS = 5
 _MINUTE = 60
 _ZONE_PREFIXES = ("TZ=", "CRON_TZ=")
 
 
 class CronSchedule(msgspec.Struct, frozen=True):
-    """When something is to be done, in whole seconds since the epoch.
+    """Cron schedule; times are whole seconds since the epoch.
 
-    Fields hold the values at which they match. A day matches if both of its fields do, or, where neither was
-    written as `*`, if one of them does. With `every` the fields say nothing: it comes again after so many seconds.
+    Each field contains its matching values. A day matches if both of its fields match, or, if neither is `*`, if
+    one of them matches. With `every` the fields are ignored: the schedule repeats after this number of seconds.
     """
 
     minutes: frozenset[int] = frozenset()
@@ -53,26 +53,26 @@ class CronSchedule(msgspec.Struct, frozen=True):
     every: int = 0
 
     def next_after(self, moment: int, zone: tzinfo = UTC) -> int | None:
-        """The first time after `moment`; None if there is none in the next years.
+        """Return the first time after `moment`; None if there is none in the next years.
 
-        What the clocks of the zone skip does not come; what they show twice comes twice.
+        Local times that the zone skips never match; local times that occur twice match twice.
         """
         if self.every:
             return moment + self.every
         try:
             return self._next(moment, zone)
         except (OverflowError, ValueError, OSError):
-            return None  # beyond the years that there are
+            return None  # beyond the supported years
 
     def last_between(self, after: int, until: int, zone: tzinfo = UTC) -> int | None:
-        """The last time that is after `after` and not after `until`."""
+        """Return the last time after `after` and not after `until`."""
         if self.every:
             turns = (until - after) // self.every
             return after + turns * self.every if turns > 0 else None
         last = self.next_after(after, zone)
         if last is None or last > until:
             return None
-        # Whether one more comes after a moment is true up to the last one, and false from there on.
+        # Binary search: a later match exists before the last match, and none after it.
         low, high = last, until + 1
         while high - low > 1:
             middle = (low + high) // 2
@@ -110,12 +110,12 @@ class CronSchedule(msgspec.Struct, frozen=True):
 
 
 def _stamp(local: datetime) -> int:
-    """The first moment at which a local clock shows this, or would have."""
+    """Return the first moment with this local time; a skipped local time is shifted."""
     return int(local.replace(fold=0).timestamp())
 
 
 def parse_cron(text: str) -> CronSchedule | None:
-    """What robfig/cron's standard parser makes of it, None where it takes it not. A time zone is none of it."""
+    """Parse a text like robfig/cron's standard parser, without a time zone; return None for an invalid text."""
     text = text.strip()
     if len(text) > _MOST_CHARACTERS:
         return None
@@ -142,22 +142,22 @@ def parse_cron(text: str) -> CronSchedule | None:
 
 
 def is_cron_schedule(text: str) -> bool:
-    """Whether a CronJob may have it."""
+    """Return whether the text is a valid schedule of a CronJob."""
     return parse_cron(text) is not None
 
 
 def split_zone(text: str) -> tuple[str | None, str]:
-    """A zone before the expression (`TZ=Europe/Paris 0 6 * * *`), None without one, and the rest."""
+    """Split a zone from the expression (`TZ=Europe/Paris 0 6 * * *`); the zone is None if absent."""
     text = text.strip()
     for prefix in _ZONE_PREFIXES:
         if text.startswith(prefix):
-            zone, _, rest = text.removeprefix(prefix).partition(" ")
-            return zone, rest.strip()
+            zone, _, expression = text.removeprefix(prefix).partition(" ")
+            return zone, expression.strip()
     return None, text
 
 
 def find_zone(name: str) -> tzinfo | None:
-    """A time zone of the IANA's by its name; None if there is none."""
+    """Return the time zone with this IANA name; None if it is unknown."""
     if name in ("", "UTC"):
         return UTC if name else None
     try:
@@ -166,21 +166,21 @@ def find_zone(name: str) -> tzinfo | None:
         return None
 
 
-def _field(field: str, least: int, most: int, names: tuple[str, ...]) -> tuple[frozenset[int], bool] | None:
-    """The values of a field, and whether it was written as all of them."""
-    found: set[int] = set()
+def _field(field: str, minimum: int, maximum: int, names: tuple[str, ...]) -> tuple[frozenset[int], bool] | None:
+    """Return the values of a field, and whether it was written as all values."""
+    values_of_field: set[int] = set()
     star = False
     items = [item for item in field.split(",") if item]
     for item in items:
-        values = _range(item, least, most, names)
+        values = _range(item, minimum, maximum, names)
         if values is None:
             return None
-        found.update(values)
+        values_of_field.update(values)
         star |= item in ("*", "?", "*/1", "?/1")
-    return (frozenset(found), star) if items else None
+    return (frozenset(values_of_field), star) if items else None
 
 
-def _range(item: str, least: int, most: int, names: tuple[str, ...]) -> range | None:
+def _range(item: str, minimum: int, maximum: int, names: tuple[str, ...]) -> range | None:
     span, slash, text = item.partition("/")
     step = 1
     if slash:
@@ -189,14 +189,14 @@ def _range(item: str, least: int, most: int, names: tuple[str, ...]) -> range | 
             return None
         step = stated
     if span in ("*", "?"):
-        return range(least, most + 1, step)
+        return range(minimum, maximum + 1, step)
     first, dash, last = span.partition("-")
     begin = _value(first, names)
     end = _value(last, names) if dash else begin
-    if begin is None or end is None or not least <= begin <= end <= most:
+    if begin is None or end is None or not minimum <= begin <= end <= maximum:
         return None
     # 5/15 means 5-59/15.
-    return range(begin, (most if slash and not dash else end) + 1, step)
+    return range(begin, (maximum if slash and not dash else end) + 1, step)
 
 
 def _value(text: str, names: tuple[str, ...]) -> int | None:

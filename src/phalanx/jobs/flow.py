@@ -1,7 +1,7 @@
-"""What is to be done for a JobFlow: which of its jobs to create or delete, what to ask pods, what its status says.
+"""Plan of a JobFlow: jobs to create or delete, probes to run, and the next status.
 
-The status lists the jobs that have ended, and they count though they have been deleted since: a job that is
-complete is not begun a second time because its time to live is over.
+The status lists the finished jobs, which count even after their deletion: a completed job is not started again
+after its TTL.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _LISTS = {
     "completedJobs": JobPhase.COMPLETED,
     "terminatedJobs": JobPhase.TERMINATED,
 }
-# These two are in no list of upstream's.
+# Phases that are in no list of upstream's status.
 _UNLISTED = frozenset({JobPhase.COMPLETING, JobPhase.TERMINATING})
 _FAILURES = frozenset({JobPhase.FAILED, JobPhase.TERMINATED})
-# Pods have phases of their own; a task's is told in a job's words too.
+# Pods have their own phases; users can also write the phase of a job for a task.
 _POD_PHASES = {"Completed": "Succeeded"}
 
 
 class ProbeQuestion(msgspec.Struct, frozen=True):
-    """Whether all pods of a task of a job answer: over HTTP where there is a path, else by taking a connection."""
+    """Probe of all pods of a task of a job: over HTTP if there is a path, else by a TCP connection."""
 
     job: str
     job_uid: str
@@ -48,8 +48,10 @@ class ProbeQuestion(msgspec.Struct, frozen=True):
 
 
 class FlowPlan(msgspec.Struct, frozen=True):
-    """Jobs of the steps `create` are created, then `status` is written, then `to_delete` go. To answer `questions`
-    may allow more."""
+    """Steps for a JobFlow, in this order: create jobs of the steps `create`, write `status`, delete `to_delete`.
+
+    The answers to `questions` can enable more steps.
+    """
 
     status: dict[str, Any]
     create: tuple[FlowStep, ...] = ()
@@ -62,25 +64,25 @@ def child_job_name(flow: str, step: str) -> str:
     return f"{flow}-{step}"
 
 
-def why_refused(flow: JobFlow, faults: tuple[DecodingFault, ...] = ()) -> str:
-    """Why nothing of it can be begun; empty if it can."""
-    unread = [str(fault) for fault in faults if fault.path.startswith("spec")]
-    if unread:
-        return " ".join(unread)
+def refusal_reason(flow: JobFlow, faults: tuple[DecodingFault, ...] = ()) -> str:
+    """Return the reason why the flow cannot start; empty if it can."""
+    unreadable = [str(fault) for fault in faults if fault.path.startswith("spec")]
+    if unreadable:
+        return " ".join(unreadable)
     names = Counter(step.name for step in flow.spec.flows)
     for index, step in enumerate(flow.spec.flows):
         if not step.name:
-            return f"spec.flows[{index}].name: is missing; write the name of a JobTemplate"
+            return f"spec.flows[{index}].name: is missing; set the name of a JobTemplate"
         if names[step.name] > 1:
             return (
-                f"spec.flows[{index}].name: {step.name!r} is there {names[step.name]} times; "
-                "write each name once, and a JobTemplate of another name for another job"
+                f"spec.flows[{index}].name: {step.name!r} occurs {names[step.name]} times; "
+                "use each name once, and another JobTemplate for another job"
             )
         for target in _targets(step):
             if target not in names:
-                return f"spec.flows[{index}].dependsOn.targets: {target!r} is no name of spec.flows"
+                return f"spec.flows[{index}].dependsOn.targets: {target!r} is not a name in spec.flows"
     if not is_acyclic({step.name: _targets(step) for step in flow.spec.flows}):
-        return "spec.flows: steps wait for each other in a circle; remove one of the dependsOn.targets"
+        return "spec.flows: the dependencies of the steps form a cycle; remove one of the dependsOn.targets"
     return ""
 
 
@@ -96,12 +98,16 @@ def plan_flow(
     answers: Mapping[ProbeQuestion, bool],
     now: int,
 ) -> FlowPlan:
-    """`jobs` are those that it controls, by name; `templates` the names of the JobTemplates that there are."""
+    """Return the plan. `jobs` are the jobs that the flow controls, by name; `templates` the names of the existing
+    JobTemplates.
+    """
     name = flow.metadata.name
-    told = {text(mapping(each).get("name")): mapping(each) for each in sequence(flow.status.get("jobStatusList"))}
-    phases = {job: text(entry.get("state")) for job, entry in told.items() if text(entry.get("state")) in ENDED} | {
-        job.name: job.phase for job in jobs.values()
+    former_entries = {
+        text(mapping(entry).get("name")): mapping(entry) for entry in sequence(flow.status.get("jobStatusList"))
     }
+    phases = {
+        job: text(entry.get("state")) for job, entry in former_entries.items() if text(entry.get("state")) in ENDED
+    } | {job.name: job.phase for job in jobs.values()}
     create: list[FlowStep] = []
     questions: list[ProbeQuestion] = []
     events: list[EventNote] = []
@@ -120,10 +126,10 @@ def plan_flow(
                 events.append(EventNote("Warning", "JobTemplateNotFound", note, step.name))
     phase = _phase(flow, refusal, phases)
     ended = phase == "Succeed" and flow.spec.job_retain_policy == "delete"
-    # Without the template of its first step a flow has no status, as upstream: its submitter can still change it.
+    # Without the template of its first step a flow has no status, as upstream: users can still change it.
     idle = not flow.status and not phases and not (create or refusal) and bool(events)
     return FlowPlan(
-        {} if idle else _status(flow, phase, phases, told, jobs, now),
+        {} if idle else _status(flow, phase, phases, former_entries, jobs, now),
         tuple(create),
         tuple(job for job in jobs.values() if not job.deleting) if ended else (),
         tuple(questions),
@@ -153,7 +159,7 @@ def _may_begin(
     answers: Mapping[ProbeQuestion, bool],
     questions: list[ProbeQuestion],
 ) -> bool:
-    """Whether each target is complete, or, where a probe asks after one of its tasks, all such probes hold."""
+    """Return whether each target is complete, or has probes of its tasks that all succeed."""
     probe = step.depends_on.probe if step.depends_on is not None else None
     for target in _targets(step):
         name = child_job_name(flow, target)
@@ -168,35 +174,37 @@ def _may_begin(
 def _holds(
     job: ChildJob, probe: Probe, answers: Mapping[ProbeQuestion, bool], questions: list[ProbeQuestion]
 ) -> bool:
-    asked = list(_about(job, probe))
-    if not asked or job.deleting:
+    probes = list(_probes_of(job, probe))
+    if not probes or job.deleting:
         return False
-    if not all(_task_is(job, each) for each in asked if isinstance(each, TaskStatusProbe)):
+    if not all(
+        _task_reached_phase(job, task_probe) for task_probe in probes if isinstance(task_probe, TaskStatusProbe)
+    ):
         return False
-    network = [_question(job, each) for each in asked if not isinstance(each, TaskStatusProbe)]
+    network = [_question(job, task_probe) for task_probe in probes if not isinstance(task_probe, TaskStatusProbe)]
     questions.extend(question for question in network if question not in answers)
     return all(answers.get(question, False) for question in network)
 
 
-def _about(job: ChildJob, probe: Probe) -> Iterator[HttpGetProbe | TcpSocketProbe | TaskStatusProbe]:
-    """The probes of this job: of a task that it has."""
+def _probes_of(job: ChildJob, probe: Probe) -> Iterator[HttpGetProbe | TcpSocketProbe | TaskStatusProbe]:
+    """Yield the probes of tasks of this job."""
     listed: tuple[HttpGetProbe | TcpSocketProbe | TaskStatusProbe, ...] = (
         *probe.task_status_list,
         *probe.tcp_socket_list,
         *probe.http_get_list,
     )
-    for each in listed:
-        if each.task_name in job.tasks:
-            yield each
+    for task_probe in listed:
+        if task_probe.task_name in job.tasks:
+            yield task_probe
 
 
-def _task_is(job: ChildJob, probe: TaskStatusProbe) -> bool:
-    """Whether all pods of the task are in the phase, or have been where it is one that passes."""
+def _task_reached_phase(job: ChildJob, probe: TaskStatusProbe) -> bool:
+    """Return whether all pods of the task are in the phase (or beyond it, for Running)."""
     state = job.task_status_count.get(probe.task_name)
     counts = state.phase if state is not None else {}
     wanted = _POD_PHASES.get(probe.phase, probe.phase)
-    come = counts.get(wanted, 0) + (counts.get("Succeeded", 0) if wanted == "Running" else 0)
-    return come >= max(1, job.tasks[probe.task_name])
+    arrived = counts.get(wanted, 0) + (counts.get("Succeeded", 0) if wanted == "Running" else 0)
+    return arrived >= max(1, job.tasks[probe.task_name])
 
 
 def _question(job: ChildJob, probe: HttpGetProbe | TcpSocketProbe) -> ProbeQuestion:
@@ -218,12 +226,12 @@ def _status(
     flow: JobFlow,
     phase: str,
     phases: Mapping[str, str],
-    told: Mapping[str, Mapping[str, Any]],
+    former_entries: Mapping[str, Mapping[str, Any]],
     jobs: Mapping[str, ChildJob],
     now: int,
 ) -> dict[str, Any]:
-    """With upstream's fields; empty ones are left out, as an API server would."""
-    order = [*told, *sorted(name for name in jobs if name not in told)]
+    """Return the status with upstream's fields; empty ones are omitted, as an API server would."""
+    order = [*former_entries, *sorted(name for name in jobs if name not in former_entries)]
     named = [name for name in order if name in phases]
     status: dict[str, Any] = {
         field: [name for name in named if phases[name] == wanted] for field, wanted in _LISTS.items()
@@ -231,7 +239,8 @@ def _status(
     listed = {*_LISTS.values(), *_UNLISTED}
     status["unKnowJobs"] = [name for name in named if phases[name] not in listed]
     status["jobStatusList"] = [
-        _entry(jobs[name], told.get(name, {}), now) if name in jobs else dict(told[name]) for name in order
+        _entry(jobs[name], former_entries.get(name, {}), now) if name in jobs else dict(former_entries[name])
+        for name in order
     ]
     before = mapping(flow.status.get("conditions"))
     status["conditions"] = {
@@ -244,22 +253,22 @@ def _status(
 
 
 def _condition(job: ChildJob) -> dict[str, Any]:
-    found = {
+    fields = {
         "phase": job.phase,
         "createTime": format_time(job.created),
         "runningDuration": job.running_duration,
         "taskStatusCount": msgspec.to_builtins(job.task_status_count),
     }
-    return {field: value for field, value in found.items() if value}
+    return {field: value for field, value in fields.items() if value}
 
 
-def _entry(job: ChildJob, told: Mapping[str, Any], now: int) -> dict[str, Any]:
-    histories = [dict(mapping(each)) for each in sequence(told.get("runningHistories"))]
+def _entry(job: ChildJob, former_entry: Mapping[str, Any], now: int) -> dict[str, Any]:
+    histories = [dict(mapping(history)) for history in sequence(former_entry.get("runningHistories"))]
     if job.phase and (not histories or histories[-1].get("state") != job.phase):
         if histories:
             histories[-1]["endTimestamp"] = format_time(now)
         histories.append({"startTimestamp": format_time(now), "state": job.phase})
-    found = {
+    fields = {
         "name": job.name,
         "state": job.phase,
         "startTimestamp": format_time(job.created),
@@ -267,7 +276,7 @@ def _entry(job: ChildJob, told: Mapping[str, Any], now: int) -> dict[str, Any]:
         "restartCount": job.retries,
         "runningHistories": histories,
     }
-    return {field: value for field, value in found.items() if value}
+    return {field: value for field, value in fields.items() if value}
 
 
 def _end(job: ChildJob) -> str | None:
@@ -281,15 +290,17 @@ def _end(job: ChildJob) -> str | None:
 
 # -- the spec of a job -------------------------------------------------------------------------------------
 
-# Where a patch says nothing, upstream's definition says this in its place.
-_FILLED_IN = {"queue": "default", "maxRetry": 3}
+# Default values of upstream's definition; a patch with such a value does not change the field.
+_DEFAULTS = {"queue": "default", "maxRetry": 3}
 
 
 def patched_spec(template: Mapping[str, Any], step: FlowStep) -> dict[str, Any]:
-    """The spec of a template with what a step changes in it. Of two objects with names in lists (tasks, containers,
-    variables) one changes the other where the names are the same; other lists take the place of those before."""
+    """Return the spec of a template with the patch of a step.
+
+    Lists of named objects (tasks, containers, variables) merge by name; other lists are replaced.
+    """
     patch = (step.patch.job_spec if step.patch is not None else None) or {}
-    stated = {name: value for name, value in patch.items() if _FILLED_IN.get(name) != value}
+    stated = {name: value for name, value in patch.items() if _DEFAULTS.get(name) != value}
     merged: dict[str, Any] = _merged(dict(template), stated)
     return merged
 
@@ -298,14 +309,14 @@ def _merged(old: Any, new: Any) -> Any:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return {**old, **{name: _merged(old.get(name), value) for name, value in new.items() if value is not None}}
     if isinstance(old, list) and isinstance(new, list) and new and _named(old) and _named(new):
-        changes = {each["name"]: each for each in new}
-        known = {each["name"] for each in old}
+        changes = {item["name"]: item for item in new}
+        known = {item["name"] for item in old}
         return [
-            *(_merged(each, changes[each["name"]]) if each["name"] in changes else each for each in old),
-            *(each for each in new if each["name"] not in known),
+            *(_merged(item, changes[item["name"]]) if item["name"] in changes else item for item in old),
+            *(item for item in new if item["name"] not in known),
         ]
     return new
 
 
 def _named(items: list[Any]) -> bool:
-    return all(isinstance(each, Mapping) and isinstance(each.get("name"), str) for each in items)
+    return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)

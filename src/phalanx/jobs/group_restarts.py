@@ -1,7 +1,7 @@
-"""Restart of a whole group when too few of its members run: what its PodGroup asks for, and when it is due. Pure.
+"""Restart of a whole group with too few running members: the policy of its PodGroup, and the decision. Pure.
 
-The state is one annotation of the PodGroup, bound to its uid. Who may write the PodGroup may forge it: he restarts
-his own group more often, or never.
+The state is an annotation of the PodGroup, bound to its uid. A user with write access to the PodGroup can
+forge it, and thereby only restarts the user's own group more often or never.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ RETRYABLE_EXIT_CODES = "phalanx.dev/retryable-exit-codes"
 RESTART_STATUS = "phalanx.dev/restart-status"
 
 NEVER, WHEN_BELOW_MINIMUM = "Never", "WhenBelowMinimum"
-LONGEST_BACKOFF = 600
-_MOST = 2**31 - 1
+MAX_BACKOFF = 600
+_MAX_NUMBER = 2**31 - 1
 _LISTED = 10
 _FEW = 64
 
 
 class GroupRestartPolicy(msgspec.Struct, frozen=True):
-    """`grace` is how long (seconds) the group may be below its minimum before it is restarted, `backoff` the least
-    time between the first two restarts, which doubles. A member that ends with a code that is terminal, or that is
-    not among those worth a retry where these are listed, ends the restarts."""
+    """Restart policy of a group.
+
+    `grace` is the time (seconds) below the minimum before a restart. `backoff` is the minimum time between the
+    first two restarts, which doubles. A member that exits with a terminal code, or with a code outside of the
+    listed retryable ones, ends the restarts.
+    """
 
     max_restarts: int = 3
     grace: int = 60
@@ -46,12 +49,12 @@ class GroupRestartPolicy(msgspec.Struct, frozen=True):
         return bool(self.retryable) and not _within(code, self.retryable)
 
     def pause(self, restarts: int) -> int:
-        """Seconds after the restart of this number before the next one."""
-        return min(LONGEST_BACKOFF, self.backoff << min(max(0, restarts - 1), 16))
+        """Return the seconds between the restart with this number and the next one."""
+        return min(MAX_BACKOFF, self.backoff << min(max(0, restarts - 1), 16))
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of the group; `created` in seconds. `evicted` while it leaves because it was disrupted on purpose."""
+    """Pod of the group; `created` in seconds. `evicted`: it terminates because of a voluntary disruption."""
 
     name: str
     uid: str
@@ -71,7 +74,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LastRestart(msgspec.Struct, frozen=True, rename="camel"):
-    """What is told of a restart: its number, moment, cause and the pods that were deleted (the first of them)."""
+    """Published record of a restart: its number, time, cause, the first deleted pods, and their number."""
 
     number: int
     at: int
@@ -81,12 +84,13 @@ class LastRestart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is remembered of a group.
+    """Recorded state of a group.
 
-    `met` is the creation of the newest member that ran when the minimum was met, 0 before that. `below_since` is
-    since when it is not met any more, and `cause` why. Of members not newer than `cut` a restart has taken all; it
-    still does while `restarting`. `newest` are the uids of those that were created in that very second, where they
-    are few: their successors may be, too. `terminal` and `message` say why there is none.
+    `met` is the creation time of the newest member that ran when the minimum was met, 0 before that.
+    `below_since` is the time since which the minimum is not met, and `cause` the reason. The last restart deletes
+    all members that are not newer than `cut`; it is in progress while `restarting`. `newest` are the uids of the
+    members created in that very second, if they are few, because their successors can have the same second.
+    `terminal` and `message` are the reason why there is no restart.
     """
 
     group: str
@@ -102,15 +106,16 @@ class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     last: LastRestart | None = None
 
     def concerns(self, member: GroupMember) -> bool:
-        """Whether the last restart takes the member."""
+        """Return whether the last restart deletes the member."""
         if member.created == self.cut and self.newest:
             return member.uid in self.newest
         return member.created <= self.cut
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
-    """What is to be remembered, the members to be deleted, whether a restart is `due` if the owners allow it, and
-    when to look again (seconds since the epoch)."""
+    """State to record, members to delete, whether a restart is `due` if the owners allow it, and the time of the
+    next check (seconds since the epoch).
+    """
 
     status: RestartStatus
     to_delete: tuple[GroupMember, ...] = ()
@@ -119,7 +124,7 @@ class RestartDecision(msgspec.Struct, frozen=True):
 
 
 def read_restart_policy(annotations: Mapping[str, str]) -> tuple[GroupRestartPolicy | None, str]:
-    """The policy, None for no restarts; and what is wrong with it."""
+    """Return the policy, None for no restarts; and the error of the policy."""
     word = annotations.get(RESTART_POLICY, NEVER)
     if word == NEVER:
         return None, ""
@@ -142,16 +147,16 @@ def read_restart_policy(annotations: Mapping[str, str]) -> tuple[GroupRestartPol
 
 
 def read_restart_status(annotations: Mapping[str, str], uid: str) -> RestartStatus:
-    """What is remembered of this very group; nothing where somebody copied or mangled it."""
+    """Return the recorded state of this group; an empty state if the annotation is invalid or of another group."""
     text = annotations.get(RESTART_STATUS)
     if text:
         try:
-            found = msgspec.json.decode(text, type=RestartStatus)
+            status = msgspec.json.decode(text, type=RestartStatus)
         except (msgspec.DecodeError, RecursionError):
             pass
         else:
-            if found.group == uid:
-                return found
+            if status.group == uid:
+                return status
     return RestartStatus(group=uid)
 
 
@@ -162,22 +167,22 @@ def decide_restart(
     members: Sequence[GroupMember],
     now: int,
 ) -> RestartDecision:
-    """How it goes on with a group whose members are these."""
+    """Return the next step for a group with these members."""
     if status.restarting:
-        left = [member for member in members if member.alive and status.concerns(member)]
-        if left:
-            return RestartDecision(status, tuple(member for member in left if not member.deleting))
+        remaining = [member for member in members if member.alive and status.concerns(member)]
+        if remaining:
+            return RestartDecision(status, tuple(member for member in remaining if not member.deleting))
         status = replace(status, restarting=False, newest=(), met=0, below_since=0, cause="", message="")
     running = [member for member in members if member.running]
     succeeded = sum(1 for member in members if member.phase == "Succeeded")
     if len(running) + succeeded >= minimum:
         met = max((member.created for member in running), default=0)
-        return RestartDecision(_calm(replace(status, met=max(met, status.met))))
-    # Those who ran when the minimum was met: a group that starts anew is not below it, it only starts.
+        return RestartDecision(_reset(replace(status, met=max(met, status.met))))
+    # The members that ran when the minimum was met: a starting group is not below its minimum.
     if not any(member.created <= status.met for member in running):
-        return RestartDecision(_calm(status))
+        return RestartDecision(_reset(status))
     if any(member.evicted for member in members if member.deleting and member.alive):
-        return RestartDecision(_calm(status))
+        return RestartDecision(_reset(status))
     cause, terminal = _cause(policy, status, members, len(running) + succeeded, minimum)
     if not status.below_since:
         status = replace(status, below_since=now, cause=cause, terminal=terminal)
@@ -197,7 +202,7 @@ def decide_restart(
 
 
 def begin_restart(status: RestartStatus, members: Sequence[GroupMember], now: int) -> RestartStatus:
-    """What is written before the first pod is deleted."""
+    """Return the state to write before the first pod is deleted."""
     to_delete = sorted((member for member in members if member.alive), key=lambda member: member.name)
     number = status.restarts + 1
     names = tuple(member.name for member in to_delete[:_LISTED])
@@ -214,36 +219,36 @@ def begin_restart(status: RestartStatus, members: Sequence[GroupMember], now: in
     )
 
 
-def described(policy: GroupRestartPolicy, last: LastRestart) -> str:
-    """A restart, as an event tells it."""
+def restart_event(policy: GroupRestartPolicy, last: LastRestart) -> str:
+    """Return the text of an event about a restart."""
     more = f" and {last.count - len(last.pods)} more" if last.count > len(last.pods) else ""
     return (
         f"restart {last.number} of {policy.max_restarts}: {last.cause}; deletes {', '.join(last.pods)}{more}, "
-        f"the next one not before {format_duration(policy.pause(last.number))} have passed"
+        f"next restart in {format_duration(policy.pause(last.number))} at the earliest"
     )
 
 
-def _calm(status: RestartStatus) -> RestartStatus:
+def _reset(status: RestartStatus) -> RestartStatus:
     if not (status.below_since or status.message or status.terminal):
         return status
     return replace(status, below_since=0, cause="", message="", terminal=False)
 
 
 def _cause(
-    policy: GroupRestartPolicy, status: RestartStatus, members: Sequence[GroupMember], there: int, minimum: int
+    policy: GroupRestartPolicy, status: RestartStatus, members: Sequence[GroupMember], present: int, minimum: int
 ) -> tuple[str, bool]:
-    """Why the group is below its minimum, and whether that is for good."""
-    text = f"{there} of at least {minimum} members run"
+    """Return the reason why the group is below its minimum, and whether it is final."""
+    text = f"{present} of at least {minimum} members run"
     failed = [member for member in members if member.phase == "Failed" and member.created > status.cut]
-    told = ""
-    for member in sorted(failed, key=lambda each: (each.created, each.name)):
+    detail = ""
+    for member in sorted(failed, key=lambda failure: (failure.created, failure.name)):
         codes = [code for code in member.exit_codes if code]
         bad = next((code for code in codes if policy.is_terminal(code)), None)
         if bad is not None:
             return f"{text}: pod {member.name} ended with exit code {bad}, which is terminal", True
         ending = f" with exit code {codes[0]}" if codes else ""
-        told = told or f": pod {member.name} failed{ending}"
-    return text + told, False
+        detail = detail or f": pod {member.name} failed{ending}"
+    return text + detail, False
 
 
 def _within(code: int, ranges: Sequence[tuple[int, int]]) -> bool:
@@ -252,10 +257,10 @@ def _within(code: int, ranges: Sequence[tuple[int, int]]) -> bool:
 
 def _whole(annotations: Mapping[str, str], key: str, default: int) -> int:
     text = annotations.get(key)
-    found = default if text is None else parse_whole(text, 0, _MOST)
-    if found is None:
+    number = default if text is None else parse_whole(text, 0, _MAX_NUMBER)
+    if number is None:
         raise ValueError(f"annotation {key} is {text!r}; write a whole number such as {default}")
-    return found
+    return number
 
 
 def _seconds(annotations: Mapping[str, str], key: str, default: int) -> int:
@@ -263,16 +268,16 @@ def _seconds(annotations: Mapping[str, str], key: str, default: int) -> int:
     if text is None:
         return default
     try:
-        found = parse_duration(text)
+        seconds = parse_duration(text)
     except ValueError:
-        found = -1
-    if found < 0:
+        seconds = -1
+    if seconds < 0:
         raise ValueError(f"annotation {key} is {text!r}; write a duration such as 30s or 5m")
-    return found
+    return seconds
 
 
 def _codes(annotations: Mapping[str, str], key: str) -> tuple[tuple[int, int], ...]:
-    """`1,3,100-120`."""
+    """Parse exit codes such as `1,3,100-120`."""
     text = annotations.get(key, "").strip()
     ranges = []
     for part in text.split(",") if text else ():

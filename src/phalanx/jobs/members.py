@@ -1,4 +1,4 @@
-"""The pods of a job as its controller sees them, and how they are counted."""
+"""Pods of a job from the view of its controller, and their counts."""
 
 from __future__ import annotations
 
@@ -55,8 +55,11 @@ class _Pod(Wire):
 
 
 class JobPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that a job has made. `retry` and `version` are those of the job when it was made; times are seconds,
-    0 where they are not known. `exit_codes` are those of all containers that have ended, init containers first."""
+    """Pod of a job.
+
+    `retry` and `version` are those of the job at the pod's creation; times are in seconds, 0 if unknown.
+    `exit_codes` are those of all ended containers, init containers first.
+    """
 
     namespace: str
     name: str
@@ -79,7 +82,7 @@ class JobPod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it may still do something."""
+        """Whether the pod has not finished."""
         return self.phase not in FINISHED
 
 
@@ -87,7 +90,7 @@ _DECODER = msgspec.json.Decoder(_Pod, strict=False)
 
 
 def read_pod(raw: bytes) -> JobPod | None:
-    """The pod, if a Volcano Job controls it. Raises msgspec.DecodeError for what is no pod."""
+    """Return the pod if a Volcano Job controls it. Raise msgspec.DecodeError for other objects than pods."""
     pod = _DECODER.decode(raw)
     metadata = pod.metadata
     owner = next((owner for owner in metadata.owner_references if owner.controller), None)
@@ -120,12 +123,12 @@ def read_pod(raw: bytes) -> JobPod | None:
 
 
 def _number(text: str | None, default: int) -> int:
-    found = parse_whole(text) if text else None
-    return default if found is None or found < 0 else found
+    number = parse_whole(text) if text else None
+    return default if number is None or number < 0 else number
 
 
 def count(status: JobStatus, pods: Iterable[JobPod]) -> JobStatus:
-    """The status with these pods in its counts."""
+    """Return the status with the counts of these pods."""
     totals = dict.fromkeys(("pending", "running", "succeeded", "failed", "terminating", "unknown"), 0)
     tasks: dict[str, dict[str, int]] = {}
     for pod in pods:

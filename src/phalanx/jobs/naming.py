@@ -1,4 +1,4 @@
-"""How the hosts, volumes and claims of a job are called."""
+"""Names of the hosts, volumes and claims of a job."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from phalanx.jobs.spec import Job, TaskSpec
 from phalanx.model.pod_quota import mapping, text
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LONGEST_LABEL, _LONGEST_NAME = 63, 253
+_MAX_LABEL, _MAX_NAME = 63, 253
 _DIGITS = 12
 
 
 def host(job: Job, task: TaskSpec, index: int) -> str:
-    """Under which name the pods of the job find this one, thanks to the plugin svc."""
+    """Return the host name of a pod within the job, which the plugin svc provides."""
     spec = mapping(task.template.get("spec"))
     hostname = text(spec.get("hostname")) or pod_name(job.metadata.name, task.name, index)
     return f"{hostname}.{text(spec.get('subdomain')) or job.metadata.name}"
 
 
 def has_one_host(task: TaskSpec) -> bool:
-    """Whether all pods of the task have the same name, because their template states it."""
+    """Return whether all pods of the task have the same host name, from their template."""
     return bool(mapping(task.template.get("spec")).get("hostname"))
 
 
@@ -33,22 +33,22 @@ def hosts(job: Job, task: TaskSpec) -> list[str]:
 
 
 def owned_metadata(job: Job, name: str) -> dict[str, Any]:
-    """Metadata of an object that lives as long as the job."""
+    """Return the metadata of an object that is deleted with the job."""
     return {"name": name, "namespace": job.metadata.namespace, "ownerReferences": owned_by(job)}
 
 
 def volume_name(name: str) -> str:
-    """The name itself, if a pod's volume may be called so; else one that is like it."""
-    if len(name) <= _LONGEST_LABEL and _LABEL.fullmatch(name):
+    """Return the name if it is a valid volume name of a pod, else a similar valid name."""
+    if len(name) <= _MAX_LABEL and _LABEL.fullmatch(name):
         return name
-    kept = re.sub(r"[^-a-z0-9]", "-", name.lower())[: _LONGEST_LABEL - _DIGITS - 1].strip("-")
-    return f"{kept or 'v'}-{digest(name)}"
+    prefix = re.sub(r"[^-a-z0-9]", "-", name.lower())[: _MAX_LABEL - _DIGITS - 1].strip("-")
+    return f"{prefix or 'v'}-{digest(name)}"
 
 
 def claim_name(job: Job, position: int) -> str:
-    """The claim that is made for a volume of the job: the same in every run, and another for every job."""
+    """Return the name of the claim for a volume of the job: equal in every run, different for every job."""
     suffix = f"-pvc-{digest(job.metadata.uid, str(position))}"
-    return job.metadata.name[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+    return job.metadata.name[: _MAX_NAME - len(suffix)].rstrip("-.") + suffix
 
 
 def digest(*parts: str) -> str:

@@ -1,4 +1,4 @@
-"""What is to be told of an object in an event."""
+"""Notes for events about an object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class EventNote(msgspec.Struct, frozen=True):
-    """To be told once about each `subject`, until there is something else to tell about it."""
+    """Event to record once per `subject`, until its content changes."""
 
     type: str
     reason: str

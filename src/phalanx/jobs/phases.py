@@ -1,7 +1,6 @@
-"""The state machine of a job: phase and action to phase (docs/rules/volcano.md, 1.3; docs/rules/jobs.md, B4).
+"""State machine of a job: phase and action to phase (docs/rules/volcano.md, 1.3; docs/rules/jobs.md, B4).
 
-Better than upstream: a resume is no retry, and an abort, a completion or a termination is heard while the job
-restarts.
+Two differences to upstream: a resume is no retry, and a restarting job accepts abort, completion and termination.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from phalanx.jobs.spec import Job, JobAction, JobPhase, JobStatus
 P = JobPhase
 
 STARTED = frozenset({P.PENDING, P.RUNNING})
-#: In these the job's pods are made and kept.
+#: Phases in which the job's pods are created and not deleted.
 ACTIVE = STARTED | {P.RESTARTING}
-#: In these whatever is still alive goes, and what has finished stays.
+#: Phases in which running pods are deleted and finished pods remain.
 ENDED = frozenset({P.COMPLETED, P.FAILED, P.TERMINATED})
 
 _STOPS = {
@@ -31,8 +30,8 @@ _RESTARTS = frozenset(
 )
 
 
-def obey(status: JobStatus, order: Order) -> JobStatus:
-    """The status after an order; the same object where the phase does not know such an order."""
+def apply_order(status: JobStatus, order: Order) -> JobStatus:
+    """Return the status after an order; the same object if the phase does not accept the order."""
     action, phase = order.action, status.phase
     if action is JobAction.RESUME_JOB:
         return _new_version(status, P.RESTARTING) if phase in (P.ABORTING, P.ABORTED) else status
@@ -47,7 +46,7 @@ def obey(status: JobStatus, order: Order) -> JobStatus:
     if (action is not JobAction.RESTART_JOB and not target) or (
         action in (JobAction.RESTART_POD, JobAction.RESTART_PARTITION) and not aimed
     ):
-        return status  # there is nothing that it could be aimed at: a group's event restarts no pod
+        return status  # a group's event has no pod or task to restart
     number = status.retry_count + 1
     key, value = Restart(number, action, target, aimed).entry()
     changed = replace(status, retry_count=number, controlled_resources={**status.controlled_resources, key: value})
@@ -57,7 +56,7 @@ def obey(status: JobStatus, order: Order) -> JobStatus:
 
 
 def advance(job: Job, status: JobStatus) -> JobStatus:
-    """The status after what the counts say, when nobody ordered anything."""
+    """Return the status that follows from the counts, without an order."""
     phase = status.phase
     if phase is P.NEW:
         return _phase(status, P.PENDING)
@@ -78,10 +77,10 @@ def advance(job: Job, status: JobStatus) -> JobStatus:
 
 
 def _outcome(job: Job, status: JobStatus) -> JobPhase | None:
-    """How a running job goes on, None for as before."""
+    """Return the next phase of a running job, None for no change."""
     spec = job.spec
     if not spec.replicas:
-        return None  # scaled to nothing: it may be scaled up again
+        return None  # scaled to zero: it can be scaled up again
     if spec.min_success is not None and status.succeeded >= spec.min_success:
         return P.COMPLETED
     if status.succeeded + status.failed == spec.replicas:

@@ -1,4 +1,4 @@
-"""The PodGroup of a job, and what of it follows the job."""
+"""PodGroup of a job, and its fields that follow the job."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from phalanx.jobs.spec import DEFAULT_QUEUE, Job, JobSpec, NetworkTopology, Task
 from phalanx.model.pod_quota import Amounts, mapping, plus, pod_usage, text
 from phalanx.model.text.quantity import Quantity
 
-#: Which run of the whole job the group belongs to.
+#: Annotation with the run of the whole job to which the group belongs.
 JOB_VERSION_KEY = "phalanx.dev/job-version"
-# What follows the job while the group is there. Its queue and topology are set once, as upstream does.
-_FOLLOWED = ("minMember", "minTaskMember", "minResources", "priorityClassName", "subGroupPolicy")
+# Fields that follow the job. Queue and topology are set once, as upstream does.
+_JOB_FIELDS = ("minMember", "minTaskMember", "minResources", "priorityClassName", "subGroupPolicy")
 _TASK_SPEC, _PARTITION = "volcano.sh/task-spec", "volcano.sh/partition-id"
-# What `kubectl apply` remembers of the job.
+# Annotation in which `kubectl apply` stores the job.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 
@@ -23,16 +23,19 @@ _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 def desired_pod_group(
     job: Job, *, priorities: Mapping[str, int] | None = None, held_back: Collection[str] = ()
 ) -> Manifest:
-    """The whole manifest. `priorities` are the values of PriorityClasses by name. The group does not wait for tasks
-    that are `held_back`: they have no pods before others run."""
+    """Return the whole manifest of the PodGroup.
+
+    `priorities` are the values of PriorityClasses by name. The group does not count tasks in `held_back`: their
+    pods are created only after other tasks run.
+    """
     metadata, spec = job.metadata, job.spec
     tasks = [task for task in spec.named_tasks() if task.name not in held_back]
-    least = _least_members(spec, tasks)
+    minimum = _min_members(spec, tasks)
     body: Manifest = {
-        "minMember": least,
+        "minMember": minimum,
         "minTaskMember": {task.name: task.minimum for task in tasks},
         "queue": spec.queue or DEFAULT_QUEUE,
-        "minResources": written(_least_resources(tasks, least, priorities or {})),
+        "minResources": written(_min_resources(tasks, minimum, priorities or {})),
     }
     if spec.priority_class_name:
         body["priorityClassName"] = spec.priority_class_name
@@ -58,62 +61,67 @@ def desired_pod_group(
     }
 
 
-def _least_members(spec: JobSpec, tasks: Sequence[TaskSpec]) -> int:
-    """Of the job's minimum what these tasks must bring: all but what the others must, and never more than they
-    have. Where the job starts with fewer pods than its tasks' minima sum to, it still does."""
-    every, own = (sum(task.minimum for task in each) for each in (spec.named_tasks(), tasks))
+def _min_members(spec: JobSpec, tasks: Sequence[TaskSpec]) -> int:
+    """Return the part of the job's minimum that these tasks must bring: all but the part of other tasks, and at
+    most their replicas.
+
+    If the job's minimum is below the sum of its tasks' minima, the smaller number applies.
+    """
+    every, own = (sum(task.minimum for task in task_list) for task_list in (spec.named_tasks(), tasks))
     return min(spec.minimum, max(spec.minimum - (every - own), own), sum(task.replicas for task in tasks))
 
 
 def changed(existing: Mapping[str, Any], desired: Mapping[str, Any]) -> Manifest | None:
-    """A merge patch that brings what follows the job up to date, None where nothing is to do."""
-    told, wanted = mapping(existing.get("spec")), mapping(desired.get("spec"))
+    """Return the merge patch for the fields that follow the job, None if they are up to date."""
+    current, wanted = mapping(existing.get("spec")), mapping(desired.get("spec"))
     spec: Manifest = {}
-    for key in _FOLLOWED:
-        old, new = told.get(key), wanted.get(key)
+    for key in _JOB_FIELDS:
+        old, new = current.get(key), wanted.get(key)
         if old == new or (not old and not new):
             continue
         if isinstance(old, dict) and isinstance(new, dict):
-            # A merge patch keeps what it does not name.
+            # A merge patch preserves keys that it does not name.
             spec[key] = {name: None for name in old if name not in new} | new
         else:
             spec[key] = new
     notes = mapping(mapping(existing.get("metadata")).get("annotations"))
     if JOB_VERSION_KEY in notes:
         return {"spec": spec} if spec else None
-    # Made by somebody who does not count versions: it is of the run that goes on.
+    # Another client without run counts created the group: it belongs to the current run.
     version = desired["metadata"]["annotations"][JOB_VERSION_KEY]
     patch: Manifest = {"metadata": {"annotations": {JOB_VERSION_KEY: version}}}
     return {**patch, "spec": spec} if spec else patch
 
 
-def _least_resources(tasks: Sequence[TaskSpec], least: int, priorities: Mapping[str, int]) -> Amounts:
-    """What the first `least` pods ask for: those that the tasks' own minima name, then by the tasks' priority."""
+def _min_resources(tasks: Sequence[TaskSpec], minimum: int, priorities: Mapping[str, int]) -> Amounts:
+    """Return the requests of the first `minimum` pods: those within the tasks' minima first, then by the tasks'
+    priority.
+    """
 
     def priority(task: TaskSpec) -> int:
         return priorities.get(_class_of(task), 0)
 
     ordered = sorted(tasks, key=lambda task: -priority(task))
     total: Amounts = {}
-    left = least
+    remaining = minimum
     surplus = []
-    if least < sum(task.minimum for task in tasks):
+    if minimum < sum(task.minimum for task in tasks):
         surplus = [(task, task.replicas) for task in ordered]
     else:
         for task in ordered:
-            count = min(left, task.minimum)
+            count = min(remaining, task.minimum)
             add_pods(total, mapping(task.template.get("spec")), count)
-            left -= count
+            remaining -= count
             surplus.append((task, task.replicas - task.minimum))
     for task, most in surplus:
-        count = min(left, max(0, most))
+        count = min(remaining, max(0, most))
         add_pods(total, mapping(task.template.get("spec")), count)
-        left -= count
+        remaining -= count
     return total
 
 
 def priority_classes(job: Job) -> list[str]:
-    """The names of the PriorityClasses that decide which of its tasks come first."""
+    """Return the names of the PriorityClasses that order its tasks."""
     return sorted({name for task in job.spec.named_tasks() if (name := _class_of(task))})
 
 
@@ -122,7 +130,7 @@ def _class_of(task: TaskSpec) -> str:
 
 
 def add_pods(total: Amounts, spec: Mapping[str, Any], count: int) -> None:
-    """Adds what `count` pods with this spec ask for, under every name that a queue or a quota may use."""
+    """Add the requests of `count` pods with this spec, under every name that a queue or a quota can use."""
     usage = pod_usage(dict(spec))
     usage["count/pods"] = usage["pods"]
     for name in list(usage):
@@ -135,24 +143,24 @@ def add_pods(total: Amounts, spec: Mapping[str, Any], count: int) -> None:
 
 
 def written(amounts: Amounts) -> dict[str, str]:
-    """As a resource list; what is nothing is left out."""
+    """Return the amounts as a resource list without zeros."""
     return {name: str(amount) for name, amount in sorted(amounts.items()) if amount.nano}
 
 
 def _topology(topology: NetworkTopology) -> Manifest:
-    found: Manifest = {"mode": topology.mode or "hard"}
+    manifest: Manifest = {"mode": topology.mode or "hard"}
     if topology.highest_tier_allowed is not None:
-        found["highestTierAllowed"] = topology.highest_tier_allowed
+        manifest["highestTierAllowed"] = topology.highest_tier_allowed
     elif topology.highest_tier_name:
-        found["highestTierName"] = topology.highest_tier_name
-    return found
+        manifest["highestTierName"] = topology.highest_tier_name
+    return manifest
 
 
 def _subgroup(task: TaskSpec) -> Manifest:
-    """Each partition of a task is a gang within the gang."""
+    """Return the subgroup policy of a task: each partition is a gang within the gang."""
     policy = task.partition_policy
     assert policy is not None
-    found: Manifest = {
+    manifest: Manifest = {
         "name": task.name,
         "labelSelector": {"matchLabels": {_TASK_SPEC: task.name}},
         "matchLabelKeys": [_PARTITION],
@@ -160,5 +168,5 @@ def _subgroup(task: TaskSpec) -> Manifest:
         "minSubGroups": policy.min_partitions,
     }
     if policy.network_topology is not None:
-        found["networkTopology"] = _topology(policy.network_topology)
-    return found
+        manifest["networkTopology"] = _topology(policy.network_topology)
+    return manifest

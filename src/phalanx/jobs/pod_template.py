@@ -1,4 +1,4 @@
-"""Additions to a pod that is being made. What its template says already is left as it is."""
+"""Additions to the manifest of a pod. Existing entries of its template are not changed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ALL_CONTAINERS = ("containers", "initContainers")
 
 
 def containers(pod: Json, kinds: Sequence[str] = CONTAINERS) -> list[Json]:
-    """Those of the pod; a template may hold what is none, and the API server will say so."""
+    """Return the containers of the pod, without invalid entries, which the API server rejects."""
     spec = mapping(pod.get("spec"))
-    return [each for kind in kinds for each in sequence(spec.get(kind)) if isinstance(each, dict)]
+    return [container for kind in kinds for container in sequence(spec.get(kind)) if isinstance(container, dict)]
 
 
 def add_env(container: Json, variables: Iterable[Json]) -> None:
-    """The last variable of a name is the one that counts."""
+    """Append variables; for a repeated name, the last one counts."""
     _list(container, "env").extend(variables)
 
 
@@ -29,28 +29,28 @@ def variable(name: str, value: str) -> Json:
 
 
 def add_port(container: Json, name: str, port: int) -> None:
-    """Opens a port unless it is open."""
+    """Add a port unless the container has it."""
     ports = _list(container, "ports")
-    if not any(mapping(each).get("containerPort") == port for each in ports):
+    if not any(mapping(existing).get("containerPort") == port for existing in ports):
         ports.append({"name": name, "containerPort": port})
 
 
 def add_volume(pod: Json, volume: Json) -> None:
     volumes = _list(pod["spec"], "volumes")
-    if not any(mapping(each).get("name") == volume["name"] for each in volumes):
+    if not any(mapping(existing).get("name") == volume["name"] for existing in volumes):
         volumes.append(volume)
 
 
 def add_mount(container: Json, mount: Json) -> None:
-    """A path can be used once: the container's own mount stays."""
+    """Add a mount unless the container has its own mount at the path."""
     mounts = _list(container, "volumeMounts")
-    if not any(mapping(each).get("mountPath") == mount["mountPath"] for each in mounts):
+    if not any(mapping(existing).get("mountPath") == mount["mountPath"] for existing in mounts):
         mounts.append(mount)
 
 
 def _list(holder: Json, field: str) -> list[Any]:
-    """The list, in place. One that is no list is left to the API server to refuse."""
-    found = holder.get(field)
-    if found is None:
-        found = holder[field] = []
-    return found if isinstance(found, list) else []
+    """Return the list of a field, created if it is absent. The API server rejects other types."""
+    value = holder.get(field)
+    if value is None:
+        value = holder[field] = []
+    return value if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""The pods of a job: what a task's template becomes (docs/rules/jobs.md, B2)."""
+"""Pods of a job, from a task's template (docs/rules/jobs.md, B2)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ QUEUE_NAME = "volcano.sh/queue-name"
 JOB_NAMESPACE = "volcano.sh/job-namespace"
 TEMPLATE_UID = "volcano.sh/template-uid"
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
-# Ours: the job's spec.runningEstimate, which the scheduler reads of its pods.
+# Annotation of Phalanx: spec.runningEstimate of the job, which the scheduler reads from its pods.
 RUNNING_ESTIMATE = "phalanx.dev/job-running-estimate"
 
-# What pods take over from their job's labels and annotations; of the last two only the first that is there.
+# Labels and annotations that pods inherit from their job; of the last two only the first present one.
 _LABELS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
 _NOTES = (
     *_LABELS,
@@ -43,12 +43,12 @@ def pod_name(job: str, task: str, index: int) -> str:
 
 
 def group_name(job: Job) -> str:
-    """The PodGroup of a job."""
+    """Return the name of a job's PodGroup."""
     return f"{job.metadata.name}-{job.metadata.uid}"
 
 
 def owned_by(job: Job) -> list[Manifest]:
-    """The owner references of what a job makes: it goes with the job."""
+    """Return the owner references for objects of a job, which are deleted with it."""
     return [
         {
             "apiVersion": f"{BATCH}/{VERSION}",
@@ -71,8 +71,11 @@ def desired_pod(
     scheduler_name: str = "phalanx",
     group: str = "",
 ) -> Manifest:
-    """A whole manifest, before plugins and volumes. `version` and `retry_count` are the job's when it is made;
-    `scheduler_name` is for jobs that name no scheduler, `group` the job's PodGroup where it has an older name."""
+    """Return the whole manifest of a pod, before plugins and volumes.
+
+    `version` and `retry_count` are those of the job at the pod's creation; `scheduler_name` is the default for
+    jobs that name no scheduler, `group` is the job's PodGroup if that has an older name.
+    """
     metadata, queue = job.metadata, job.spec.queue or DEFAULT_QUEUE
     template = _mapping(task.template.get("metadata"))
     notes = {

@@ -1,7 +1,7 @@
-"""What has happened to a job, and what its policies ask for then (docs/rules/jobs.md, B5).
+"""Events of a job, and the actions of its policies (docs/rules/jobs.md, B5).
 
-Nothing is remembered in memory: what happened is read off the pods and the status each time, and a timeout counts
-from a moment that the API server keeps. So a controller that starts anew comes to the same answer.
+There is no state in memory: the events follow from the pods and the status each time, and timeouts count from
+times stored in the API server. So a restarted controller decides the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from phalanx.dialects.times import parse_duration, parse_time
 from phalanx.jobs.members import FAILED, PENDING, RUNNING, SUCCEEDED, JobPod
 from phalanx.jobs.spec import Job, JobAction, JobEvent, LifecyclePolicy, TaskSpec
 
-# What `*` stands for. Internal events and updates of the job are not among them.
+# Events that `*` matches. Internal events and updates of the job are excluded.
 _ANY = frozenset(
     {
         JobEvent.POD_FAILED,
@@ -30,7 +30,7 @@ DEFAULT_TASK_RETRY = 3
 
 
 class Happening(msgspec.Struct, frozen=True):
-    """Something that policies react to, since a moment (seconds), to a pod, a task or the whole job."""
+    """Event that policies react to, since a time (seconds), about a pod, a task or the whole job."""
 
     event: JobEvent
     since: int
@@ -41,14 +41,14 @@ class Happening(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An action that is due, and what it is aimed at."""
+    """Due action with its cause."""
 
     action: JobAction
     cause: Happening
 
 
 class Delayed(msgspec.Struct, frozen=True):
-    """An action that becomes due at a moment (seconds)."""
+    """Action that becomes due at a time (seconds)."""
 
     action: JobAction
     due: int
@@ -58,9 +58,10 @@ class Delayed(msgspec.Struct, frozen=True):
 def happenings(
     job: Job, pods: Sequence[JobPod], lost: Mapping[str, int], group_unknown_since: int | None
 ) -> Iterator[Happening]:
-    """What is the case, in the order in which policies are asked: pods by task and index, tasks, the group.
+    """Yield the current events in the order in which policies handle them: pods by task and index, tasks, the
+    group.
 
-    `lost` are names of pods that somebody else has deleted, with the moments when they went.
+    `lost` are the names of pods that another client has deleted, with the time of their deletion.
     """
     by_task: dict[str, list[JobPod]] = {}
     for pod in pods:
@@ -78,7 +79,7 @@ def _pod_events(
 ) -> Iterator[Happening]:
     for pod in members:
         if pod.deleting:
-            continue  # told by `lost`
+            continue  # `lost` contains the deletion
         if pod.phase == FAILED:
             codes = tuple(code for code in pod.exit_codes if code)
             yield Happening(
@@ -95,40 +96,41 @@ def _pod_events(
 
 def _task_events(task: TaskSpec, members: Sequence[JobPod]) -> Iterator[Happening]:
     living = [pod for pod in members if not pod.deleting]
-    done = [pod for pod in living if pod.phase == SUCCEEDED]
-    if task.replicas and len(done) >= task.replicas:
-        yield Happening(JobEvent.TASK_COMPLETED, max(pod.finished or pod.created for pod in done), task.name)
-    most = DEFAULT_TASK_RETRY if task.max_retry is None else task.max_retry
+    succeeded = [pod for pod in living if pod.phase == SUCCEEDED]
+    if task.replicas and len(succeeded) >= task.replicas:
+        yield Happening(JobEvent.TASK_COMPLETED, max(pod.finished or pod.created for pod in succeeded), task.name)
+    max_restarts = DEFAULT_TASK_RETRY if task.max_retry is None else task.max_retry
     restarts = sum(pod.restarts for pod in living if pod.phase in (PENDING, RUNNING))
-    if most >= 0 and restarts and restarts >= most:
+    if max_restarts >= 0 and restarts and restarts >= max_restarts:
         yield Happening(JobEvent.TASK_FAILED, max((pod.created for pod in living), default=0), task.name)
 
 
-def decide(job: Job, what: Iterable[Happening], now: int) -> Order | Delayed | None:
-    """The first action that is due; else the one that will be due first; None if no policy asks for any."""
+def decide(job: Job, events: Iterable[Happening], now: int) -> Order | Delayed | None:
+    """Return the first due action; else the next one to become due; None if no policy requests any."""
     tasks = {task.name: task.policies for task in job.spec.named_tasks()}
     next_up: Delayed | None = None
-    for each in what:
-        for policy in (*tasks.get(each.task, ()), *job.spec.policies):
-            action = _answer(policy, each)
+    for event in events:
+        for policy in (*tasks.get(event.task, ()), *job.spec.policies):
+            action = _requested_action(policy, event)
             if action is None:
                 continue
-            due = each.since + _timeout(policy)
+            due = event.since + _timeout(policy)
             if due <= now:
-                return Order(action, each)
+                return Order(action, event)
             if next_up is None or due < next_up.due:
-                next_up = Delayed(action, due, each)
+                next_up = Delayed(action, due, event)
             break
     return next_up
 
 
-def _answer(policy: LifecyclePolicy, what: Happening) -> JobAction | None:
-    """The action that a policy asks for. One with an unknown action asks for none: admission names it."""
-    asked = policy.all_events()
-    fits = what.event.value in asked or (JobEvent.ANY.value in asked and what.event in _ANY)
-    if what.event is JobEvent.POD_PENDING and not policy.timeout:
+def _requested_action(policy: LifecyclePolicy, happening: Happening) -> JobAction | None:
+    """Return the action that a policy requests. An unknown action counts as none: admission reports it."""
+    handled_events = policy.all_events()
+    event = happening.event
+    fits = event.value in handled_events or (JobEvent.ANY.value in handled_events and event in _ANY)
+    if event is JobEvent.POD_PENDING and not policy.timeout:
         fits = False
-    if not fits and not (policy.exit_code and policy.exit_code in what.exit_codes):
+    if not fits and not (policy.exit_code and policy.exit_code in happening.exit_codes):
         return None
     try:
         return JobAction(policy.action)
@@ -146,10 +148,10 @@ def _timeout(policy: LifecyclePolicy) -> int:
 
 
 def lost_pods(resources: Mapping[str, str]) -> dict[str, int]:
-    """Pods that were deleted by somebody else and that no policy has answered for yet, with the moments."""
+    """Return pods that another client deleted and no policy has handled yet, with the times."""
     return {key[len(_EVICTED) :]: parse_time(at) for key, at in resources.items() if key.startswith(_EVICTED)}
 
 
 def lost_entry(pod: str) -> str:
-    """The key in `controlledResources` under which the loss of a pod is remembered."""
+    """Return the key in `controlledResources` for a lost pod."""
     return f"{_EVICTED}{pod}"

@@ -1,4 +1,4 @@
-"""Whether pods that are to come fit into the ResourceQuotas of their namespace."""
+"""Check whether new pods fit into the ResourceQuotas of their namespace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 class NamespaceQuota(msgspec.Struct, frozen=True):
-    """A ResourceQuota as far as it is about pods. `used` is what the API server has charged, `hard` the limits."""
+    """Pod-related part of a ResourceQuota. `used` is the usage charged by the API server, `hard` are the limits."""
 
     namespace: str
     name: str
@@ -37,7 +37,7 @@ class NamespaceQuota(msgspec.Struct, frozen=True):
     selectors: tuple[ScopeSelector, ...] = ()
 
     def charge(self, spec: Json) -> Amounts:
-        """What a pod with this spec is charged here; nothing where the quota is not about it."""
+        """Return the charge of a pod with this spec; empty if the quota does not select it."""
         if not all(pod_matches(selector, spec) for selector in self.selectors):
             return {}
         usage = {"count/pods": ONE, **pod_usage(spec)}
@@ -45,7 +45,7 @@ class NamespaceQuota(msgspec.Struct, frozen=True):
 
 
 class QuotaShortage(msgspec.Struct, frozen=True):
-    """Pods ask for `wanted` of a resource, and the quota has `room` of it left; `hard` is its limit."""
+    """Missing quota: pods request `wanted` of a resource, the quota has `room` left; `hard` is its limit."""
 
     quota: str
     resource: str
@@ -56,15 +56,15 @@ class QuotaShortage(msgspec.Struct, frozen=True):
 
     @property
     def hopeless(self) -> bool:
-        """Whether the quota would not do though nothing else used it."""
+        """Whether the request exceeds the whole limit of the quota."""
         return self.wanted > self.hard
 
     def __str__(self) -> str:
         missing = Quantity(self.wanted.nano - max(0, self.room.nano), self.wanted.style)
-        who = f"{self.pods} pods to come ask" if self.pods else "all members ask"
+        request = f"{self.pods} new pods request" if self.pods else "all members request"
         return (
-            f"quota {self.quota} lacks {missing} {self.resource}: {who} for {self.wanted}, "
-            f"it has {_least(self.room)} left (limited: {self.hard})"
+            f"quota {self.quota} lacks {missing} {self.resource}: {request} {self.wanted}, "
+            f"{_at_least_zero(self.room)} left (limit {self.hard})"
         )
 
 
@@ -72,10 +72,10 @@ _DECODER = msgspec.json.Decoder(ResourceQuotaObject)
 
 
 def read_quota(raw: bytes) -> NamespaceQuota | None:
-    """The quota, if it limits pods and the API server enforces it already. Raises msgspec.DecodeError."""
+    """Return the quota if it limits pods and the API server enforces it already. Raise msgspec.DecodeError."""
     quota = _DECODER.decode(raw)
     spec, metadata = quota.spec, quota.metadata
-    # The API server enforces what the status says, not what the spec has been since.
+    # The API server enforces the limits of the status, not a newer spec.
     hard = {name: amount for name, amount in amounts(quota.status.hard).items() if limits_pods(name)}
     if not hard:
         return None
@@ -92,8 +92,8 @@ def read_quota(raw: bytes) -> NamespaceQuota | None:
 
 
 def quota_shortage(quotas: Iterable[NamespaceQuota], pods: Sequence[tuple[Json, int]]) -> QuotaShortage | None:
-    """What is missing so that all pods can be made (their spec and how many of it), None if nothing is."""
-    for quota in sorted(quotas, key=lambda each: each.name):
+    """Return the shortage for these pods (spec and count), None if all of them fit."""
+    for quota in sorted(quotas, key=lambda candidate: candidate.name):
         total: Amounts = {}
         counted: dict[str, int] = {}
         for spec, count in pods:
@@ -110,9 +110,9 @@ def quota_shortage(quotas: Iterable[NamespaceQuota], pods: Sequence[tuple[Json, 
 
 
 def fitting_pods(quotas: Iterable[NamespaceQuota], specs: Sequence[Json]) -> int:
-    """How many of these pods, the first ones first, can be made."""
+    """Return how many of these pods fit, in order."""
     known = list(quotas)
-    left = {
+    remaining = {
         (quota.name, name): quota.hard[name].nano - quota.used[name].nano for quota in known for name in quota.hard
     }
     charges: dict[int, list[tuple[tuple[str, str], int]]] = {}
@@ -123,12 +123,12 @@ def fitting_pods(quotas: Iterable[NamespaceQuota], specs: Sequence[Json]) -> int
                 ((quota.name, name), amount.nano) for quota in known for name, amount in quota.charge(spec).items()
             ]
         for key, amount in charge:
-            if amount and amount > left[key]:
+            if amount and amount > remaining[key]:
                 return number
         for key, amount in charge:
-            left[key] -= amount
+            remaining[key] -= amount
     return len(specs)
 
 
-def _least(amount: Quantity) -> Quantity:
+def _at_least_zero(amount: Quantity) -> Quantity:
     return amount if amount.nano > 0 else Quantity(0)

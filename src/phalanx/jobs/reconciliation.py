@@ -1,7 +1,7 @@
-"""One look at a job: its next status, and the pods that are to come and to go. Pure: nothing is remembered.
+"""Plan of a job: its next status, and the pods to create and delete. Pure: nothing is remembered.
 
-The status is to be written before anything that follows from it, so whoever looks next, after a crash too, decides
-the same. Pods have names that follow from the job, so what is made twice is refused by the API server.
+The status is written before all other steps, so the next reconciliation decides the same even after a crash. The
+names of pods follow from the job, so the API server rejects duplicates.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from msgspec.structs import replace
 from phalanx.dialects.times import format_time, parse_time
 from phalanx.jobs.dependencies import ready_tasks
 from phalanx.jobs.members import FINISHED, RUNNING, JobPod, count
-from phalanx.jobs.phases import ACTIVE, STARTED, advance, obey
+from phalanx.jobs.phases import ACTIVE, STARTED, advance, apply_order
 from phalanx.jobs.policies import Delayed, Order, decide, happenings, lost_entry, lost_pods
-from phalanx.jobs.restarts import leaves, restarts_under_way, without
+from phalanx.jobs.restarts import is_restarted, restarts_under_way, without_restarts
 from phalanx.jobs.spec import Job, JobCondition, JobEvent, JobPhase, JobStatus, TaskSpec
 from phalanx.model.text.duration import format_duration
 
-#: A PodGroup in one of these phases is not admitted: its pods are not made yet.
+#: Phases of a PodGroup that is not admitted: its pods are not created yet.
 _NOT_ADMITTED = frozenset({"", "Pending"})
 
 
 class JobGroup(msgspec.Struct, frozen=True):
-    """The PodGroup of a job. `version` is the job's when the group was made, None where it does not say;
-    `unknown_since` when it became Unknown, None if it is not."""
+    """PodGroup of a job.
+
+    `version` is the job's at the creation of the group, None if unknown; `unknown_since` is the time at which it
+    became Unknown, None in other phases.
+    """
 
     name: str
     uid: str
@@ -40,7 +43,7 @@ class JobGroup(msgspec.Struct, frozen=True):
 
 
 class JobWorld(msgspec.Struct, frozen=True):
-    """What there is, at a moment (seconds). `orders` are those of Commands that are not carried out yet."""
+    """Observed state of a job at a time (seconds). `orders` are those of Commands that are not executed yet."""
 
     job: Job
     pods: tuple[JobPod, ...]
@@ -50,8 +53,11 @@ class JobWorld(msgspec.Struct, frozen=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True):
-    """What is to be. `wanted` are pods that should exist and do not, task by task and by index. `wake_at` is when
-    to look again though nothing changes, in seconds."""
+    """Next steps of a job.
+
+    `wanted` are the missing pods, by task and index. `wake_at` is the time of the next reconciliation without a
+    change, in seconds.
+    """
 
     status: JobStatus
     to_delete: tuple[JobPod, ...] = ()
@@ -67,7 +73,7 @@ class JobPlan(msgspec.Struct, frozen=True):
 
 
 def plan(world: JobWorld) -> JobPlan:
-    """How a job goes on. At most one order is carried out at a time; after it one looks again."""
+    """Return the plan. At most one order is executed per plan."""
     job, now = world.job, world.now
     status = job.status
     going = _leaving(job, status, world.pods)
@@ -89,7 +95,7 @@ def plan(world: JobWorld) -> JobPlan:
             order = answer
         else:
             delayed = answer
-    changed = obey(counted, order) if order is not None else counted
+    changed = apply_order(counted, order) if order is not None else counted
     if changed is counted:
         order = None
         changed = advance(job, counted)
@@ -103,7 +109,7 @@ def plan(world: JobWorld) -> JobPlan:
     ready = ready_tasks(job, staying) if active else {}
     waiting = tuple(task.name for task in job.spec.named_tasks() if task.name not in ready) if active else ()
     wanted: tuple[tuple[TaskSpec, int], ...] = ()
-    # Once pods were made, those that are missing are made again though the group should wait again.
+    # Once the run has pods, missing pods are created even if the group waits again.
     begun = any(pod.version == changed.version for pod in staying)
     group = world.group if world.group is not None and not outdated(changed, world.group) else None
     if active and group is not None and (group.admitted or begun):
@@ -126,12 +132,12 @@ def plan(world: JobWorld) -> JobPlan:
 
 
 def outdated(status: JobStatus, group: JobGroup) -> bool:
-    """Whether a group belongs to an earlier run of the whole job."""
+    """Return whether a group belongs to an earlier run of the whole job."""
     return group.version is not None and group.version < status.version
 
 
 def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod]) -> set[str]:
-    """Names of pods that go, or are on their way, because the job wants it."""
+    """Return the names of pods that the job deletes or has deleted."""
     replicas = {task.name: task.replicas for task in job.spec.named_tasks()}
     restarts = restarts_under_way(status.controlled_resources)
     last_try = status.retry_count >= job.spec.retries
@@ -140,20 +146,20 @@ def _leaving(job: Job, status: JobStatus, pods: Iterable[JobPod]) -> set[str]:
         pod.name
         for pod in pods
         if not 0 <= pod.index < replicas.get(pod.task, 0)
-        or leaves(pod, restarts, last_try=last_try)
+        or is_restarted(pod, restarts, last_try=last_try)
         or (pod.phase not in FINISHED and (stopped or pod.version < status.version))
     }
 
 
 def _counted(status: JobStatus, pods: Sequence[JobPod], going: set[str]) -> JobStatus:
-    """Pods that go are terminating, also before their deletion is asked for."""
+    """Return the status with counts in which pods to be deleted are terminating already."""
     return count(status, (replace(pod, deleting=True) if pod.name in going else pod for pod in pods))
 
 
 def _lost(job: Job, staying: Sequence[JobPod]) -> dict[str, int]:
-    """Pods that somebody else deletes or has deleted, each with the moment 0 if it is not known.
+    """Return pods that another client deletes or has deleted, with the time 0 if it is unknown.
 
-    A pod that is gone is missed where the status has counted more pods of its task than there are.
+    A deleted pod is detected because the status counts more pods of its task than exist.
     """
     lost = {pod.name: 0 for pod in staying if pod.deleting}
     for task in job.spec.named_tasks():
@@ -164,23 +170,27 @@ def _lost(job: Job, staying: Sequence[JobPod]) -> dict[str, int]:
         living = sum(1 for pod in staying if pod.task == task.name and not pod.deleting)
         deleting = len(present) - living
         missing = [index for index in range(task.replicas) if index not in present]
-        gone = sum(counts.phase.values()) - living - deleting
-        for index in missing[: max(0, gone)]:
+        missing_count = sum(counts.phase.values()) - living - deleting
+        for index in missing[: max(0, missing_count)]:
             lost[f"{job.metadata.name}-{task.name}-{index}"] = 0
     return lost
 
 
 def _record(job: Job, status: JobStatus, pods: Sequence[JobPod], lost: dict[str, int]) -> JobStatus:
-    """Forgets restarts that are over, and keeps in mind losses for which a policy will answer later."""
+    """Drop finished restarts, and record losses that a policy handles later."""
     resources = status.controlled_resources
     under_way = restarts_under_way(resources)
     if status.phase is not JobPhase.RESTARTING:
-        over = [each for each in under_way if not any(each.concerns(pod) for pod in pods)]
-        resources = without(resources, over)
-    kept = {key: value for key, value in resources.items() if not key.startswith(lost_entry(""))}
+        finished = [restart for restart in under_way if not any(restart.concerns(pod) for pod in pods)]
+        resources = without_restarts(resources, finished)
+    resources_to_keep = {key: value for key, value in resources.items() if not key.startswith(lost_entry(""))}
     if any(JobEvent.POD_EVICTED.value in events or JobEvent.ANY.value in events for events in _policies(job)):
-        kept |= {lost_entry(name): format_time(at) for name, at in sorted(lost.items())}
-    return status if kept == status.controlled_resources else replace(status, controlled_resources=kept)
+        resources_to_keep |= {lost_entry(name): format_time(at) for name, at in sorted(lost.items())}
+    return (
+        status
+        if resources_to_keep == status.controlled_resources
+        else replace(status, controlled_resources=resources_to_keep)
+    )
 
 
 def _policies(job: Job) -> Iterable[tuple[str, ...]]:
@@ -190,17 +200,17 @@ def _policies(job: Job) -> Iterable[tuple[str, ...]]:
 
 
 def _dated(job: Job, status: JobStatus, now: int) -> JobStatus:
-    """A new phase has its moment, and is the last condition."""
+    """Return the status with the time of a new phase, which becomes the last condition."""
     status = replace(status, min_available=job.spec.minimum)
     if status.phase is job.status.phase and status.version == job.status.version:
         return status
     at = format_time(now)
     state = replace(status.state, last_transition_time=at)
-    others = tuple(each for each in status.conditions if each.status != state.phase)
+    other_conditions = tuple(condition for condition in status.conditions if condition.status != state.phase)
     ran = max(0, now - parse_time(job.metadata.creation_timestamp))
     return replace(
         status,
         state=state,
-        conditions=(*others, JobCondition(status=state.phase, last_transition_time=at)),
+        conditions=(*other_conditions, JobCondition(status=state.phase, last_transition_time=at)),
         running_duration=status.running_duration if status.phase in ACTIVE else format_duration(ran),
     )

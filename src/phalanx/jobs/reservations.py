@@ -1,12 +1,14 @@
-"""Quota that is held for groups before their pods exist (KEP 34, `totalResources`). Pure.
+"""Quota reservations for groups before their pods exist (KEP 34, `totalResources`). Pure.
 
-Kubernetes charges quota pod by pod, so a reservation only holds while an admission check refuses others' pods. What
-is held stands in one object for each namespace, in a namespace of ours: its version decides who was faster.
+Kubernetes charges quota per pod, so a reservation works only with an admission check that rejects pods of other
+groups. The reservations of a namespace are in one object, in a namespace of Phalanx: its resourceVersion resolves
+races.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -17,25 +19,25 @@ from phalanx.model.pod_quota import NONE, Amounts, amounts, mapping, plus, pod_m
 from phalanx.model.text.decoding import decode_json
 from phalanx.model.text.quantity import Quantity
 
-#: The label of a namespace whose quota may be reserved.
+#: Label of a namespace that permits reservations of its quota.
 RESERVING, ENABLED = "phalanx.dev/quota-reservation", "enabled"
 TOTAL_RESOURCES = "phalanx.dev/total-resources"
 QUOTA_RESERVED = "phalanx.dev/quota-reserved"
-#: Where the ledgers are kept: ConfigMaps that only we may write.
+#: Namespace and names of the ledgers: ConfigMaps that only Phalanx can write.
 LEDGER_NAMESPACE = "kube-system"
 LEDGER_PREFIX, LEDGER_KEY = "phalanx-quota-", "ledger"
 
-#: Seconds without a member after which a reservation ends, after which an admitted pod shows in the quota, and for
-#: which a claim is defended before it is called reserved: pods that were admitted before it show by then.
+#: Seconds without a member after which a reservation ends; seconds until an admitted pod appears in the quota;
+#: and seconds for which a claim waits before it counts as reserved, so that earlier admitted pods have appeared.
 IDLE_SECONDS, IN_FLIGHT_SECONDS, CLAIM_SECONDS = 600, 5, 2
 
 Json = dict[str, Any]
 Held = dict[str, dict[str, str]]
-"""By quota and the resource's name in it: amounts."""
+"""Amounts by quota and by the resource's name in it."""
 
 
 class ReservationRequest(msgspec.Struct, frozen=True):
-    """A group that wants quota held: what all its pods use, and a pod spec like theirs, which scopes select."""
+    """Request of a group: the usage of all its pods, and a representative pod spec for quota scopes."""
 
     uid: str
     name: str
@@ -46,8 +48,11 @@ class ReservationRequest(msgspec.Struct, frozen=True):
 
 
 class GroupReservation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is still held for a group (by uid). `claimed` is when it was, as long as that may yet fail. `idle_since`
-    is since when it has no pod. One that is `over`, which says why, holds nothing any more."""
+    """Outstanding reservation of a group (by uid).
+
+    `claimed` is the time of the claim, while it can still fail. `idle_since` is the time since which the group
+    has no pod. A reservation that is `over` (the text is the reason) reserves nothing any more.
+    """
 
     name: str
     outstanding: Held = {}
@@ -57,7 +62,7 @@ class GroupReservation(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class InFlight(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod that was admitted when so much was `used`, and need not show in the quota yet."""
+    """Admitted pod that can be missing from the quota, which showed `used` at the time."""
 
     at: int
     held: Held
@@ -65,21 +70,21 @@ class InFlight(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReservationLedger(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The reservations of a namespace, by the groups' uids, and pods on their way, by the requests' uids."""
+    """Reservations of a namespace by the groups' uids, and admitted pods by the requests' uids."""
 
     groups: dict[str, GroupReservation] = {}
     in_flight: dict[str, InFlight] = {}
 
 
 class ReservedPod(msgspec.Struct, frozen=True):
-    """A living pod of the namespace: its spec, and the group that it names."""
+    """Running pod of the namespace: its spec, and its group."""
 
     spec: Json
     gang: str
 
 
 def reservation_request(document: Json, gang: str, created: int = 0) -> tuple[ReservationRequest | None, str]:
-    """What a PodGroup asks for, in its annotation or in kube-batch's field; and what is wrong with that."""
+    """Return the request of a PodGroup, from its annotation or kube-batch's field; and its error."""
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     stated: object = spec.get("totalResources")
     note = mapping(metadata.get("annotations")).get(TOTAL_RESOURCES)
@@ -111,17 +116,21 @@ def renew(
     pods: Sequence[ReservedPod],
     now: int,
 ) -> tuple[ReservationLedger, dict[str, str]]:
-    """The ledger as it should be, and for each group (uid) whether its quota is reserved: `True`, or why not.
+    """Return the new ledger, and for each group (uid) whether its quota is reserved: `True`, or the reason.
 
-    A group gets all that it asks for or nothing. The oldest comes first; a younger one that wants a resource for
-    which an older one waits gets nothing, unless that one asks for more than the limit.
+    A group gets its whole request or nothing. The oldest group is first. A younger group gets nothing if it
+    requests a resource for which an older one waits, unless that one requests more than the limit.
     """
     known = list(quotas)
-    in_flight = {uid: each for uid, each in ledger.in_flight.items() if now < each.at + IN_FLIGHT_SECONDS}
+    in_flight = {
+        uid: pod_in_flight
+        for uid, pod_in_flight in ledger.in_flight.items()
+        if now < pod_in_flight.at + IN_FLIGHT_SECONDS
+    }
     groups: dict[str, GroupReservation] = {}
     answers: dict[str, str] = {}
     waiting: dict[tuple[str, str], str] = {}
-    for request in sorted(requests, key=lambda each: (each.created, each.name)):
+    for request in sorted(requests, key=lambda pod_in_flight: (pod_in_flight.created, pod_in_flight.name)):
         mine = [pod for pod in pods if pod.gang == request.name]
         wanted = _wanted(request, known, mine)
         before = ledger.groups.get(request.uid)
@@ -136,12 +145,14 @@ def renew(
             answers[request.uid] = f"False: {over}"
             continue
         if before is not None and not before.claimed:
-            groups[request.uid] = replace(before, outstanding=_said(wanted), idle_since=idle)
+            groups[request.uid] = replace(before, outstanding=_as_text(wanted), idle_since=idle)
             answers[request.uid] = "True"
             continue
-        others = [*groups.values()]
-        others += [each for uid, each in ledger.groups.items() if uid not in groups and uid != request.uid]
-        short = _shortage(known, wanted, others, in_flight.values())
+        reservations = [*groups.values()]
+        reservations += [
+            reservation for uid, reservation in ledger.groups.items() if uid not in groups and uid != request.uid
+        ]
+        short = _shortage(known, wanted, reservations, in_flight.values())
         first = next((waiting[place] for place in sorted(_places(wanted)) if place in waiting), None)
         if short is not None:
             answers[request.uid] = f"False: {short}"
@@ -153,7 +164,7 @@ def renew(
             claimed = before.claimed if before is not None else now
             if now >= claimed + CLAIM_SECONDS:
                 claimed = 0
-            groups[request.uid] = GroupReservation(request.name, _said(wanted), claimed, idle)
+            groups[request.uid] = GroupReservation(request.name, _as_text(wanted), claimed, idle)
             answers[request.uid] = "True" if not claimed else "False: it is being reserved"
     return ReservationLedger(groups, in_flight), answers
 
@@ -161,23 +172,28 @@ def renew(
 def refusal_of_pod(
     ledger: ReservationLedger, quotas: Iterable[NamespaceQuota], spec: Json, gang: str, now: int
 ) -> tuple[str, InFlight]:
-    """Why a pod that names this group ("" for none) would take what is held for others, "" where it would not; and
-    what it takes."""
+    """Return the reason why a pod of this group ("" for none) would use quota reserved for other groups, "" if it
+    would not; and the pod's usage.
+    """
     pod = InFlight(now, {}, {})
-    for quota in sorted(quotas, key=lambda each: each.name):
+    for quota in sorted(quotas, key=lambda candidate: candidate.name):
         for name, amount in sorted(quota.charge(spec).items()):
             pod.held.setdefault(quota.name, {})[name] = str(amount)
             pod.used.setdefault(quota.name, {})[name] = str(quota.used[name])
-            groups = [each for each in ledger.groups.values() if each.name != gang]
+            groups = [candidate for candidate in ledger.groups.values() if candidate.name != gang]
             held = _sum(groups, quota.name, name)
-            flying = [each for each in ledger.in_flight.values() if now < each.at + IN_FLIGHT_SECONDS]
+            flying = [
+                candidate for candidate in ledger.in_flight.values() if now < candidate.at + IN_FLIGHT_SECONDS
+            ]
             used, hard = quota.used[name], quota.hard[name]
             coming = _coming(flying, quota.name, name, used)
-            # What is refused without any reservation the API server refuses in its own words.
+            # Pods that exceed the quota even without reservations are rejected by the API server itself.
             fits = used.nano + amount.nano <= hard.nano
             if fits and held.nano and used.nano + amount.nano + held.nano + coming > hard.nano:
                 names = ", ".join(
-                    sorted(each.name for each in groups if name in each.outstanding.get(quota.name, {}))
+                    sorted(
+                        candidate.name for candidate in groups if name in candidate.outstanding.get(quota.name, {})
+                    )
                 )
                 return (
                     f"exceeded quota: {quota.name}, requested: {name}={amount}, used: {name}={used}, "
@@ -187,19 +203,19 @@ def refusal_of_pod(
 
 
 def is_covered(ledger: ReservationLedger, gang: str, pod: InFlight) -> bool:
-    """Whether all that a pod takes is held for its own group."""
-    mine = [each for each in ledger.groups.values() if each.name == gang]
+    """Return whether the group's own reservation covers all usage of a pod."""
+    mine = [group for group in ledger.groups.values() if group.name == gang]
     return all(
-        amounts(each)[name] <= _sum(mine, quota, name) for quota, each in pod.held.items() for name in amounts(each)
+        amounts(held)[name] <= _sum(mine, quota, name) for quota, held in pod.held.items() for name in amounts(held)
     )
 
 
 def holds_something(ledger: ReservationLedger) -> bool:
-    return any(not each.over and each.outstanding for each in ledger.groups.values())
+    return any(not group.over and group.outstanding for group in ledger.groups.values())
 
 
 def read_ledger(config_map: Mapping[str, Any] | None) -> ReservationLedger:
-    """Raises msgspec.DecodeError for what is none."""
+    """Decode the ledger of a ConfigMap. Raise msgspec.DecodeError if it is invalid."""
     stored = mapping(mapping(config_map).get("data")).get(LEDGER_KEY)
     return msgspec.json.decode(stored, type=ReservationLedger) if isinstance(stored, str) else ReservationLedger()
 
@@ -209,46 +225,46 @@ def with_ledger(config_map: Mapping[str, Any], ledger: ReservationLedger) -> Jso
 
 
 def _expanded(total: Amounts) -> Amounts:
-    """Under every name that a quota may use."""
-    found: Amounts = {}
+    """Return the amounts under every name that a quota can use."""
+    expanded: Amounts = {}
     for name, amount in total.items():
         bare = name.removeprefix("requests.")
-        found[name] = amount
+        expanded[name] = amount
         if name in ("pods", "count/pods"):
-            found["pods"] = found["count/pods"] = amount
+            expanded["pods"] = expanded["count/pods"] = amount
         elif not name.startswith(("limits.", "count/")):
-            found[bare] = found[f"requests.{bare}"] = amount
-    return found
+            expanded[bare] = expanded[f"requests.{bare}"] = amount
+    return expanded
 
 
 def _wanted(
     request: ReservationRequest, quotas: Sequence[NamespaceQuota], mine: Sequence[ReservedPod]
 ) -> dict[str, Amounts]:
-    """What is to be held by quota: the total without what the group's pods are charged already."""
-    found: dict[str, Amounts] = {}
+    """Return the amounts to reserve by quota: the total minus the charge of the group's existing pods."""
+    amounts_by_quota: dict[str, Amounts] = {}
     for quota in quotas:
         if not all(pod_matches(selector, request.like) for selector in quota.selectors):
             continue
-        left = {name: request.total[name] for name in quota.hard if name in request.total}
+        remaining = {name: request.total[name] for name in quota.hard if name in request.total}
         for pod in mine:
             for name, amount in quota.charge(pod.spec).items():
-                if name in left:
-                    left[name] = Quantity(max(0, left[name].nano - amount.nano), left[name].style)
-        found[quota.name] = {name: amount for name, amount in left.items() if amount.nano}
-    return found
+                if name in remaining:
+                    remaining[name] = Quantity(max(0, remaining[name].nano - amount.nano), remaining[name].style)
+        amounts_by_quota[quota.name] = {name: amount for name, amount in remaining.items() if amount.nano}
+    return amounts_by_quota
 
 
 def _shortage(
     quotas: Sequence[NamespaceQuota],
     wanted: Mapping[str, Amounts],
-    others: Sequence[GroupReservation],
+    reservations: Sequence[GroupReservation],
     in_flight: Iterable[InFlight],
 ) -> QuotaShortage | None:
     flying = list(in_flight)
-    for quota in sorted(quotas, key=lambda each: each.name):
+    for quota in sorted(quotas, key=attrgetter("name")):
         for name, amount in sorted(wanted.get(quota.name, {}).items()):
             hard, used = quota.hard[name], quota.used[name]
-            held = _sum(others, quota.name, name).nano + _coming(flying, quota.name, name, used)
+            held = _sum(reservations, quota.name, name).nano + _coming(flying, quota.name, name, used)
             room = Quantity(hard.nano - used.nano - held, hard.style)
             if amount > room:
                 return QuotaShortage(quota.name, name, amount, room, hard, 0)
@@ -256,26 +272,30 @@ def _shortage(
 
 
 def _places(wanted: Mapping[str, Amounts]) -> set[tuple[str, str]]:
-    return {(quota, name) for quota, each in wanted.items() for name in each}
+    return {(quota, name) for quota, missing in wanted.items() for name in missing}
 
 
 def _sum(groups: Iterable[GroupReservation], quota: str, name: str) -> Quantity:
-    return _of_held((each.outstanding for each in groups if not each.over), quota, name)
+    return _of_held((group.outstanding for group in groups if not group.over), quota, name)
 
 
 def _coming(flying: Sequence[InFlight], quota: str, name: str, used: Quantity) -> int:
-    """What pods on their way will use beyond what shows already."""
-    total = _of_held((each.held for each in flying), quota, name).nano
-    before = min((amounts(each.used.get(quota)).get(name, used).nano for each in flying), default=used.nano)
+    """Return the usage of admitted pods that the quota does not show yet."""
+    total = _of_held((pod.held for pod in flying), quota, name).nano
+    before = min((amounts(pod.used.get(quota)).get(name, used).nano for pod in flying), default=used.nano)
     return max(0, total - max(0, used.nano - before))
 
 
 def _of_held(held: Iterable[Held], quota: str, name: str) -> Quantity:
     total = NONE
-    for each in held:
-        total = plus(total, amounts(each.get(quota)).get(name, NONE))
+    for amounts_by_quota in held:
+        total = plus(total, amounts(amounts_by_quota.get(quota)).get(name, NONE))
     return total
 
 
-def _said(wanted: Mapping[str, Amounts]) -> Held:
-    return {quota: {name: str(amount) for name, amount in each.items()} for quota, each in wanted.items() if each}
+def _as_text(wanted: Mapping[str, Amounts]) -> Held:
+    return {
+        quota: {name: str(amount) for name, amount in missing.items()}
+        for quota, missing in wanted.items()
+        if missing
+    }

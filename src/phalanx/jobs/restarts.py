@@ -1,9 +1,9 @@
-"""Which pods a restart takes away, remembered in the job's status until they are gone.
+"""Restarts of a job: the pods that a restart deletes, recorded in the job's status until they are gone.
 
-A restart is decided once and carried out in many writes, between which the controller may die. So the decision is
-written first: the retry count goes up, and `controlledResources` says under `restart-<count>` whom it concerns. A
-pod carries the retry count at its creation, so whom a restart concerns is never asked of those who came after it,
-and the same failure is not counted twice.
+A restart is decided once and executed in many writes, and the controller can die in between. So the decision is
+written first: the retry count increases, and `controlledResources` contains its target under `restart-<count>`. A
+pod has the retry count of its creation, so a restart never affects later pods, and a failure is not counted
+twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCOPES = {
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """The `number`-th restart, of the whole job or of one task, pod or partition of a task."""
+    """Restart with a `number`, of the whole job or of one task, pod or partition of a task."""
 
     number: int
     scope: JobAction
@@ -37,7 +37,7 @@ class Restart(msgspec.Struct, frozen=True):
     name: str = ""
 
     def concerns(self, pod: JobPod) -> bool:
-        """Whether the pod goes with it."""
+        """Return whether the restart deletes the pod."""
         if pod.retry >= self.number:
             return False
         if self.scope is JobAction.RESTART_JOB:
@@ -49,30 +49,32 @@ class Restart(msgspec.Struct, frozen=True):
         return (pod.name if self.scope is JobAction.RESTART_POD else pod.partition) == self.name
 
     def entry(self) -> tuple[str, str]:
-        """Key and value in `controlledResources`."""
+        """Return key and value in `controlledResources`."""
         return f"{_PREFIX}{self.number}", "/".join(filter(None, (self.scope.value, self.task, self.name)))
 
 
 def restarts_under_way(resources: Mapping[str, str]) -> tuple[Restart, ...]:
-    """Those that the status remembers, the first one first. What cannot be read is no restart."""
-    found = []
+    """Return the restarts in the status, in order. Unreadable entries are ignored."""
+    restarts = []
     for key, value in resources.items():
         number = parse_whole(key[len(_PREFIX) :], 1) if key.startswith(_PREFIX) else None
-        scope, _, rest = value.partition("/")
-        task, _, name = rest.partition("/")
+        scope, _, target = value.partition("/")
+        task, _, name = target.partition("/")
         if number is not None and scope in _SCOPES:
-            found.append(Restart(number, _SCOPES[scope], task, name))
-    return tuple(sorted(found, key=lambda restart: restart.number))
+            restarts.append(Restart(number, _SCOPES[scope], task, name))
+    return tuple(sorted(restarts, key=lambda restart: restart.number))
 
 
-def without(resources: Mapping[str, str], done: Iterable[Restart]) -> dict[str, str]:
-    """What the status remembers when these restarts are over."""
+def without_restarts(resources: Mapping[str, str], done: Iterable[Restart]) -> dict[str, str]:
+    """Return the recorded resources without these restarts."""
     keys = {restart.entry()[0] for restart in done}
     return {key: value for key, value in resources.items() if key not in keys}
 
 
-def leaves(pod: JobPod, restarts: Iterable[Restart], *, last_try: bool) -> bool:
-    """Whether a restart takes the pod away. On the last try what has finished stays, so that it can be read."""
+def is_restarted(pod: JobPod, restarts: Iterable[Restart], *, last_try: bool) -> bool:
+    """Return whether a restart deletes the pod. On the last try, finished pods remain, so that users can read
+    their logs.
+    """
     return any(
         restart.concerns(pod)
         and not (last_try and restart.scope is JobAction.RESTART_JOB and pod.phase in FINISHED)

@@ -1,8 +1,8 @@
-"""Job, CronJob, JobFlow, JobTemplate and Command as their users write them (docs/rules/volcano.md, 1.3 and 1.4).
+"""Job, CronJob, JobFlow, JobTemplate and Command as users write them (docs/rules/volcano.md, 1.3 and 1.4).
 
-Fields have upstream's names and defaults; what the API server or a webhook would have filled in is filled in here
-again, because neither need be ours. Pod templates, volume claims and patches stay JSON: they are handed on, and
-whoever creates the object judges them.
+Fields have upstream's names and defaults. Defaults of the API server and of the webhook are applied here again,
+because both can be missing. Pod templates, volume claims and patches are plain JSON: they are copied, and the API
+server validates the created objects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Json = Mapping[str, Any]
 
 
 class JobPhase(enum.StrEnum):
-    """Where a job stands, in upstream's words."""
+    """Phase of a job, in upstream's words."""
 
     NEW = ""
     PENDING = "Pending"
@@ -43,7 +43,7 @@ class JobPhase(enum.StrEnum):
 
 
 class JobAction(enum.StrEnum):
-    """What a policy or a Command asks for."""
+    """Action of a policy or a Command."""
 
     ABORT_JOB = "AbortJob"
     RESTART_JOB = "RestartJob"
@@ -56,7 +56,7 @@ class JobAction(enum.StrEnum):
 
 
 class JobEvent(enum.StrEnum):
-    """What a policy may react to."""
+    """Event that a policy can handle."""
 
     ANY = "*"
     POD_FAILED = "PodFailed"
@@ -69,8 +69,11 @@ class JobEvent(enum.StrEnum):
 
 
 class LifecyclePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What to do when something happens. Actions and events are text: a bad one is this policy's fault alone.
-    `timeout` is a Go duration, such as `5m0s`."""
+    """Action of a job or task on an event. Actions and events are plain text, so that a bad one affects only this
+    policy.
+
+    `timeout` is a Go duration, such as `5m0s`.
+    """
 
     action: str = ""
     event: str = ""
@@ -79,7 +82,7 @@ class LifecyclePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     timeout: str = ""
 
     def all_events(self) -> tuple[str, ...]:
-        """Those of both fields, each once."""
+        """Return the events of both fields, each once."""
         return tuple(dict.fromkeys((self.event, *self.events) if self.event else self.events))
 
 
@@ -90,7 +93,7 @@ class NetworkTopology(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Tasks that must have come so far before this one is created; `iteration` is any or all."""
+    """Tasks that must be ready before this one is created; `iteration` is any or all."""
 
     name: tuple[str, ...] = ()
     iteration: str = ""
@@ -104,7 +107,7 @@ class PartitionPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`min_available` is None where it is not stated; ask `minimum`."""
+    """Task of a job; `min_available` is None if unset (use `minimum`)."""
 
     name: str = ""
     replicas: int = 0
@@ -118,7 +121,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def minimum(self) -> int:
-        """Pods of this task without which the job cannot start."""
+        """Number of pods of this task without which the job cannot start."""
         if self.min_available is not None:
             return self.min_available
         if self.partition_policy is not None and self.partition_policy.min_partitions > 0:
@@ -133,7 +136,7 @@ class VolumeSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`plugins` maps a plugin's name to its arguments, such as `--port=22`."""
+    """Spec of a job; `plugins` maps a plugin's name to its arguments, such as `--port=22`."""
 
     scheduler_name: str = ""
     min_available: int | None = None
@@ -142,7 +145,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     queue: str = ""
     priority_class_name: str = ""
     ttl_seconds_after_finished: int | None = None
-    running_estimate: Any = None  # a duration, for whoever places the pods: a bad one harms nobody here
+    running_estimate: Any = None  # duration for the scheduler, which validates it
     plugins: dict[str, tuple[str, ...]] = {}
     policies: tuple[LifecyclePolicy, ...] = ()
     volumes: tuple[VolumeSpec, ...] = ()
@@ -155,16 +158,16 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def minimum(self) -> int:
-        """Pods without which the job does not start."""
+        """Number of pods without which the job does not start."""
         return self.min_available if self.min_available else sum(task.minimum for task in self.tasks)
 
     @property
     def retries(self) -> int:
-        """Restarts after which it fails, the one that fails included."""
+        """Number of restarts after which the job fails, including the failed one."""
         return DEFAULT_MAX_RETRY if self.max_retry is None else self.max_retry
 
     def named_tasks(self) -> tuple[TaskSpec, ...]:
-        """The tasks, nameless ones as `default0`, `default1`, … after their position."""
+        """Return the tasks; nameless ones are named `default0`, `default1`, … by position."""
         return tuple(
             task if task.name else msgspec.structs.replace(task, name=f"default{index}")
             for index, task in enumerate(self.tasks)
@@ -187,13 +190,13 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class TaskState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Pods of a task by phase."""
+    """Numbers of a task's pods by phase."""
 
     phase: dict[str, int] = {}
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """As it is written back. `version` counts whole restarts, `retry_count` all restarts."""
+    """Status as it is written back. `version` counts whole restarts, `retry_count` all restarts."""
 
     state: JobState = JobState()
     min_available: int = 0
@@ -212,7 +215,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
     @property
     def phase(self) -> JobPhase:
-        """NEW for a word that upstream does not have."""
+        """Phase of the job; NEW for a phase that upstream does not have."""
         try:
             return JobPhase(self.state.phase)
         except ValueError:
@@ -226,7 +229,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobTemplateSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a CronJob makes its jobs from; its metadata need not be whole."""
+    """Template of a CronJob's jobs; its metadata can be incomplete."""
 
     metadata: dict[str, Any] = {}
     spec: JobSpec = JobSpec()
@@ -296,7 +299,7 @@ class FlowPatch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FlowStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One job of a flow, made from the JobTemplate of this name."""
+    """One job of a flow, from the JobTemplate with this name."""
 
     name: str = ""
     depends_on: FlowDependency | None = None
@@ -321,7 +324,7 @@ class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An order to a job or a queue, carried out once."""
+    """Command for a job or a queue, executed once."""
 
     metadata: Metadata
     action: str = ""
@@ -334,8 +337,8 @@ _WHOLE = msgspec.json.Decoder(Job)
 
 
 def decode_job(raw: bytes) -> tuple[Job, tuple[DecodingFault, ...]]:
-    """As `read_job`, from bytes: at once where every field is of its type, as it mostly is."""
-    # What is null counts as absent, which only the lenient reader knows.
+    """Decode a Job from bytes, with a fast path for valid documents."""
+    # Null counts as absent, which only the lenient decoder supports.
     if b"null" not in raw:
         try:
             job = _WHOLE.decode(raw)
@@ -348,9 +351,9 @@ def decode_job(raw: bytes) -> tuple[Job, tuple[DecodingFault, ...]]:
 
 
 def read_job(document: object) -> tuple[Job, tuple[DecodingFault, ...]]:
-    """A Job from JSON, and what of it could not be read. Raises msgspec.ValidationError without a name."""
+    """Decode a Job from JSON, and return its unreadable fields. Raise msgspec.ValidationError if it has no name."""
     job, faults = decode_leniently(Job, document)
-    # A plugin without arguments may say so by null.
+    # A plugin without arguments can have the value null.
     stated = mapping(mapping(mapping(document).get("spec")).get("plugins"))
     bare = {str(name): () for name, arguments in stated.items() if arguments is None}
     if bare:

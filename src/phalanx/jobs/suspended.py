@@ -1,4 +1,4 @@
-"""Jobs of other controllers that are created suspended and wait in a queue: where their pods are declared. Pure."""
+"""Suspended jobs of other controllers that wait in a queue, and the place of their pod declarations. Pure."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from phalanx.jobs.pod_group import add_pods, written
 from phalanx.model.pod_quota import Amounts, mapping, sequence, text
 from phalanx.model.text.decoding import parse_whole
 
-#: The label that puts a suspended job into a queue.
+#: Label that puts a suspended job into a queue.
 QUEUE_LABEL = "phalanx.dev/queue"
-#: On the job: the PodGroup of its present run.
+#: Annotation of the job with the PodGroup of its current run.
 QUEUED_GROUP = "phalanx.dev/queued-pod-group"
-#: On the job: it stays suspended while this is "true".
+#: Annotation of the job: it remains suspended while this is "true".
 HOLD = "phalanx.dev/hold"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 
 Json = dict[str, Any]
 Path = tuple[str, ...]
 
-_MOST = 1_000_000
+_MAX_PODS = 1_000_000
 _FINISHED = frozenset({"Complete", "Completed", "Succeeded", "Failed"})
 
 
 class PodSetRule(msgspec.Struct, frozen=True):
-    """Where a kind declares pods: `entries` leads to what stands for one set of them (`*` for each), from there
-    `template` to the pod template and `counts` to numbers whose product is the number of pods, each 1 where it is
-    not stated. Sets with a field `later` are created only after others; those that are not a `gang` start one by
-    one."""
+    """Place where a kind declares pods.
+
+    `entries` is the path to the sets of pods (`*` for each), `template` the path from there to the pod template,
+    and `counts` the paths to the factors of the number of pods (1 if absent). Sets with a field `later`
+    are created only after other sets; sets without `gang` start pod by pod.
+    """
 
     entries: Path
     template: Path
@@ -43,29 +45,31 @@ class PodSetRule(msgspec.Struct, frozen=True):
 
 
 class SuspendableKind(msgspec.Struct, frozen=True):
-    """A kind whose controller creates no pods while the field `suspend` is true. `others` are versions that say the
-    same, for servers without the version of `served`. Where the controller makes a suspended object of the same
-    name that declares the pods, `made` is its kind."""
+    """Kind whose controller creates no pods while the field `suspend` is true.
+
+    `other_versions` are equivalent, for servers without the version of `served`. If the controller creates a
+    suspended object of the same name that declares the pods, `made` is the kind of that object.
+    """
 
     served: ServedKind
     pod_sets: tuple[PodSetRule, ...]
     suspend: Path = ("spec", "suspend")
-    others: tuple[str, ...] = ()
+    other_versions: tuple[str, ...] = ()
     made: SuspendableKind | None = None
 
     def in_versions(self) -> Iterator[SuspendableKind]:
-        """In each of its versions, the best first."""
+        """Yield the kind in each of its versions, the preferred first."""
         yield self
-        for version in self.others:
+        for version in self.other_versions:
             yield replace(self, served=replace(self.served, version=version))
 
 
-def _training(plural: str, kind: str, specs: str, version: str = "v1", *others: str) -> SuspendableKind:
+def _training(plural: str, kind: str, specs: str, version: str = "v1", *other_versions: str) -> SuspendableKind:
     return SuspendableKind(
         ServedKind("kubeflow.org", version, plural, kind),
         (PodSetRule(("spec", specs, "*"), ("template",), (("replicas",),)),),
         ("spec", "runPolicy", "suspend"),
-        others,
+        other_versions,
     )
 
 
@@ -101,13 +105,15 @@ SUSPENDABLE: tuple[SuspendableKind, ...] = (
                 ("spec", "rayClusterSpec", "workerGroupSpecs", "*"), ("template",), (("replicas",), ("numOfHosts",))
             ),
         ),
-        others=("v1alpha1",),
+        other_versions=("v1alpha1",),
     ),
 )
 
 
 class PodTemplateSet(msgspec.Struct, frozen=True):
-    """Pods of one template; `counted` if they are in the gang and created at once, `later` if after others."""
+    """Pods of one template; `counted`: they are in the gang and created at once; `later`: created after other
+    sets.
+    """
 
     template: Json
     count: int
@@ -120,18 +126,18 @@ class PodTemplateSet(msgspec.Struct, frozen=True):
 
 
 def pod_sets(kind: SuspendableKind, job: Json) -> list[PodTemplateSet]:
-    """All that a job declares."""
-    found: list[PodTemplateSet] = []
+    """Return all pod sets that a job declares."""
+    sets: list[PodTemplateSet] = []
     in_order = _at(job, ("spec", "startupPolicy", "startupPolicyOrder")) == "InOrder"
     for rule in kind.pod_sets:
         for entry in _entries(job, rule.entries):
             template = _at(entry, rule.template)
             if isinstance(template, dict):
-                later = bool(rule.later and entry.get(rule.later)) or (in_order and bool(found))
-                found.append(
+                later = bool(rule.later and entry.get(rule.later)) or (in_order and bool(sets))
+                sets.append(
                     PodTemplateSet(template, _count(entry, rule), rule.gang and not later, rule.gang and later)
                 )
-    return found
+    return sets
 
 
 def is_suspended(kind: SuspendableKind, job: Json) -> bool:
@@ -139,53 +145,58 @@ def is_suspended(kind: SuspendableKind, job: Json) -> bool:
 
 
 def is_over(job: Json) -> bool:
-    """Whether the job has ended, so that nothing is to be created any more."""
+    """Return whether the job has finished and creates no more pods."""
     status = mapping(job.get("status"))
     if status.get("jobDeploymentStatus") in _FINISHED or status.get("terminalState"):
         return True
     return any(
-        mapping(each).get("type") in _FINISHED and mapping(each).get("status") == "True"
-        for each in sequence(status.get("conditions"))
+        mapping(condition).get("type") in _FINISHED and mapping(condition).get("status") == "True"
+        for condition in sequence(status.get("conditions"))
     )
 
 
 def wrong_scheduler(sets: list[PodTemplateSet], ours: Sequence[str]) -> str:
-    """What keeps the job's pods from joining a group; "" for nothing."""
+    """Return the reason why the job's pods cannot join a group; "" for none."""
     if not sets:
-        return "it declares no pods that could be queued"
-    for each in sets:
-        name = text(each.spec.get("schedulerName")) or "default-scheduler"
+        return "it declares no pods"
+    for pod_set in sets:
+        name = text(pod_set.spec.get("schedulerName")) or "default-scheduler"
         if name not in ours:
-            return f"its pods are {name}'s; write schedulerName: {' or '.join(ours)} into every pod template"
+            return (
+                f"its pods have schedulerName {name}; set schedulerName: {' or '.join(ours)} in every pod template"
+            )
     return ""
 
 
 def next_group_name(kind: SuspendableKind, job: Json) -> str:
-    """The PodGroup of the next run: pods of an earlier one that still end are not in it."""
+    """Return the name of the next run's PodGroup: terminating pods of an earlier run are not in it."""
     metadata = mapping(job.get("metadata"))
     base = f"{kind.served.kind.lower()}-{text(metadata.get('name'))[:200]}-{text(metadata.get('uid'))[:8]}"
     last = text(mapping(metadata.get("annotations")).get(QUEUED_GROUP))
-    number = parse_whole(last.removeprefix(f"{base}-"), 1, _MOST) if last.startswith(f"{base}-") else None
+    number = parse_whole(last.removeprefix(f"{base}-"), 1, _MAX_PODS) if last.startswith(f"{base}-") else None
     return f"{base}-{(number or 0) + 1}"
 
 
 def queued_group(
     kind: SuspendableKind, job: Json, name: str, sets: list[PodTemplateSet], labels: Mapping[str, str]
 ) -> Json:
-    """The PodGroup that goes through the queue for the job: as large as all that it creates at once. Later pods are
-    in the minimum, of which the scheduler asks for those that may exist: each stage starts whole."""
+    """Return the PodGroup of the job in the queue, as large as all pods that the job creates at once.
+
+    Pods of `later` sets count for the minimum, of which the scheduler requires only those that can exist: each
+    stage starts as a whole.
+    """
     metadata = mapping(job.get("metadata"))
     total: Amounts = {}
     gang = 0
-    for each in sets:
-        if each.counted:
-            add_pods(total, each.spec, each.count)
-        if each.counted or each.later:
-            gang += each.count
+    for pod_set in sets:
+        if pod_set.counted:
+            add_pods(total, pod_set.spec, pod_set.count)
+        if pod_set.counted or pod_set.later:
+            gang += pod_set.count
     if kind is JOB and not _is_gang(mapping(job.get("spec"))):
-        gang = 1  # pods that take work from a queue start one by one
+        gang = 1  # independent pods start one by one
     queue = text(mapping(metadata.get("labels")).get(QUEUE_LABEL))
-    classes = {text(each.spec.get("priorityClassName")) for each in sets}
+    classes = {text(pod_set.spec.get("priorityClassName")) for pod_set in sets}
     spec: Json = {"minMember": gang, "queue": queue, "minResources": written(total)}
     if len(classes) == 1 and (name_of_class := classes.pop()):
         spec["priorityClassName"] = name_of_class
@@ -210,7 +221,7 @@ def queued_group(
 
 
 def resumed(kind: SuspendableKind, job: Json, group: str) -> Json:
-    """The job, to be written back: no longer suspended, its pods members of the group."""
+    """Return the job for the update: not suspended, with pods that are members of the group."""
     body = grouped(kind, job, group)
     annotations = body["metadata"].get("annotations") or {}
     body["metadata"]["annotations"] = {**annotations, QUEUED_GROUP: group}
@@ -218,7 +229,7 @@ def resumed(kind: SuspendableKind, job: Json, group: str) -> Json:
 
 
 def suspended(kind: SuspendableKind, job: Json) -> Json:
-    """The job, to be written back: its pods go, and it waits for its turn again."""
+    """Return the job for the update: suspended, so that its pods are deleted and it waits again."""
     return _with_suspend(kind, copy.deepcopy(job), True)
 
 
@@ -231,12 +242,12 @@ def _with_suspend(kind: SuspendableKind, body: Json, value: bool) -> Json:
 
 
 def grouped(kind: SuspendableKind, job: Json, group: str) -> Json:
-    """The object with pods that are members of the group."""
+    """Return the object with pods that are members of the group."""
     body = copy.deepcopy(job)
-    for each in pod_sets(kind, body):
-        metadata = each.template.get("metadata")
+    for pod_set in pod_sets(kind, body):
+        metadata = pod_set.template.get("metadata")
         if not isinstance(metadata, dict):
-            metadata = each.template["metadata"] = {}
+            metadata = pod_set.template["metadata"] = {}
         notes = metadata.get("annotations")
         if not isinstance(notes, dict):
             notes = metadata["annotations"] = {}
@@ -245,7 +256,7 @@ def grouped(kind: SuspendableKind, job: Json, group: str) -> Json:
 
 
 def _is_gang(spec: Mapping[str, Any]) -> bool:
-    """Whether all pods of a Job run at the same time, each with its own index."""
+    """Return whether all pods of a Job run at the same time, each with its own index."""
     return spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism", 1)
 
 
@@ -256,8 +267,8 @@ def _entries(value: Any, path: Path) -> Iterator[Json]:
     elif path[0] != "*":
         yield from _entries(mapping(value).get(path[0]), path[1:])
     else:
-        for each in value.values() if isinstance(value, dict) else sequence(value):
-            yield from _entries(each, path[1:])
+        for item in value.values() if isinstance(value, dict) else sequence(value):
+            yield from _entries(item, path[1:])
 
 
 def _at(value: Any, path: Path) -> Any:
@@ -272,4 +283,4 @@ def _count(entry: Json, rule: PodSetRule) -> int:
         stated = _at(entry, path)
         if isinstance(stated, int) and not isinstance(stated, bool):
             count *= max(0, stated)
-    return min(count, _MOST)
+    return min(count, _MAX_PODS)

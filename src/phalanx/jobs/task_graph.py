@@ -1,4 +1,4 @@
-"""Whether things that wait for each other can ever begin."""
+"""Acyclicity of dependency graphs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 
 
 def is_acyclic(waits_for: Mapping[str, Sequence[str]]) -> bool:
-    """Whether all names can come one after the other. One that waits for a name that is not there never comes."""
-    missing = {name: set(others) for name, others in waits_for.items()}
+    """Return whether all names can be ordered by their dependencies. A name with a missing dependency makes it
+    False.
+    """
+    missing = {name: set(dependencies) for name, dependencies in waits_for.items()}
     followers: dict[str, list[str]] = {}
-    for name, others in missing.items():
-        for other in others:
-            followers.setdefault(other, []).append(name)
-    ready = [name for name, others in missing.items() if not others]
-    come = 0
+    for name, dependencies in missing.items():
+        for dependency in dependencies:
+            followers.setdefault(dependency, []).append(name)
+    ready = [name for name, dependencies in missing.items() if not dependencies]
+    ordered = 0
     while ready:
         done = ready.pop()
-        come += 1
+        ordered += 1
         for name in followers.get(done, ()):
             missing[name].discard(done)
             if not missing[name]:
                 ready.append(name)
-    return come == len(missing)
+    return ordered == len(missing)

@@ -1,4 +1,4 @@
-"""The volumes of a job: claims that exist, and claims that are made for it and live as long as it does."""
+"""Volumes of a job: existing claims, and claims that are created for the job and deleted with it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Json = dict[str, Any]
 
 
 class JobVolume(msgspec.Struct, frozen=True):
-    """A claim and where all containers of the job mount it. `manifest` is the claim to make if it is missing; None
-    where somebody else makes it."""
+    """Claim with its mount path in all containers of the job.
+
+    `manifest` is the claim to create if it is missing; None if a user creates it.
+    """
 
     mount_path: str
     claim: str
@@ -24,11 +26,13 @@ class JobVolume(msgspec.Struct, frozen=True):
 
 
 def volumes_of(job: Job) -> tuple[JobVolume, ...]:
-    """Names that are made up follow from the job and the volume's position: a second run makes no second claim."""
-    found = []
+    """Return the volumes. Generated names follow from the job and the volume's position, so a second run creates
+    no second claim.
+    """
+    job_volumes = []
     for position, volume in enumerate(job.spec.volumes):
         if volume.volume_claim_name:
-            found.append(JobVolume(volume.mount_path, volume.volume_claim_name))
+            job_volumes.append(JobVolume(volume.mount_path, volume.volume_claim_name))
         elif volume.volume_claim is not None:
             name = claim_name(job, position)
             manifest = {
@@ -37,22 +41,22 @@ def volumes_of(job: Job) -> tuple[JobVolume, ...]:
                 "metadata": owned_metadata(job, name),
                 "spec": copy.deepcopy(volume.volume_claim),
             }
-            found.append(JobVolume(volume.mount_path, name, manifest))
-    return tuple(found)
+            job_volumes.append(JobVolume(volume.mount_path, name, manifest))
+    return tuple(job_volumes)
 
 
 def missing_claim(name: str) -> str:
-    """What a job is told whose claim does not exist, in upstream's words."""
+    """Return the message for a missing claim, in upstream's words."""
     return f"pvc {name} is not found, the job will be in the Pending state until the PVC is created"
 
 
 def volume_resources(job: Job) -> dict[str, str]:
-    """The claims as the job's status lists them."""
+    """Return the claims in the form of the job's status."""
     return {f"volume-pvc-{volume.claim}": volume.claim for volume in volumes_of(job)}
 
 
 def mount_volumes(job: Job, pod: Json) -> None:
-    """In all containers, as upstream not in init containers."""
+    """Mount the volumes in all containers, but not in init containers, as upstream."""
     for volume in volumes_of(job):
         name = volume_name(f"{job.metadata.name}-{volume.claim}")
         add_volume(pod, {"name": name, "persistentVolumeClaim": {"claimName": volume.claim}})

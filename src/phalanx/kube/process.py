@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Protocol
 
 from phalanx.kube.api_server import until_reachable
-from phalanx.kube.client import KubeClient
 from phalanx.kube.failures import Failures
-from phalanx.kube.leadership import Leadership, LeaseOptions, unless_stopped
+from phalanx.kube.leadership import Leadership, unless_stopped
 
 
 class RunningService(Protocol):
@@ -24,8 +23,31 @@ class RunningService(Protocol):
     async def run(self) -> None: ...
 
 
-async def run_until_signal(*services: RunningService, announce: Callable[[], Awaitable[None]]) -> None:
-    """Run services until SIGTERM, Ctrl-C, or the end of one, which stops all; raise the first failure.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StoppableWork:
+    """A coroutine function as a service; it is called with the event that asks it to end."""
+
+    def __init__(self, work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+        self.ready = asyncio.Event()
+        self._work = work
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        self.ready.set()
+        await self._work(self._stopping)
+
+
+async def run_until_signal(
+    *services: RunningService,
+    announce: Callable[[], Awaitable[None]] | None = None,
+    signals: Collection[signal.Signals] = STOP_SIGNALS,
+) -> None:
+    """Run services until one of `signals`, or the end of one, which stops the others; raise the first failure.
 
     `announce` waits until they are ready and logs it; it is cancelled at the end.
     """
@@ -35,13 +57,14 @@ async def run_until_signal(*services: RunningService, announce: Callable[[], Awa
             service.stop()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in signals:
         loop.add_signal_handler(number, stop)
-    announcing = asyncio.ensure_future(announce())
+    announcing = asyncio.ensure_future(announce()) if announce is not None else None
     try:
         await asyncio.gather(*(_run_then_stop(service.run(), stop) for service in services))
     finally:
-        announcing.cancel()
+        if announcing is not None:
+            announcing.cancel()
 
 
 async def _run_then_stop(run: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
@@ -58,9 +81,9 @@ class LeadingService:
     `run` ends when `stop` is called or the lease is lost: see `leadership.lost_because`. `serve` sets `ready`.
     """
 
-    def __init__(self, client: KubeClient, lease: LeaseOptions | None) -> None:
+    def __init__(self, leadership: Leadership) -> None:
         self.ready = asyncio.Event()
-        self.leadership = Leadership(client, lease)
+        self.leadership = leadership
         self._failures = Failures()
         self._stopping = asyncio.Event()
 
@@ -80,6 +103,10 @@ class LeadingService:
         finally:
             await self.close()
 
+    async def stand_by(self) -> None:
+        """Return when the lease is held and `serve` may begin."""
+        await self.leadership.acquired()
+
     async def serve(self) -> None:
         """Work until cancelled. It is called when the lease is held."""
         raise NotImplementedError
@@ -90,26 +117,32 @@ class LeadingService:
     async def close(self) -> None:
         """Close the service's resources, after the release of the lease."""
 
+    def lease_lost(self) -> None:
+        """End `run`; no write is sent any more."""
+        self.stop()
+
     async def _run_reachable(self) -> None:
-        leading = asyncio.create_task(self.leadership.run(self.stop))
-        serving = asyncio.create_task(self._lead())
-        stopped = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                await serving
-        finally:
-            self.ready.clear()
-            for task in (serving, stopped):
-                task.cancel()
-            await asyncio.gather(serving, stopped, return_exceptions=True)
-            leading.cancel()
-            await asyncio.gather(leading, return_exceptions=True)
+            # A group, so that no task outlives a `run` that is cancelled again while it ends.
+            async with asyncio.TaskGroup() as tasks:
+                leading = tasks.create_task(self.leadership.run(self.lease_lost))
+                serving = tasks.create_task(self._lead())
+                stopped = tasks.create_task(self._stopping.wait())
+                try:
+                    await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for task in (serving, stopped):
+                        task.cancel()
+                    await asyncio.wait([serving, stopped])
+                    leading.cancel()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     async def _lead(self) -> None:
         try:
             # A list that was read before the lease was acquired could miss the last writes of the previous leader.
-            await self.leadership.acquired()
+            await self.stand_by()
             await self.serve()
         finally:
+            self.ready.clear()
             await self.drain()

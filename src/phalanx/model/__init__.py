@@ -1,1 +1,1 @@
-"""The specs: immutable values that every package may speak of. Imports nothing of ours."""
+"""Immutable values that every package can use; imports no other package of Phalanx."""

@@ -1,4 +1,4 @@
-"""Accounts: the nodes of capacity trees that pods are charged to, whatever their dialect calls them."""
+"""Accounts: nodes of quota trees that pods are charged to, of all dialects."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from phalanx.model.gang import GroupRef, Problem
 from phalanx.model.pools import PoolRule
 
 Limits = tuple[tuple[str, int], ...]
-"""Amounts per resource, sorted by name. Unlike Requests it keeps zeros: 0 is a ceiling, absent is none."""
+"""Amounts per resource, sorted by name. Unlike in Requests, 0 is a limit and an absent resource is unlimited."""
 
 DEFAULT_QUEUE = "default"
 ROOT_QUEUE = "root"
 
-# The quotas that Koordinator makes itself. The system and default quotas stand beside the tree, not in it:
-# their pods neither give nor take (disableDefaultQuotaPreemption), and what they use is not there to be shared.
+# Quotas that Koordinator creates. The system and default quotas are beside the tree, not in it: their pods
+# neither preempt nor are preempted (disableDefaultQuotaPreemption), and the tree cannot share what they use.
 KOORDINATOR_ROOT = "koordinator-root-quota"
 KOORDINATOR_SYSTEM = "koordinator-system-quota"
 KOORDINATOR_DEFAULT = "koordinator-default-quota"
@@ -25,7 +25,7 @@ KOORDINATOR_BESIDE = (KOORDINATOR_DEFAULT, KOORDINATOR_SYSTEM)
 
 SYSTEM_NAMESPACE = "kube-system"
 KOORDINATOR_NAMESPACE = "koordinator-system"
-# Where administrators and the cluster itself write, and tenants do not.
+# Namespaces that only administrators and the cluster write to.
 ADMINISTRATIVE_NAMESPACES = (SYSTEM_NAMESPACE, KOORDINATOR_NAMESPACE)
 
 
@@ -34,19 +34,19 @@ def limits_of(amounts: Mapping[str, int]) -> Limits:
 
 
 class Tree(enum.StrEnum):
-    """What kind of tree an account stands in. A pod is charged on one path of each tree that knows it."""
+    """Kind of an account's tree. A pod is charged on one path of each tree that contains it."""
 
-    QUEUE = "queue"  # Volcano's and kube-batch's queues: cluster-wide, below `root`
-    NAMESPACE = "namespace"  # the namespaces within a queue; they come with their pods
-    USER = "user"  # the users within a queue, where a user label is configured
-    ELASTIC_QUOTA = "elastic-quota"  # scheduler-plugins: flat, one a namespace
-    KOORDINATOR = "koordinator"  # quota trees by labels
-    FIRM = "koordinator-firm"  # what of a Koordinator quota its pods that may never be evicted hold
-    ACK = "elastic-quota-tree"  # ACK's single tree object
+    QUEUE = "queue"  # Volcano and kube-batch queues: cluster-wide, below `root`
+    NAMESPACE = "namespace"  # namespaces within a queue, created by their pods
+    USER = "user"  # users within a queue, if a user label is configured
+    ELASTIC_QUOTA = "elastic-quota"  # scheduler-plugins: flat, one per namespace
+    KOORDINATOR = "koordinator"  # Koordinator quota trees, by labels
+    FIRM = "koordinator-firm"  # usage of a Koordinator quota by its non-preemptible pods
+    ACK = "elastic-quota-tree"  # ACK: one object with the whole tree
 
 
 class AccountKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """`forest` tells several trees of one kind apart (Koordinator's tree-id); mostly ""."""
+    """Key of an account; `forest` distinguishes trees of one kind (Koordinator's tree-id), mostly ""."""
 
     tree: Tree
     name: str
@@ -58,13 +58,13 @@ class AccountKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 class AccountState(enum.StrEnum):
     OPEN = "Open"
-    CLOSED = "Closed"  # takes nothing new
-    CLOSING = "Closing"  # the same, and something in it still runs
+    CLOSED = "Closed"  # accepts no new pods
+    CLOSING = "Closing"  # closed, and pods still run in it
     UNKNOWN = "Unknown"
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """A cap on what an account may use up per window: `hours` are resource-hours (cpu in milli-core-hours).
+    """Limit of an account's usage per window; `hours` are resource-hours (cpu in milli-core-hours).
 
     Windows are `window` seconds long and begin at multiples of it since the epoch.
     """
@@ -74,16 +74,18 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class SelfProtection(enum.StrEnum):
-    """How far pods may keep themselves from being evicted by what their owners say."""
+    """Scope of the eviction protection that pod owners can request for their pods."""
 
-    NONE = "none"  # not at all
-    GUARANTEED = "guaranteed"  # against others as far as their account's guarantee reaches
-    ALL = "all"  # whatever it costs others
+    NONE = "none"  # no protection
+    GUARANTEED = "guaranteed"  # protection within the account's guarantee
+    ALL = "all"  # full protection
 
 
 class EvictionRate(msgspec.Struct, frozen=True):
-    """At most `pods` may be evicted from an account within any `window` seconds; a whole gang that is larger may
-    go when nothing else went within the window."""
+    """Maximum of `pods` that are evicted from an account within any `window` seconds.
+
+    A larger gang can be evicted as a whole if no other pod was evicted within the window.
+    """
 
     pods: int
     window: int
@@ -92,17 +94,16 @@ class EvictionRate(msgspec.Struct, frozen=True):
 class Account(msgspec.Struct, frozen=True):
     """One account as declared.
 
-    `guarantee` is never lent, `deserved` is lent and taken back (None where the dialect gives none, as opposed to
-    nothing deserved), `capability` is the ceiling; resources that are absent are 0, 0 and unlimited. An
-    ElasticQuota's min is `deserved`, its max `capability`. `weight` shares the surplus; `weights` does so per
-    resource (Koordinator's shared-weight; where absent, the capability's amount counts). `parent` is None for the
-    roots of a tree. `namespaces` are those whose pods are charged here unless they name another account. `parental`
-    marks an account that may have children only and no pods. `lends` is False where what is deserved stays
-    reserved while idle. `total` replaces the cluster's capacity for the tree below (Koordinator's total-resource).
-    `fifo` makes the first that waits hold up those behind it. `hierarchy` is Volcano's legacy annotation:
-    (name, weight) from the root down. `label` is what people call the account in sentences, for example
-    `ElasticQuota team-a/quota`. `problem` is set where the declaration cannot be used at all: then nothing new is
-    charged to it; `warnings` hold nothing back.
+    `guarantee` is never lent. `deserved` is lent and reclaimed (None if the dialect has none, as opposed to
+    zero). `capability` is the limit. Absent resources are 0, 0 and unlimited. The min of an ElasticQuota is
+    `deserved`, its max is `capability`. `weight` shares the surplus; `weights` does so per resource
+    (Koordinator's shared-weight; the default is the capability's amount). `parent` is None for the roots of a
+    tree. Pods of `namespaces` are charged here unless they name another account. `parental` accounts have only
+    child accounts and no pods. `lends` is False if idle deserved quota remains reserved. `total` replaces the
+    cluster's capacity for the tree below (Koordinator's total-resource). `fifo`: the first waiting unit blocks
+    all later ones. `hierarchy` is Volcano's legacy annotation: (name, weight) from the root down. `label` is the
+    name of the account in messages, for example `ElasticQuota team-a/quota`. `problem` is the reason why the
+    declaration is unusable: then no new pod is charged to the account; `warnings` have no effect on scheduling.
     """
 
     key: AccountKey
@@ -121,27 +122,27 @@ class Account(msgspec.Struct, frozen=True):
     state: AccountState = AccountState.OPEN
     namespaces: tuple[str, ...] = ()
     lends: bool = True
-    scales: bool = True  # its minimum shrinks when all minima together exceed what there is
+    scales: bool = True  # the minimum shrinks if all minima together exceed the capacity
     total: Limits | None = None
     fifo: bool = False
     hierarchy: tuple[tuple[str, int], ...] = ()
     budget: Budget | None = None
-    min_run_time: int = 0  # seconds from its start on for which none of its pods is evicted for others
-    max_run_time: int = 0  # seconds for which its pods may run; 0: as the account above says
+    min_run_time: int = 0  # seconds after their start during which its pods are not evicted for other pods
+    max_run_time: int = 0  # maximum run time of its pods in seconds; 0: inherited from the parent account
     eviction_rate: EvictionRate | None = None
-    self_protection: SelfProtection | None = None  # None: what the account above says, else the policy
-    max_protection: int = 0  # seconds from its binding on for which a pod may protect itself; 0: no limit
-    pools: PoolRule | None = None  # the groups of nodes that its pods may use
+    self_protection: SelfProtection | None = None  # None: inherited from the parent account, else the policy's
+    max_protection: int = 0  # seconds after its binding during which a pod can protect itself; 0: no limit
+    pools: PoolRule | None = None  # groups of nodes that its pods can use
     created: int = 0
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 
 
 class ResourceQuota(msgspec.Struct, frozen=True):
-    """Kubernetes' own quota on what may be created in a namespace; keys are as the object writes them
-    (`requests.cpu`, `limits.memory`, `pods`, `requests.nvidia.com/gpu` ...), amounts in the resource's units.
+    """Kubernetes ResourceQuota of a namespace.
 
-    `scoped` quotas count some pods only.
+    Keys have the names of the object (`requests.cpu`, `limits.memory`, `pods`, `requests.nvidia.com/gpu` ...),
+    amounts are in the units of the resource. `scoped` quotas count only some of the pods.
     """
 
     namespace: str

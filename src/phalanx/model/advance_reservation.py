@@ -1,4 +1,4 @@
-"""Advance reservations: room that somebody has asked to be kept for certain pods from one moment to another."""
+"""Advance reservations: capacity that a user reserves for certain pods during a time window."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from phalanx.model.recurrence import Occurrence, Recurrence
 from phalanx.model.selectors import Requirement
 
 RESERVATION_ANNOTATION: Final = "phalanx.dev/reservation"
-"""Annotation of a pod: the Reservation that it uses."""
+"""Annotation of a pod with the name of the Reservation that it uses."""
 
 NO_END: Final = 2**62
-"""An end that nobody knows."""
+"""End of a window without a known end."""
 
 
 class AtEnd(enum.StrEnum):
-    """What becomes of the pods that use a reservation when it ends."""
+    """Action for the pods that use a reservation, at its end."""
 
     EVICT = "evict"
     KEEP = "keep"
-    HOLD = "hold"  # they go on; who waits for it goes on waiting
+    HOLD = "hold"  # running pods continue; waiting pods continue to wait
 
 
 class Replace(enum.StrEnum):
-    """Which nodes of a reservation are replaced by others."""
+    """Nodes of a reservation that are replaced."""
 
     NONE = "none"
     LOST = "lost"
 
 
 class ReservedNodes(msgspec.Struct, frozen=True):
-    """Whole nodes: all that are named, or `count` (0: all) of those that are selected."""
+    """Whole nodes: all nodes in `names`, or `count` (0: all) of the selected nodes."""
 
     names: tuple[str, ...] = ()
     selector: tuple[Requirement, ...] | None = None
@@ -42,14 +42,14 @@ class ReservedNodes(msgspec.Struct, frozen=True):
 
 
 class AdvanceReservation(msgspec.Struct, frozen=True):
-    """What is to be kept: `count` pods of `template`, what the gang (namespace, name) asks for, or whole `nodes`.
+    """Reserved capacity: `count` pods of `template`, the demand of the gang (namespace, name), or whole `nodes`.
 
-    The first occurrence is from `start` (the earliest moment, where it is `flexible_start`) for `duration` seconds
-    (0: until `end`, NO_END for ever); others follow from `recurrence`. `queue` is charged, "" for nobody. The
-    priority is that of the template. With `once` it is over as soon as somebody has used it; `unused_after` seconds
-    after its start, and so long after it was used last, it is given up (0: never). `closed` keeps new users out.
-    `asks` tells its question from another: what is granted
-    is the answer to one. One with a `problem` is never granted.
+    The first occurrence lasts from `start` (the earliest start, if `flexible_start`) for `duration` seconds (0:
+    until `end`, NO_END for no end); `recurrence` adds further ones. `queue` is charged, "" for no queue. The
+    priority is that of the template. With `once` the reservation ends after its first use. It also ends
+    `unused_after` seconds after its start or its last use (0: never). A `closed` reservation accepts no new pods.
+    `asks` identifies the request: a grant belongs to one request. A reservation with a `problem` is never
+    granted.
     """
 
     name: str
@@ -81,7 +81,7 @@ class AdvanceReservation(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.name}"
 
     def occurrence(self, moment: int) -> Occurrence | None:
-        """The one that is under way at a moment, else the next; None when all are over."""
+        """Return the current occurrence at `moment`, else the next one; None after the last one."""
         if self.problem:
             return None
         if self.recurrence is None:

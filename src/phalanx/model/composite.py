@@ -1,4 +1,4 @@
-"""Groups of gangs: trees in which so many groups start together or none."""
+"""Composites: trees of gangs in which a minimum of groups starts together."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from phalanx.model.topology import TopologyRule
 
 
 class Composite(msgspec.Struct, frozen=True):
-    """A CompositePodGroup of scheduling.k8s.io.
+    """CompositePodGroup of scheduling.k8s.io.
 
-    `min_groups` of the groups that name it as their parent start together or none does; 0 where each starts for
-    itself (the basic policy). `parent` is the composite above, in the same namespace. `workload` is the Workload
-    that it was made from; all that is in one tree comes from the same. `topology`, `priority` and `unit` (all that
-    is below may only be disrupted together) hold for everything below. `preempts` is False where nobody may go for
-    it. `initiated` says that its first quorum has been placed. `problem` holds everything below.
+    At least `min_groups` child groups start together or none does; 0: each starts independently (the basic
+    policy). `parent` is the parent composite, in the same namespace. `workload` is the Workload of its template;
+    all groups of one tree have the same Workload. `topology`, `priority` and `unit` (all pods below are disrupted
+    together) apply to all groups below. `preempts` is False if no pod is evicted for it. `initiated`: its first
+    quorum has been placed. `problem` blocks all groups below.
     """
 
     key: GangKey

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 
 import msgspec
 
@@ -11,9 +10,6 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark, Pod
 from phalanx.model.preparations import Preparation
 from phalanx.model.verdict import GangVerdict, PodVerdict
-
-# What `Evict.sentence` gives.
-_SENTENCE = re.compile(r"([a-z]+)(?: by ([^()]+))? \((.*)\)", re.DOTALL)
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False):
@@ -86,17 +82,13 @@ class Evict(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """All of it: `preempted by gang a/train (priority 0 gives way to priority 10)`."""
-        by = f" by {self.preemptor}" if self.preemptor else ""
-        return f"{self.reason.value.lower()}{by} ({self.message})"
+        return eviction_sentence(self.reason, self.preemptor, self.message)
 
-    @staticmethod
-    def said_by(sentence: str) -> tuple[EvictionReason, str, str] | None:
-        """(reason, preemptor, message) of such a sentence; None where it is none."""
-        found = _SENTENCE.fullmatch(sentence)
-        if found is None:
-            return None
-        reason = next((each for each in EvictionReason if each.value.lower() == found[1]), None)
-        return (reason, found[2] or "", found[3]) if reason is not None else None
+
+def eviction_sentence(reason: EvictionReason, preemptor: str, message: str) -> str:
+    """Return `preempted by gang a/train (priority 0 gives way to priority 10)`; either part may be empty."""
+    by = f" by {preemptor}" if preemptor else ""
+    return f"{reason.value.lower()}{by}" + (f" ({message})" if message else "")
 
 
 class Nominate(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""How many pods of an application or of a gang may be taken away at the moment."""
+"""Disruption budgets: pods of an application or gang that can be evicted now."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import msgspec
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
-    """`allowed` is what the disruption controller grants now (status.disruptionsAllowed, 0 while it has not
-    spoken). `disrupted` are the names of pods whose eviction it has granted already: they cost nothing more.
+    """PodDisruptionBudget; `allowed` is status.disruptionsAllowed (0 until the disruption controller sets it).
+
+    `disrupted` contains pods with a granted eviction: evicting them again is free.
     """
 
     namespace: str
@@ -17,7 +18,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """Some of a gang's members: so many, or so many percent of all, rounded up (Kubernetes' IntOrString)."""
+    """Part of a gang's members: a number, or a percentage rounded up (Kubernetes' IntOrString)."""
 
     amount: int
     percent: bool = False

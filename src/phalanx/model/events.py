@@ -1,4 +1,4 @@
-"""What the world tells `ClusterState`: small frozen facts, applied one by one."""
+"""Events for `ClusterState`: small frozen facts, applied one by one."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ class AccountRemoved(msgspec.Struct, frozen=True):
 
 
 class NamespaceWeighed(msgspec.Struct, frozen=True):
-    """How much a namespace counts beside the others of its queue; 1 unless someone says otherwise."""
+    """Weight of a namespace among the namespaces of its queue; the default is 1."""
 
     namespace: str
     weight: int
 
 
 class NamespaceQuotasGranted(msgspec.Struct, frozen=True):
-    """The quotas that pods of a namespace may name beside those that are for it anyway."""
+    """Quotas that pods of a namespace can name, besides those that apply to it anyway."""
 
     namespace: str
     quotas: tuple[str, ...]
 
 
 class NamespaceLabelled(msgspec.Struct, frozen=True):
-    """The labels of a namespace, by which other pods select it; none where it is gone."""
+    """Labels of a namespace, for the namespace selectors of pods; empty after its deletion."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]
@@ -120,7 +120,7 @@ class AdvanceReservationRemoved(msgspec.Struct, frozen=True):
 
 
 class NodeSignalled(msgspec.Struct, frozen=True):
-    """What one kind of objects (`by`) says about the maintenance of a node; nothing any more where it is empty."""
+    """Maintenance signals about a node from one kind of object (`by`); empty if there are none any more."""
 
     node: str
     by: str
@@ -128,14 +128,14 @@ class NodeSignalled(msgspec.Struct, frozen=True):
 
 
 class NodesMeasured(msgspec.Struct, frozen=True):
-    """What nodes really use as of now, and which of them nobody knows about any more."""
+    """Current usage of nodes, and the nodes without current measurements."""
 
     loads: tuple[NodeLoad, ...]
     gone: tuple[str, ...] = ()
 
 
 class AllocatorFact(msgspec.Struct, frozen=True):
-    """News for what keeps the books of one kind of thing on nodes (`ClusterState.nodes.allocators`)."""
+    """Fact for the allocator of one kind of resource on nodes (`ClusterState.nodes.allocators`)."""
 
     allocator: str
     fact: object

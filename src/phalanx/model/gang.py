@@ -1,4 +1,4 @@
-"""Gangs: pods that start together or not at all, and the gang groups that tie gangs to each other."""
+"""Gangs: pods that start together or not at all, and gang groups of gangs that start together."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from phalanx.model.tasks import TaskTopology
 from phalanx.model.text.decoding import legible
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
-# Every further gang of a gang group makes the search for room for all of them harder, and everybody waits
-# meanwhile.
+# Each further gang of a gang group makes the search more expensive, while all other units wait.
 MOST_GANGS = 32
-# The most members for which one leader may have room held.
+# Maximum number of expected members for which one leader can reserve capacity.
 MOST_EXPECTED = 5000
 
 
 class GangRules(msgspec.Struct, frozen=True):
-    """What follows for a gang from the way in which it was declared, as far as others than its dialect ask.
+    """Rules that depend on how a gang was declared.
 
-    `name` is what policies call the way. By native rules members above the minimum do as in Kubernetes' own groups:
-    each has others preempted by itself and follows its gang's domain at once. `native` gangs are declared by such
-    a group, which has a priority of its own and holds claims for its members. Pods declare gangs that are `alone`
-    all by themselves.
+    `name` is the name of the declaration in policies. With native rules, members above the minimum behave as in
+    Kubernetes' own groups: each preempts for itself and must use its gang's domain from the start. `native` gangs
+    are declared by such a group, which has its own priority and claims for its members. `alone`: only the pods
+    declare the gang, without a group object.
     """
 
     name: str = ""
@@ -40,40 +39,47 @@ PLAIN = GangRules()
 
 
 class MatchPolicy(enum.StrEnum):
-    """Which members count towards the quorum (docs/rules/coscheduling.md, section 1.5)."""
+    """Members that count towards the quorum (docs/rules/coscheduling.md, section 1.5)."""
 
     ONLY_WAITING = "only-waiting"
     WAITING_AND_RUNNING = "waiting-and-running"
     WAITING_RUNNING_SUCCEEDED = "waiting-running-succeed"
     ONCE_SATISFIED = "once-satisfied"
-    # As waiting-and-running until the quorum has been placed once; then members come singly while any is left.
+    # Like waiting-and-running until the first quorum; then members are placed one by one while a member is left.
     UNTIL_SCHEDULED = "until-scheduled"
 
 
-# KIND:OWNER, or KIND:OWNER:UID, and what part of the owner: names that no object can have.
+# KIND:OWNER, or KIND:OWNER:UID, with an optional part of the owner: names that no object can have.
 _OWNED = re.compile(r"([a-z0-9]+):([^:/]+)(?::[^:/]+)?(/.*)?", re.ASCII | re.DOTALL)
 
 
 def owned_name(kind: str, name: str, uid: str = "") -> str:
-    """The name of the gang of an owner's pods. No object can have such a name, so no declared gang has it."""
+    """Return the name of the gang of an owner's pods. It is no valid object name, so no declared gang has it."""
     return f"{kind.lower()}:{name}:{uid}" if uid else f"{kind.lower()}:{name}"
 
 
 def shown_name(name: str) -> str:
-    """A gang's name as people know it: of one that its owner names the owner's name, and which part of it."""
-    found = _OWNED.fullmatch(name) if ":" in name else None
-    return legible(f"{found[2]}{found[3] or ''}" if found is not None else name)
+    """Return the display name of a gang: for gangs of an owner, the owner's name and the part of it."""
+    match = _OWNED.fullmatch(name) if ":" in name else None
+    return legible(f"{match[2]}{match[3] or ''}" if match is not None else name)
 
 
 def owner_of_name(name: str) -> tuple[str, str]:
-    """(Kind in small letters, name) of the owner that names the gang, ("", "") where none does."""
+    """Return the owner in a gang's name as (kind in lower case, name); ("", "") if the name contains none."""
+    match = _OWNED.fullmatch(name) if ":" in name else None
+    return (match[1], match[2]) if match is not None else ("", "")
+
+
+def part_of_name(name: str) -> str:
+    """Return which of its owner's gangs has this name, "" where the owner has one, or does not name it."""
     found = _OWNED.fullmatch(name) if ":" in name else None
-    return (found[1], found[2]) if found is not None else ("", "")
+    return legible((found[3] or "").removeprefix("/")) if found is not None else ""
 
 
 class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
-    """Which gang. `str` is for people: it leaves out what a name has of its owner's kind and uid, so it is not
-    unique; `path` (namespace/name) is."""
+    """Key of a gang. `str` is for display: it omits the owner's kind and uid, so it is not unique; `path`
+    (namespace/name) is unique.
+    """
 
     namespace: str
     name: str
@@ -87,7 +93,7 @@ class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False
 
 
 class GroupRef(msgspec.Struct, frozen=True, gc=False):
-    """The object that declares a gang, so that its status goes back to where the user looks."""
+    """Reference to the object that declares a gang, for its status."""
 
     group: str
     version: str
@@ -99,18 +105,32 @@ class GroupRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """Why a gang is held before any node is looked at. `code` is CamelCase and stable, `message` is for people;
-    `remedy` is what helps, where the message does not say so."""
+    """Reason why a gang is blocked before any node is checked, or an account before anything is charged. `code` is
+    CamelCase and stable, `message` is for users. `remedy` is the fix; where the message ends with it, `wrong` is
+    the message without it. `waits` is True where the message itself says what the gang waits for.
+    """
 
     code: str
     message: str
     remedy: str = ""
+    wrong: str = ""
+    waits: bool = False
+
+    @classmethod
+    def of(cls, code: str, wrong: str, remedy: str, *, waits: bool = False) -> Problem:
+        """Return a problem whose message is what is wrong and what to do instead."""
+        return cls(code, f"{wrong}; {remedy}", remedy, wrong, waits)
+
+    @property
+    def state(self) -> str:
+        """What is wrong, without the remedy."""
+        return self.wrong or self.message
 
 
 class GroupClaim(msgspec.Struct, frozen=True):
-    """A resource claim that all members of a group share, by the `name` that their own claims refer to.
+    """Resource claim that all members of a group share, by the `name` in the members' own claims.
 
-    `claim` is the ResourceClaim's name, "" while nobody has made it from the ResourceClaimTemplate `template` yet.
+    `claim` is the name of the ResourceClaim, "" until it is created from the ResourceClaimTemplate `template`.
     """
 
     name: str
@@ -119,10 +139,11 @@ class GroupClaim(msgspec.Struct, frozen=True):
 
 
 class ExpectedMembers(msgspec.Struct, frozen=True):
-    """Members that a gang's leader makes once it runs (Spark's executors), for whom room is held with the leader's.
+    """Members that a gang's leader creates after its start (Spark executors); capacity is reserved with the
+    leader.
 
-    `count` of them, each of which asks for `requests`; what is not stated (0, ()) follows from the gang's
-    minResources. Whoever has not come `seconds` after the leader got its node is not waited for any longer.
+    There are `count` members with `requests` each; unset values (0, ()) follow from the gang's minResources. The
+    reservation of a member that does not exist `seconds` after the leader's binding ends.
     """
 
     count: int = 0
@@ -130,16 +151,25 @@ class ExpectedMembers(msgspec.Struct, frozen=True):
     seconds: int = 300
 
 
-class Gang(msgspec.Struct, frozen=True, gc=False):
-    """One gang after every declaration of it has been resolved.
+class GangOwner(msgspec.Struct, frozen=True, gc=False):
+    """Job whose pods are a gang. `kind` is a word as of `phalanx.model.gang_names.kind_word`; `uid` is "" where
+    only labels name the job."""
 
-    `roles` are the per-role minima. `gang_group` holds the keys of all gangs that must be satisfied together, this
-    one included, sorted. `priority` is None where the members' own priorities decide. `min_resources` is a hint
-    about the size of the whole group. `timeout` is in seconds, `sla_waiting_time` too: how long the group may
-    wait before it goes first (Volcano). `once_satisfied` tells that its API says the
-    first quorum was placed (native groups). `problem` holds the gang. `warnings` hold nothing back. `revocable`
-    gangs may use nodes that are lent for a time. Of `min_available` and `max_unavailable` members at most one is
-    stated: how far a gang may be thinned out for nobody's sake (Volcano's job disruption budget).
+    kind: str
+    name: str
+    uid: str = ""
+
+
+class Gang(msgspec.Struct, frozen=True, gc=False):
+    """One gang after all of its declarations are resolved.
+
+    `roles` are the minima per role. `gang_group` contains the keys of all gangs that must be satisfied together,
+    including this one, sorted. `priority` is None if the members' own priorities decide. `min_resources` is a
+    hint about the size of the whole group. `timeout` is in seconds, as is `sla_waiting_time`: the time after
+    which the gang is ordered first (Volcano). `once_satisfied`: the API shows that the first quorum was placed
+    (native groups). `problem` blocks the gang; `warnings` do not. `revocable` gangs can use nodes that are lent
+    for a time. At most one of `min_available` and `max_unavailable` is set: the limit of voluntary evictions
+    (Volcano's job disruption budget).
     """
 
     key: GangKey
@@ -147,47 +177,54 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     rules: GangRules = PLAIN
     source: GroupRef | None = None
     min_member: int = 1
-    stated_member: int = 0  # what its object states, where that counts members that cannot exist yet; else 0
+    stated_member: int = 0  # minMember of its object, if that counts members that cannot exist yet; else 0
     roles: tuple[tuple[str, int], ...] = ()
     match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
     gang_group: tuple[GangKey, ...] = ()
     priority: int | None = None
     queue: str = "default"
     min_resources: Requests | None = None
-    min_limits: Requests = ()  # what it says of limits, as quotas name them: `limits.cpu`
+    min_limits: Requests = ()  # minimum of limits, with the names of quotas: `limits.cpu`
     timeout: int | None = None
     sla_waiting_time: int | None = None
     created: int = 0
     once_satisfied: bool = False
-    admission: bool = False  # has an Inqueue phase: its controller waits for it before it makes pods
-    admitted: bool = True  # may take part in allocation (False while such a group's phase is still Pending)
+    admission: bool = False  # has an Inqueue phase: its controller waits for it before it creates pods
+    admitted: bool = True  # can be allocated (False while the phase of such a group is Pending)
     completed: bool = False  # its phase says that no further member is to come
     owned: bool = False  # another object owns the group and can create further members
-    unit: bool = False  # its members may only be disrupted together
-    preemptable: bool = True  # False: its owner forbids that its members are evicted for others
+    unit: bool = False  # its members are disrupted only together
+    preemptable: bool = True  # False: its owner forbids the eviction of its members for other pods
     revocable: bool = False
     min_available: Portion | None = None
     max_unavailable: Portion | None = None
-    total: int = 0  # how many members its owner means to create, 0 where unknown; never holds the gang back
+    total: int = 0  # number of members that its owner will create, 0 if unknown; never blocks the gang
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
-    topology: TopologyRule | None = None  # how close all members have to be
-    subgroups: tuple[SubgroupRule, ...] = ()  # parts that have to be closer to each other
-    composite: GangKey | None = None  # the group of groups that it is a part of
-    workload: str = ""  # the Workload whose template it was made from
-    tasks: TaskTopology | None = None  # which of its roles should share nodes
-    claims: tuple[GroupClaim, ...] = ()  # what all members share (resource.k8s.io)
+    topology: TopologyRule | None = None  # topology of all members
+    subgroups: tuple[SubgroupRule, ...] = ()  # parts with a narrower topology
+    composite: GangKey | None = None  # parent composite
+    workload: str = ""  # Workload of its template
+    tasks: TaskTopology | None = None  # roles that prefer to share nodes
+    claims: tuple[GroupClaim, ...] = ()  # claims that all members share (resource.k8s.io)
     expected: ExpectedMembers | None = None
-    # Where those that it expects are gangs of their own: which; and of such a gang, who expects it.
+    # Gangs of its expected members, if they are separate gangs; and the gang that expects this one.
     later_gangs: tuple[GangKey, ...] = ()
     expected_by: GangKey | None = None
-    scale_up_delay: int = 0  # seconds for which it stays as it is before further members join
-    later: str = ""  # which pods its owner creates only later, in words: the minimum does not count them
-    run_time: StatedRunTime = NOTHING_STATED  # what its object says of all its members
+    scale_up_delay: int = 0  # delay in seconds before additional members are placed
+    later: str = ""  # description of pods that the owner creates later: the minimum does not count them
+    run_time: StatedRunTime = NOTHING_STATED  # run time that its object states for all members
+    owner: GangOwner | None = None  # the user's job, if its name does not follow from the key
+    shown: str = ""  # name in views and messages, "" if it is `shown_name` of the key
+
+    @property
+    def title(self) -> str:
+        """NAMESPACE/NAME for messages."""
+        return f"{self.key.namespace}/{self.shown}" if self.shown else str(self.key)
 
 
 class GangCounts(msgspec.Struct, frozen=True):
-    """The members of a gang by state. `present` are those that are neither finished, terminating nor gated."""
+    """Numbers of a gang's members by state. `present` members are neither finished, terminating nor gated."""
 
     pending: int = 0
     gated: int = 0
@@ -205,5 +242,5 @@ class GangCounts(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> int:
-        """On a node (or on the way to one) and neither finished nor terminating."""
+        """Number of members that are on a node (or assumed) and neither finished nor terminating."""
         return self.assumed + self.bound + self.running

@@ -1,4 +1,4 @@
-"""The query syntax of label selectors: `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
+"""Query syntax of label selectors: `a=b,c!=d,e in (x,y),f notin (z),g,!h`.
 
 Grammar: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
 """
@@ -15,20 +15,20 @@ _VALUE = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
 
 
 def parse_label_selector(source: str) -> tuple[Requirement, ...]:
-    """What must hold, all of it; nothing is asked by an empty text. Raises ValueError."""
+    """Return the requirements of a selector, none for an empty text. Raise ValueError."""
     tokens = _tokens(source)
-    found: list[Requirement] = []
+    requirements: list[Requirement] = []
     at = 0
     while at < len(tokens):
         requirement, at = _requirement(tokens, at)
-        found.append(requirement)
+        requirements.append(requirement)
         if at < len(tokens):
             if tokens[at] != ",":
                 raise ValueError(f"found '{tokens[at]}', expected: ',' or 'end of string'")
             at += 1
             if at == len(tokens):
                 raise ValueError("found '', expected: identifier after ','")
-    return tuple(found)
+    return tuple(requirements)
 
 
 def _tokens(source: str) -> list[str]:

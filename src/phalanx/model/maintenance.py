@@ -1,4 +1,4 @@
-"""When nodes are in maintenance: windows that somebody has declared, and what nodes say about themselves."""
+"""Maintenance of nodes: declared windows, and signals of the nodes themselves."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ from phalanx.model.recurrence import Occurrence, Recurrence, merged
 from phalanx.model.selectors import Requirement
 
 NO_END: Final = 2**62
-"""An end that nobody knows."""
+"""End of a window without a known end."""
 
 CORDONED_BY = "phalanx.dev/cordoned-by"
-"""Annotation of a node that we have cordoned: uid of the window and start of the occurrence, with a dot between."""
+"""Annotation of a node that Phalanx cordoned: uid of the window and start of the occurrence, joined by a dot."""
 
 
 class Before(enum.StrEnum):
-    """What is placed on the nodes of a window before it starts."""
+    """Pods that are placed on the nodes of a window before it starts."""
 
-    LIMIT = "limit"  # what ends in time by its limit
-    SURPLUS = "surplus"  # that, and members above their gangs' minimum: they leave at the start
+    LIMIT = "limit"  # pods with a run-time limit that ends in time
+    SURPLUS = "surplus"  # also surplus members of gangs, which are evicted at the start
     ALL = "all"
 
 
 class AtStart(enum.StrEnum):
-    """What becomes of the nodes of a window, and of the pods there, when it starts."""
+    """Action for the nodes of a window and their pods, at its start."""
 
     CORDON = "cordon"
-    EVICT = "evict"  # and cordon
+    EVICT = "evict"  # evict the pods and cordon
     LEAVE = "leave"
 
 
 class MaintenanceWindow(msgspec.Struct, frozen=True):
-    """A time in which nodes are not to be used: those that `names` names and those that `selector` selects (None:
-    none). The first occurrence is [start, end) in seconds since the epoch; the others follow from `recurrence`.
+    """Time window in which nodes are not used: nodes in `names`, and nodes that `selector` matches (None: no
+    node).
 
-    `before` holds from `close_before` seconds ahead of the start on, 0: however far ahead. Whoever is evicted at
-    the start is told `notice` seconds before. One with a `problem` closes nothing.
+    The first occurrence is [start, end) in seconds since the epoch; `recurrence` adds further ones. `before`
+    applies from `close_before` seconds before the start on (0: always). Pods that are evicted at the start are
+    notified
+    `notice` seconds before the start. A window with a `problem` closes no node.
     """
 
     name: str
@@ -59,7 +61,9 @@ class MaintenanceWindow(msgspec.Struct, frozen=True):
         return f"MaintenanceWindow {self.name}"
 
     def spans(self, begin: int, end: int) -> tuple[Occurrence, ...]:
-        """When its nodes are in maintenance within [begin, end), in order; occurrences that touch are one."""
+        """Return the maintenance spans of the nodes within [begin, end), in order; adjacent occurrences are
+        merged.
+        """
         if self.problem:
             return ()
         if self.recurrence is not None:
@@ -68,7 +72,7 @@ class MaintenanceWindow(msgspec.Struct, frozen=True):
         return (Occurrence(self.start, self.end),) if inside else ()
 
     def next_span(self, moment: int) -> Occurrence | None:
-        """The one that is under way, else the next; None when all are over."""
+        """Return the current span, else the next one; None after the last one."""
         now = self.spans(moment, moment + 1)
         if now or self.problem:
             return now[0] if now else None
@@ -79,8 +83,9 @@ class MaintenanceWindow(msgspec.Struct, frozen=True):
 
 
 class MaintenanceSignal(msgspec.Struct, frozen=True):
-    """That a node says of itself, or its maker says of it, that it goes at `start` (seconds since the epoch, 0 for
-    now), nobody knows for how long. `source` is for people."""
+    """Signal that a node becomes unavailable at `start` (seconds since the epoch, 0: now) for an unknown time.
+    `source` is for users.
+    """
 
     source: str
     start: int

@@ -1,4 +1,4 @@
-"""Whether the labels of one node or object meet what a selector asks, in the vocabulary of core/v1."""
+"""Match of labels with selectors in the vocabulary of core/v1."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping
 from phalanx.model.selectors import NodeSelectorTerm, Requirement, parse_int64
 
 Labels = Mapping[str, str]
-# An OR; None where nothing is asked.
+# Terms joined by OR; None for no requirement.
 Terms = tuple[NodeSelectorTerm, ...] | None
 
 
 def reaches(terms: Terms, labels: Labels) -> bool:
-    """Whether a node with these labels meets one of the terms."""
+    """Return whether a node with these labels matches one of the terms."""
     return terms is None or any(term_holds(term, labels) for term in terms)
 
 
 def term_holds(term: NodeSelectorTerm, labels: Labels) -> bool:
-    """A term about fields is about a node's name, which labels do not tell: it holds of none."""
+    """Return whether labels match a term. A term with fields is about node names and never matches."""
     if term.invalid or term.fields or not term.expressions:
         return False
     return all_hold(term.expressions, labels)

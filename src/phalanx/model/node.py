@@ -1,4 +1,4 @@
-"""A node as the scheduler sees it."""
+"""Node from the view of the scheduler."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from phalanx.model.resources import Requests
 from phalanx.model.selectors import Taint
 
 HOLD = Taint("phalanx.dev/defragmentation", "", "NoSchedule")
-"""Keeps those whom `phalanx defrag` moves from coming back, until all of them are where they should be."""
+"""Taint that keeps pods off nodes which `phalanx defrag` empties, until all of its moves are done."""
 
 
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""What a cordoned node is said to have, and has once the node controller has seen it."""
+"""Taint of a cordoned node, which the node controller adds after a delay."""
 
 
 class Node(msgspec.Struct, frozen=True):
-    """`allocatable` is what the kubelet offers, `pods` included; a resource that is absent is offered zero times.
+    """One node. `allocatable` is that of the kubelet, `pods` included; an absent resource is 0.
 
-    `problems` names what could not be read (such a resource counts as absent, the rest of the node works). `images`
-    are those that it has already (normalised name, bytes), `features` what its kubelet declares, `cards` the
-    devices that pods may share. `cordoned_by` is what the annotation says by which we cordon for maintenance.
+    `problems` lists unreadable fields (such a resource counts as absent, the rest of the node works). `images`
+    are the images on the node (normalised name, bytes), `features` those that its kubelet declares, `cards` the
+    devices that pods can share. `cordoned_by` is the value of the annotation with which Phalanx cordons for
+    maintenance.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What nodes really use, as measured on them."""
+"""Measured usage of nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """One node's load: thousandths of a core and bytes in use, averaged over the last minutes."""
+    """Load of one node: millicores and bytes in use, averaged over the last minutes."""
 
     node: str
     cpu: int

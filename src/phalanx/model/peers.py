@@ -1,4 +1,4 @@
-"""What a pod asks of other pods: near whom, far from whom, and how evenly (affinity and topology spread)."""
+"""Constraints of a pod relative to other pods: affinity, anti-affinity and topology spread."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ Selector = tuple[Requirement, ...]
 
 
 class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
-    """Who is meant: pods of whose labels all of `selector` holds (None: nobody, (): everybody), in one of
-    `namespaces` or in one of whose labels all of `namespace_selector` holds (None: no further one, (): all).
+    """Selection of pods whose labels match `selector` (None: no pod, (): all pods), by namespace.
+
+    The namespace is one of `namespaces`, or its labels match `namespace_selector` (None: no further namespace,
+    (): all namespaces).
     """
 
     selector: Selector | None = None
@@ -21,34 +23,34 @@ class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
     namespace_selector: Selector | None = None
 
     def reaches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether pods of a namespace with these labels may be meant."""
+        """Return whether the selection includes pods of a namespace with these labels."""
         if namespace in self.namespaces:
             return True
         return self.namespace_selector is not None and selects(self.namespace_selector, labels)
 
 
 class PeerTerm(msgspec.Struct, frozen=True, cache_hash=True):
-    """Somebody who is meant, in the same domain of the node label `key`."""
+    """Required presence or absence of a selected pod in the same domain of the node label `key`."""
 
     whom: PodSelection
     key: str
 
 
 class PreferredPeers(msgspec.Struct, frozen=True, cache_hash=True):
-    """`weight` runs from 1 to 100 near those who are meant, from -1 to -100 far from them."""
+    """Preference with a `weight` from 1 to 100 near selected pods, from -1 to -100 far from them."""
 
     term: PeerTerm
     weight: int
 
 
 class Spread(msgspec.Struct, frozen=True, cache_hash=True):
-    """How evenly those who are meant are spread over the domains of the node label `key`.
+    """Even spread of the selected pods over the domains of the node label `key`.
 
-    The domain of a new pod may hold at most `max_skew` more than the emptiest eligible one; where fewer than
-    `min_domains` are eligible the emptiest counts as having none. `required` is DoNotSchedule, otherwise it is a
-    wish. With `affinity` nodes that the pod's node selector or affinity rules out are not counted, with `taints`
-    those with taints that it does not tolerate (nodeAffinityPolicy and nodeTaintsPolicy: Honor). A `lenient` wish
-    does not mind nodes without the label.
+    After placement, the domain of a new pod has at most `max_skew` more selected pods than the emptiest eligible
+    domain; with fewer than `min_domains` eligible domains the minimum counts as 0. `required` is DoNotSchedule,
+    otherwise ScheduleAnyway. With `affinity`, nodes excluded by the pod's node selector or affinity are not
+    counted; with `taints`, nodes with untolerated taints are not counted (nodeAffinityPolicy and
+    nodeTaintsPolicy: Honor). A `lenient` preference ignores nodes without the label.
     """
 
     whom: PodSelection
@@ -62,7 +64,7 @@ class Spread(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Peers(msgspec.Struct, frozen=True, cache_hash=True):
-    """All that a pod's spec says about other pods: `affinity` and `anti` are required, each term of them."""
+    """All constraints of a pod relative to other pods; each term of `affinity` and `anti` is required."""
 
     affinity: tuple[PeerTerm, ...] = ()
     anti: tuple[PeerTerm, ...] = ()
@@ -74,12 +76,12 @@ NO_PEERS = Peers()
 
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Whether all requirements hold of the labels (In, NotIn, Exists, DoesNotExist)."""
+    """Return whether the labels satisfy all requirements (In, NotIn, Exists, DoesNotExist)."""
     return all(_holds(requirement, labels) for requirement in selector)
 
 
 def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """An absent key is not in any list."""
+    """Return whether the labels satisfy a requirement; an absent key is in no list."""
     match requirement.operator:
         case "In":
             return requirement.key in labels and labels[requirement.key] in requirement.values

@@ -1,4 +1,4 @@
-"""Pods, and the classes that make thousands of them one question."""
+"""Pods, and pod classes, which make thousands of equal pods one placement problem."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from phalanx.model.volumes import NO_VOLUMES, PodVolumes, VolumeNeed
 
 
 class ReservationUse(msgspec.Struct, frozen=True, cache_hash=True):
-    """What advance reservations mean for a pod: it may use those that `names` names, and with `inside` nothing but
-    them. A `fault` says why the one that it asks for is not for it."""
+    """Advance reservations for a pod: it can use those in `names`, and with `inside` no other capacity.
+
+    `fault` is the reason why the pod cannot use the reservation that it names.
+    """
 
     names: tuple[str, ...] = ()
     inside: bool = False
@@ -27,23 +29,22 @@ class ReservationUse(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
-    """Everything in a pod's spec that decides where it may go and how good that is; equal for identical pods.
+    """All placement-relevant fields of a pod's spec; equal for identical pods.
 
-    `requests` follow kube-scheduler 1.36's arithmetic and leave out the implicit `pods: 1`. `affinity` is the OR of
-    its terms; None where the pod states no requirement, () where it states one that nothing can meet. `scored_cpu`
-    and `scored_memory` are the requests with kube-scheduler's defaults (100m, 200Mi per container without one),
-    used for scoring only. `unsupported` names spec fields that we cannot honour yet: a pod with one is refused,
-    never placed in spite of it. `revocable` pods may use nodes that are lent for a time: their owner says that they
-    may be evicted (None where the owner says nothing).
+    `requests` follow the arithmetic of kube-scheduler 1.36, without the implicit `pods: 1`. `affinity` is the OR
+    of its terms; None without a requirement, () for a requirement that no node satisfies. `scored_cpu` and
+    `scored_memory` are the requests with kube-scheduler's defaults (100m, 200Mi per container without requests),
+    for scoring only. `unsupported` lists spec fields that Phalanx does not support: a pod with one is rejected,
+    never placed. `revocable` pods can use nodes that are lent for a time: their owner allows their eviction (None
+    if unset).
 
-    `peers`, `volumes`, `claims` and `devices` are what it asks of other pods, of its volumes and of devices. `numa`
-    is the NUMA policy that it asks for, `cpus` are the whole CPUs that containers of Guaranteed pods get for
-    themselves, `pool` the groups of nodes that its queue may use, `images` the normalised names of its images, of
-    which `image_volumes` belong to volumes, `features` what a node must declare (`status.declaredFeatures`).
-    `reservation` is what advance reservations mean for it, None where they mean nothing.
-    `beside` is what accounts are charged beyond `requests`: devices that it gets by claims. `run_limit` says how
-    many seconds after it was placed a pod has left its node at the latest, 0 where no end is known: what is
-    reserved for others from some time on takes only those that end before.
+    `peers`, `volumes`, `claims` and `devices` are constraints on other pods, volumes and devices. `numa` is the
+    requested NUMA policy, `cpus` are the exclusive CPUs of containers of Guaranteed pods, `pool` the groups of
+    nodes that its queue can use, `images` the normalised names of its images, of which `image_volumes` belong to
+    volumes, `features` those that a node must declare (`status.declaredFeatures`). `reservation` is its use of
+    advance reservations, None without one. `beside` is charged to accounts in addition to `requests`: devices of
+    its claims. `run_limit` is the maximum number of seconds from its placement to its departure from the node, 0
+    if unknown: only pods with an early enough end can use capacity that is reserved from some time on.
     """
 
     requests: Requests = ()
@@ -73,11 +74,11 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def best_effort(self) -> bool:
-        """Asks for nothing but a pod slot."""
+        """Whether the pod requests only a pod slot."""
         return not self.requests and not self.beside
 
     def charged(self, usage: Requests) -> dict[str, int]:
-        """resource -> what accounts are charged for a pod that takes `usage` from its node."""
+        """Return the amounts that accounts are charged for a pod with this node usage, by resource."""
         return {PODS: 1, **dict(usage), **dict(self.beside)}
 
 
@@ -90,12 +91,12 @@ class PodPhase(enum.StrEnum):
 
 
 class PlanMark(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """The trace that a gang's plan leaves on each pod it binds (an annotation carried by the Binding).
+    """Mark of a gang's plan on each pod that it binds (an annotation of the Binding).
 
-    It survives a crash between the bindings of one gang: a member that carries the mark proves that the whole
-    quorum of `size` members was placed at `time` (seconds since the epoch), so the rest is repaired, not judged
-    anew. A mark of size 1 is that of a member which joined a gang that had its quorum: while it lives, the gang's
-    run goes on.
+    The mark survives a crash between the bindings of one gang: a member with the mark proves that the whole
+    quorum of `size` members was placed at `time` (seconds since the epoch), so the remaining members are repaired
+    and not decided again. A mark of size 1 belongs to a member that joined a gang with a quorum: while this
+    member exists, the run of the gang continues.
     """
 
     plan: str
@@ -104,11 +105,13 @@ class PlanMark(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
     @classmethod
     def of(cls, cause: str, size: int, time: int, group: str = "") -> PlanMark:
-        """`group` is the uid of the object that declares the gang, where another of its name is another gang."""
+        """Return the mark of a plan; `group` is the uid of the declaring object, which distinguishes gangs of
+        equal name.
+        """
         return cls(f"{cause}-{time}@{group}" if group else f"{cause}-{time}", size, time)
 
     def concerns(self, group: str) -> bool:
-        """Whether it is a plan for the group with this uid, as far as anybody knows."""
+        """Return whether the plan can belong to the group with this uid (unknown uids match)."""
         known = self.plan.partition("@")[2]
         return not known or not group or known == group
 
@@ -119,28 +122,27 @@ class PlanMark(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 class Pod(msgspec.Struct, frozen=True, gc=False):
     """One pod as last observed.
 
-    `usage` is what it takes from its node (requests, or more after an in-place resize). `gang` is the name of
-    its group in its own namespace ("" for a pod on its own), `role` its task in the group. `index` orders the
-    members of a group before their age does; who `leads` the others (a master, a driver) goes last of them.
-    `created` is in seconds since the epoch. `problem` says why the pod
-    cannot be scheduled although it may occupy a node (something in it could not be read). `queue` is the queue of
-    a pod on its own (a gang's queue is the gang's), `quota` names the quota that the pod asks to be charged to (""
-    to go by its namespace), `user` who is behind it where that is configured. `firm` pods may never be evicted and
-    so may only use what their quota is guaranteed (Koordinator's preemptible: false).
+    `usage` is its usage of the node (requests, or more after an in-place resize). `gang` is the name of its group
+    in its namespace ("" for a pod on its own), `role` its task in the group. `index` orders the members of a
+    group before their age; a member that `leads` the group (a master, a driver) is evicted last. `created` is in
+    seconds since the epoch. `problem` is the reason why the pod cannot be scheduled although it can occupy a node
+    (a field was unreadable). `queue` is the queue of a pod on its own (a gang has its own queue), `quota` the
+    quota that the pod names ("" for that of its namespace), `user` its user, if configured. `firm` pods are never
+    evicted, so they can use only the guaranteed quota (Koordinator's preemptible: false).
 
-    What matters once somebody else needs the room: `started` (it began to run), `bound` (it got its node) and
-    `checkpoint` (its work was last saved) are in seconds since the epoch, 0 where unknown; `leaves` is when a
-    terminating pod's grace is over, `grace` how many seconds it gets. `preemptable` is False where its owner
-    forbids eviction, `cooldown` forbids it for so many seconds from `bound` on. A `fixture` belongs to its node (a
-    DaemonSet's pod, a static pod): evicting it frees nothing. `critical` is what the cluster itself needs.
-    `budgets` name the PodDisruptionBudgets of its namespace that count it. `controller` is the uid of the object
-    that makes another when the pod is gone, "" where there is none: an evicted pod without one is lost.
+    For preemption, `started` (first run), `bound` (binding) and `checkpoint` (last checkpoint) are in seconds
+    since the epoch, 0 if unknown; `leaves` is the end of a terminating pod's grace period, `grace` its length in
+    seconds. `preemptable` is False if its owner forbids eviction, `cooldown` forbids it for so many seconds after
+    `bound`. A `fixture` belongs to its node (a DaemonSet's pod, a static pod): its eviction frees nothing.
+    `critical` pods are required by the cluster itself. `budgets` are the PodDisruptionBudgets of its namespace
+    that select it. `controller` is the uid of the object that replaces the pod, "" without one: an evicted pod
+    without a controller is lost.
 
-    A `placeholder` stands for a member that the leader of its gang is going to make: it is placed and holds its
-    room, on `nominated_node` where that is decided, until `expires` (seconds since the epoch; 0 while the leader
-    has no node). It is no object of the API.
+    A `placeholder` represents a member that the leader of its gang will create: it is placed and occupies
+    capacity, on `nominated_node` once that is decided, until `expires` (seconds since the epoch; 0 while the
+    leader has no node). It is no object of the API.
 
-    `run_time` is how long it runs, as far as anybody says.
+    `run_time` is its stated run time.
     """
 
     namespace: str
@@ -179,9 +181,9 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     condemned: str = ""
     controller: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    cards: tuple[str, ...] = ()  # the ids of the shared devices that it holds, as the API tells
-    claims: tuple[str, ...] = ()  # the names of its resource claims, as its class orders what they ask for
-    volumes: PodVolumes = NO_VOLUMES  # what its class's needs are called
+    cards: tuple[str, ...] = ()  # ids of its shared devices, from the API
+    claims: tuple[str, ...] = ()  # names of its resource claims, in the order of its class's needs
+    volumes: PodVolumes = NO_VOLUMES  # names for the volume needs of its class
     leads: bool = False
     placeholder: bool = False
     expires: int = 0
@@ -202,25 +204,25 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 class MemberState(enum.IntEnum):
-    """Where a pod stands, as its gang counts it; exactly one holds at a time."""
+    """State of a pod in the counts of its gang; exactly one applies."""
 
-    PENDING = 0  # ours to place
+    PENDING = 0  # to be placed by Phalanx
     GATED = 1  # has scheduling gates
-    OTHER_SCHEDULER = 2  # pending, but another scheduler's
-    ASSUMED = 3  # chosen by us; the API has not confirmed the binding yet
-    BOUND = 4  # has a node, does not run yet
+    OTHER_SCHEDULER = 2  # pending, for another scheduler
+    ASSUMED = 3  # placed by Phalanx; the API has not confirmed the binding
+    BOUND = 4  # bound, not running
     RUNNING = 5
     SUCCEEDED = 6
     FAILED = 7
     TERMINATING = 8
 
 
-# On a node, and can be told to leave; a pod whose binding is on its way cannot yet.
+# On a node, and evictable; a pod with an unconfirmed binding is not evictable yet.
 CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
-# On a node or on the way to one, and staying.
+# On a node or assumed, and not terminating.
 ACTIVE = (MemberState.ASSUMED, *CAN_LEAVE)
 
 
 def bound_at(pod: Pod) -> int:
-    """When the pod got its node, or the best that is known about that."""
+    """Return the time of the pod's binding, or the best known approximation."""
     return pod.bound or pod.started or pod.created

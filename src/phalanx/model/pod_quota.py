@@ -1,7 +1,7 @@
-"""What a pod uses of a ResourceQuota's resources, and the quotas that are about it.
+"""Usage of a pod in terms of ResourceQuotas, and the quotas that select it.
 
-https://kubernetes.io/docs/concepts/policy/resource-quotas/ ; pods and quotas are JSON here, because both pods that
-exist and those that are to come are asked about.
+https://kubernetes.io/docs/concepts/policy/resource-quotas/ ; pods and quotas are JSON here, because the functions
+serve both existing and future pods.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def text(value: object) -> str:
 
 
 def limits_pods(name: str) -> bool:
-    """Whether a name of a quota is about pods, whatever a single one of them uses."""
+    """Return whether a resource name of a quota is about pods."""
     if name in ("pods", "count/pods") or name.startswith(_HUGE):
         return True
     side, _, resource = name.partition(".")
@@ -45,12 +45,12 @@ def limits_pods(name: str) -> bool:
 
 
 def plus(left: Quantity, right: Quantity) -> Quantity:
-    """The sum, spelled as the first amount that is not nothing."""
+    """Return the sum, in the style of the first non-zero amount."""
     return Quantity(left.nano + right.nano, left.style if left.nano else right.style)
 
 
 def pod_usage(spec: Json) -> Amounts:
-    """What a pod with this spec uses while it is there, by the names under which quotas limit it."""
+    """Return the usage of a pod with this spec, by the resource names of quotas."""
     requests, limits = _total(spec, "requests"), _total(spec, "limits")
     for name, amount in amounts(spec.get("overhead")).items():
         requests[name] = plus(requests.get(name, NONE), amount)
@@ -60,17 +60,17 @@ def pod_usage(spec: Json) -> Amounts:
 
 
 def compute(requests: Amounts, limits: Amounts) -> Amounts:
-    """Requests and limits under the names of quotas; only the standard resources are limited by their limits."""
-    found: Amounts = {}
+    """Return requests and limits by the names of quotas; only standard resources have names for limits."""
+    usage: Amounts = {}
     for name, amount in requests.items():
         if name in _STANDARD or name.startswith(_HUGE):
-            found[name] = found[f"requests.{name}"] = amount
+            usage[name] = usage[f"requests.{name}"] = amount
         elif _is_extended(name):
-            found[f"requests.{name}"] = amount
+            usage[f"requests.{name}"] = amount
     for name, amount in limits.items():
         if name in _STANDARD:
-            found[f"limits.{name}"] = amount
-    return found
+            usage[f"limits.{name}"] = amount
+    return usage
 
 
 def _is_extended(name: str) -> bool:
@@ -78,7 +78,7 @@ def _is_extended(name: str) -> bool:
 
 
 def _total(spec: Json, side: str) -> Amounts:
-    """Of all containers that run together, or of an init container with the sidecars before it if that is more."""
+    """Return the sum of all simultaneous containers, or the peak of an init container with earlier sidecars."""
     running: Amounts = {}
     for container in sequence(spec.get("containers")):
         _add(running, _side(container, side))
@@ -103,19 +103,19 @@ def _total(spec: Json, side: str) -> Amounts:
 def _side(container: object, side: str) -> Amounts:
     resources = mapping(mapping(container).get("resources"))
     stated = amounts(resources.get(side))
-    # As the API server does: who states limits only asks for them.
+    # The API server defaults requests to the limits.
     return amounts(resources.get("limits")) | stated if side == "requests" else stated
 
 
 def amounts(listed: object) -> Amounts:
-    """The quantities of a resource list; what is none is left out (validation has refused it)."""
-    found: Amounts = {}
+    """Return the quantities of a resource list, without invalid ones (validation has rejected them)."""
+    quantities: Amounts = {}
     for name, value in mapping(listed).items():
         try:
-            found[name] = read_quantity(value)
+            quantities[name] = read_quantity(value)
         except QuantityError:
             continue
-    return found
+    return quantities
 
 
 def _add(total: Amounts, more: Amounts) -> None:
@@ -130,7 +130,7 @@ def _raise(total: Amounts, other: Amounts) -> None:
 
 
 class ScopeSelector(NamedTuple):
-    """A scope with an operator (Exists, DoesNotExist, In, NotIn) and values."""
+    """Scope with an operator (Exists, DoesNotExist, In, NotIn) and values."""
 
     scope: str
     operator: str = "Exists"
@@ -138,7 +138,7 @@ class ScopeSelector(NamedTuple):
 
 
 def selectors_of(spec: Json) -> tuple[ScopeSelector, ...]:
-    """The scopes of a quota's spec; a pod must match all."""
+    """Return the scopes of a quota's spec; a pod must match all."""
     plain = [ScopeSelector(text(scope)) for scope in sequence(spec.get("scopes"))]
     listed = [mapping(item) for item in sequence(mapping(spec.get("scopeSelector")).get("matchExpressions"))]
     return (
@@ -155,7 +155,7 @@ def selectors_of(spec: Json) -> tuple[ScopeSelector, ...]:
 
 
 def pod_matches(selector: ScopeSelector, spec: Json) -> bool:
-    """Whether a pod with this spec is within a scope; a scope that is not known holds no pod."""
+    """Return whether a pod with this spec is within a scope; an unknown scope contains no pod."""
     if selector.scope in ("Terminating", "NotTerminating"):
         limited = isinstance(spec.get("activeDeadlineSeconds"), int)
         return limited is (selector.scope == "Terminating")
@@ -189,7 +189,7 @@ def _crosses_namespaces(spec: Json) -> bool:
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed, Burstable or BestEffort by cpu and memory of the pod or of all its containers."""
+    """Return Guaranteed, Burstable or BestEffort, from cpu and memory of the pod or of all its containers."""
     pod_level = mapping(spec.get("resources"))
     holders = [pod_level] if pod_level else [mapping(mapping(item).get("resources")) for item in _containers(spec)]
     guaranteed, anything = bool(holders), False

@@ -1,4 +1,4 @@
-"""Groups of nodes that a queue may or should use."""
+"""Groups of nodes that a queue is restricted to or prefers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import msgspec
 from phalanx.model.resources import Requests
 
 POOL_LABEL = "volcano.sh/nodegroup-name"
-"""The label of a node that says which group it belongs to."""
+"""Label of a node with the name of its group."""
 
 
 class PoolRule(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a queue says about groups of nodes, by their names.
+    """Rule of a queue about groups of nodes, by name.
 
-    Pods may use the groups that are `required`, `preferred` (best first) or `avoided` (only if need be); never
-    those that are `forbidden`, whatever else is said of them, and none that is not named at all. `limits` are
-    what all pods of `queue` together may hold in a group; they are the queue's own, whoever its rule is from.
-    `inherited` rules are those of the nearest queue above that has one.
+    Pods can use the groups in `required`, `preferred` (best first) or `avoided` (only if necessary), never those
+    in `forbidden` and never unnamed groups. `limits` bound the usage of all pods of `queue` per group; they are
+    always the queue's own. `inherited` rules are those of the nearest ancestor queue with a rule.
     """
 
     required: tuple[str, ...] = ()
@@ -33,7 +32,7 @@ class PoolRule(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def permitted(self) -> tuple[str, ...]:
-        """The best first."""
+        """Usable groups, best first."""
         named = dict.fromkeys((*self.required, *self.preferred, *self.avoided))
         return tuple(group for group in named if group not in self.forbidden)
 
@@ -41,7 +40,7 @@ class PoolRule(msgspec.Struct, frozen=True, cache_hash=True):
         return group in self.permitted
 
     def points(self, group: str, ordered: bool) -> float:
-        """From -1 to 150: what is required is best, then what is preferred (by its place if `ordered`)."""
+        """Return a score from -1 to 150: required groups are best, then preferred ones (by rank if `ordered`)."""
         if group in self.avoided:
             return -1.0
         points = 100.0 if group in self.required else 0.0

@@ -1,4 +1,4 @@
-"""What has to be written to the API before a pod can be bound."""
+"""Preparations: writes to the API that must precede the binding of a pod."""
 
 from __future__ import annotations
 
@@ -6,5 +6,4 @@ import msgspec
 
 
 class Preparation(msgspec.Struct, frozen=True):
-    """One write, or one wait, without which a pod must not be bound. Kinds of it are subclasses; each has one
-    handler in `execution/`."""
+    """One write or wait that must precede the binding of a pod. Each subclass has one handler in `execution/`."""

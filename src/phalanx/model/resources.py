@@ -1,6 +1,6 @@
 """Amounts of named resources as exact integers.
 
-Units: `cpu` in thousandths of a core, everything else in whole units (bytes, devices, pods).
+Units: `cpu` in thousandths of a core, all other resources in whole units (bytes, devices, pods).
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ PODS = "pods"
 
 # Sorted by name, no zero amounts: equal requests are equal (and hash equal) as values.
 Requests = tuple[tuple[str, int], ...]
-# Of a pod's usage: no amounts at all would mean what pods of its class take.
+# Usage of a pod without amounts; an empty tuple would mean the requests of its class.
 NO_AMOUNTS: Requests = ((CPU, 0),)
 
 
 def scale_of(resource: str) -> int:
-    """How many of our units make one Kubernetes unit of `resource`."""
+    """Return the number of internal units per Kubernetes unit of `resource`."""
     return 1000 if resource == CPU else 1
 
 
 def parse_amount(resource: str, value: object) -> int:
-    """One quantity of `resource` in our units, clamped to ±MAX_AMOUNT. Raises QuantityError."""
+    """Parse a quantity of `resource` in internal units, clamped to ±MAX_AMOUNT. Raise QuantityError."""
     return max(-MAX_AMOUNT, min(MAX_AMOUNT, parse_quantity(value, scale_of(resource))))
 
 
 def requests_of(amounts: Mapping[str, int]) -> Requests:
-    """The canonical form of a mapping: sorted, zeros left out."""
+    """Return the canonical form of a mapping: sorted, without zeros."""
     return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
 
 

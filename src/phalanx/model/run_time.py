@@ -1,4 +1,4 @@
-"""How long a pod runs: the limit that is enforced, and what its user says, each with where it comes from."""
+"""Run time of a pod: the enforced limit and the user's estimate, each with its source."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 class StatedRunTime(msgspec.Struct, frozen=True):
-    """What one object says about the pods that it is about, in seconds, 0 where it says nothing.
+    """Run time that one object states for its pods, in seconds, 0 if unset.
 
-    `allowed` is for how long they may run by what it says, whoever sees to it. Of several estimates the one with
-    the least `rank` holds.
+    `allowed` is the stated maximum, enforced by any component. Of several estimates the one with the lowest `rank`
+    applies.
     """
 
     allowed: int = 0
@@ -23,14 +23,16 @@ NOTHING_STATED = StatedRunTime()
 
 
 class RunTime(msgspec.Struct, frozen=True):
-    """Three values that are never mixed: the *limit* (when a pod is killed), the *estimate* (what its user says
-    that it needs) and the prediction (what we compute; kept elsewhere, never promised on). All in seconds.
+    """Run time of a pod, as three values that are never mixed, all in seconds.
 
-    `limit` counts from the pod's own start, 0 where none is known; `deadline` (seconds since the epoch) is a moment
-    at which it is killed whenever it has started, 0 where there is none: the clock of a job that has begun before
-    it. `estimate` counts from the pod's start, 0 where the user says nothing. `allowed` is for how long it may run
-    by its queue or its own word, which nobody but us sees to: it counts as a limit only where we do. The sources
-    are for people: the field or annotation, as its users write it.
+    The *limit* is when a pod is killed, the *estimate* is the user's statement, the prediction is computed
+    elsewhere and never used for promises.
+
+    `limit` counts from the pod's own start, 0 if unknown; `deadline` (seconds since the epoch) is when the pod is
+    killed regardless of its start, 0 if unset: the deadline of a job that started before the pod. `estimate` counts
+    from the pod's start, 0 if unset. `allowed` is the maximum of its queue or of the pod itself, which only
+    Phalanx enforces: it counts as a limit only if Phalanx does so. The sources are for users: the name of the
+    field or annotation.
     """
 
     limit: int = 0
@@ -43,9 +45,9 @@ class RunTime(msgspec.Struct, frozen=True):
     allowed_source: str = ""
 
     def latest_end(self, start: float, grace: int) -> float | None:
-        """When at the latest a pod that starts at `start` has left its node; None where no end is known.
+        """Return the latest departure of a pod that starts at `start` from its node; None if unknown.
 
-        `grace` are the seconds that it gets to leave once it is told to.
+        `grace` is the pod's termination grace period in seconds.
         """
         ends = [start + self.limit] if self.limit else []
         if self.deadline:
@@ -53,13 +55,13 @@ class RunTime(msgspec.Struct, frozen=True):
         return min(ends) + grace if ends else None
 
     def expected(self) -> int:
-        """For how many seconds it is said to run: the estimate, at most the limit; 0 where neither is known."""
+        """Return the expected run time in seconds: the estimate, at most the limit; 0 if both are unknown."""
         if self.limit and self.estimate:
             return min(self.limit, self.estimate)
         return self.estimate or self.limit
 
     def exceeded(self, started: float, now: float) -> bool:
-        """Whether a pod that started at `started` runs longer than it is allowed to."""
+        """Return whether a pod that started at `started` has run longer than allowed."""
         return bool(self.allowed and started) and now >= started + self.allowed
 
 

@@ -1,4 +1,4 @@
-"""What a pod may ask of a node's labels, taints and ports, in the vocabulary of core/v1."""
+"""Selectors, taints, tolerations and host ports in the vocabulary of core/v1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.model.text.decoding import parse_whole
 
 
 class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
-    """One match expression: `key` `operator` `values` (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
+    """Match expression: `key` `operator` `values` (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
 
     key: str
     operator: str
@@ -16,10 +16,10 @@ class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class NodeSelectorTerm(msgspec.Struct, frozen=True, cache_hash=True):
-    """All expressions and fields must hold. A term with neither matches nothing, as in Kubernetes.
+    """Conjunction of expressions and fields. An empty term matches nothing, as in Kubernetes.
 
-    `fields` know only `metadata.name`. `invalid` names why a term can never match (a bad operator, say): such a
-    term is false, its sisters still count.
+    `fields` support only `metadata.name`. `invalid` is the reason why a term never matches (for example a bad
+    operator); other terms of the selector still count.
     """
 
     expressions: tuple[Requirement, ...] = ()
@@ -33,7 +33,9 @@ class PreferredTerm(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Toleration(msgspec.Struct, frozen=True, cache_hash=True):
-    """`operator` is Equal, Exists, Lt or Gt; an empty `effect` tolerates all, an empty `key` needs Exists."""
+    """Toleration: `operator` is Equal, Exists, Lt or Gt; an empty `effect` tolerates all, an empty `key` needs
+    Exists.
+    """
 
     key: str = ""
     operator: str = "Equal"
@@ -51,7 +53,7 @@ class Taint(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class HostPort(msgspec.Struct, frozen=True, cache_hash=True):
-    """A port of the node itself. An `ip` of "" or 0.0.0.0 conflicts with every address."""
+    """Port of the node itself. An `ip` of "" or 0.0.0.0 conflicts with every address."""
 
     port: int
     protocol: str = "TCP"
@@ -68,12 +70,12 @@ class HostPort(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def parse_int64(text: str) -> int | None:
-    """What Go's `strconv.ParseInt(text, 10, 64)` takes: no spaces, no underscores, no digits but ASCII."""
+    """Parse an integer like Go's `strconv.ParseInt(text, 10, 64)`: no spaces, no underscores, only ASCII digits."""
     return parse_whole(text)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration matches one taint (k8s.io/component-helpers `ToleratesTaint`, with Lt and Gt)."""
+    """Return whether a toleration matches a taint (k8s.io/component-helpers `ToleratesTaint`, with Lt and Gt)."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

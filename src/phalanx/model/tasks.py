@@ -1,4 +1,4 @@
-"""Which tasks of a group should share nodes, and which should not (Volcano's task topology)."""
+"""Tasks of a group that prefer to share nodes or to be apart (Volcano's task topology)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import msgspec
 
 
 class TaskTopology(msgspec.Struct, frozen=True):
-    """`affinity` names sets of tasks that should be together, `anti_affinity` sets that should be apart; a set of
-    one is about the task's own pods. `order` names tasks, those first that go first."""
+    """Task topology of a group.
+
+    `affinity` contains sets of tasks to place together, `anti_affinity` sets to place apart; a set with one task
+    is about that task's own pods. `order` lists the tasks in the order of placement.
+    """
 
     affinity: tuple[tuple[str, ...], ...] = ()
     anti_affinity: tuple[tuple[str, ...], ...] = ()

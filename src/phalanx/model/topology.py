@@ -1,4 +1,4 @@
-"""How close to each other the members of a gang have to be, and domains of a network that objects describe."""
+"""Topology of gangs: required closeness of members, and network domains that objects describe."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from phalanx.model.selectors import Requirement
 
 
 class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
-    """All go into one domain, the smallest that takes them.
+    """Rule that all members are in one domain, the smallest one that fits.
 
-    Domains are the values of node labels, or HyperNodes (`hypernodes`). By labels: on the nodes of all, each of the
-    keys in `required` has one and the same value (a node without the label is out); with `preferred` the smallest
-    domain is looked for up to that level first, and the search goes on up from there, to everywhere or as far as
-    `required` allows. A key may be a name that the policy gives to a level. By HyperNodes: none of a higher tier
-    than `highest_tier` (or than the tier that is named `highest_tier_name`) will do; without either the search goes
-    up to everywhere.
+    Domains are the values of node labels, or HyperNodes (`hypernodes`). With labels, the nodes of all members
+    have equal values for each key in `required` (a node without the label is excluded). With `preferred`, the
+    search starts with the smallest domains up to that level and continues upwards, as far as `required` allows. A
+    key can be a level's name in the policy. With HyperNodes, the tier of the domain is at most `highest_tier` (or
+    the tier named `highest_tier_name`); without either, the search continues up to the whole cluster.
     """
 
     required: tuple[str, ...] = ()
@@ -28,21 +27,21 @@ class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
 
     @classmethod
     def by_label(cls, key: str) -> TopologyRule:
-        """All in one domain of a node label."""
+        """Return the rule that all members are in one domain of a node label."""
         return cls(required=(key,))
 
     @property
     def hard(self) -> bool:
-        """Whether it may keep members from being placed."""
+        """Whether the rule can prevent a placement."""
         return bool(self.required or self.highest_tier is not None or self.highest_tier_name)
 
 
 class SubgroupRule(msgspec.Struct, frozen=True, cache_hash=True):
-    """Parts of a gang that start whole and have a topology of their own (Volcano's subGroupPolicy).
+    """Parts of a gang that start as a whole and have their own topology (Volcano's subGroupPolicy).
 
-    Members that `selector` selects are parted by the values that they have under the labels `keys`: equal values,
-    one subgroup. `size` of a subgroup's members start together or none; what it has beyond that comes singly,
-    later. `least` subgroups of the rule must have started for the gang's quorum to hold.
+    Members that match `selector` are divided by their values of the labels `keys`: equal values form one
+    subgroup. `size` members of a subgroup start together; additional members are placed one by one later. At
+    least `least` subgroups of the rule must have started for the gang's quorum.
     """
 
     name: str
@@ -53,11 +52,13 @@ class SubgroupRule(msgspec.Struct, frozen=True, cache_hash=True):
     topology: TopologyRule | None = None
 
     def part(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Which subgroup a member with these labels is in; None if the rule does not speak of it.
+        """Return the subgroup of a member with these labels; None if the rule does not apply to it.
 
-        A member that lacks one of the keys is in none.
+        A member without one of the keys is in no subgroup.
         """
-        if any(key not in labels for key in self.keys) or not all(_holds(each, labels) for each in self.selector):
+        if any(key not in labels for key in self.keys) or not all(
+            _holds(requirement, labels) for requirement in self.selector
+        ):
             return None
         return tuple([labels[key] for key in self.keys])
 
@@ -74,8 +75,9 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 class HyperNodeMember(msgspec.Struct, frozen=True):
-    """Nodes or HyperNodes (`nested`) that belong to a HyperNode: the one of this `name`, those in whose name
-    `pattern` (a regular expression) is found, or the nodes whose labels meet all of `labels`."""
+    """Nodes or HyperNodes (`nested`) of a HyperNode: by `name`, by `pattern` (a regular expression searched in
+    the name), or by labels that match all of `labels`.
+    """
 
     nested: bool = False
     name: str = ""
@@ -84,9 +86,9 @@ class HyperNodeMember(msgspec.Struct, frozen=True):
 
 
 class HyperNode(msgspec.Struct, frozen=True):
-    """A domain of the network (topology.volcano.sh): the lower its `tier`, the closer to each other its members.
+    """Domain of the network (topology.volcano.sh): the lower its `tier`, the closer its members.
 
-    `problem` says why it holds nothing: it could not be read.
+    `problem` is the reason why it has no members: it was unreadable.
     """
 
     name: str

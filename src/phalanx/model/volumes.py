@@ -1,8 +1,8 @@
-"""What a pod's volumes ask of its node, and what is known of the storage that could answer.
+"""Requirements of a pod's volumes on its node, and facts about the available storage.
 
-Needs are stated without the names of claims wherever a name does not matter, so that the pods of one template are
-one class although each has a claim of its own; the names are the pod's (`PodVolumes`). Facts are what the books of
-volumes, attachments and disks learn from the API.
+Requirements contain no claim names unless the name matters, so that the pods of one template are one class
+although each has its own claim; `PodVolumes` contains the names. The allocators of volumes, attachments and disks
+learn the facts from the API.
 """
 
 from __future__ import annotations
@@ -12,34 +12,36 @@ import msgspec
 from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 
-# The OR of its terms; in a term each label key must have one of the values.
+# OR of terms; in a term each label key must have one of the values.
 Topologies = tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]
 
 
 class VolumeNeed(msgspec.Struct, frozen=True, cache_hash=True):
-    """One thing that a volume of a pod demands of its node. The kinds of it are subclasses."""
+    """Requirement of one volume of a pod on its node; each kind is a subclass."""
 
 
 class UnusableVolume(VolumeNeed, frozen=True, cache_hash=True):
-    """A volume for which no node will do; `reason` in kube-scheduler's words."""
+    """Volume that no node can serve; `reason` is in kube-scheduler's words."""
 
     reason: str
 
 
 class BoundVolume(VolumeNeed, frozen=True, cache_hash=True):
-    """A claim that has its volume: the volume's node affinity (the OR of its terms, None for none) and its zones:
-    pairs of a label key and the values of which a node that has any zone must have one."""
+    """Bound claim: the volume's node affinity (OR of its terms, None for none) and its zones.
+
+    Zones are pairs of a label key and values; a node with any zone label must have one of the values.
+    """
 
     affinity: tuple[NodeSelectorTerm, ...] | None = None
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class UnboundClaim(VolumeNeed, frozen=True, cache_hash=True):
-    """A claim that is bound when its pod is placed (WaitForFirstConsumer).
+    """Claim that is bound when its pod is placed (WaitForFirstConsumer).
 
-    `size` is in bytes; `modes` are the access modes, sorted; `block` tells raw devices from file systems;
-    `attributes` names its VolumeAttributesClass. `selector` is what it asks of a volume's labels. `node` is where
-    it is being provisioned already, `volume` the one that is reserved for it by name.
+    `size` is in bytes; `modes` are the sorted access modes; `block` distinguishes raw devices from file systems;
+    `attributes` names its VolumeAttributesClass. `selector` matches a volume's labels. `node` is the node for
+    which provisioning has started, `volume` the volume that is reserved for it by name.
     """
 
     storage_class: str
@@ -53,17 +55,20 @@ class UnboundClaim(VolumeNeed, frozen=True, cache_hash=True):
 
 
 class Attachment(VolumeNeed, frozen=True, cache_hash=True):
-    """A volume that a CSI driver has to attach to the node. `volume` says which, as in `PodVolumes.attached`, only
-    where other pods use the same one; a volume of the pod's own is one more wherever the pod goes."""
+    """Volume that a CSI driver must attach to the node.
+
+    `volume` identifies it, as in `PodVolumes.attached`, only if several pods share it; the pod's own volume is an
+    additional attachment on any node.
+    """
 
     driver: str
     volume: tuple[str, str] | None = None
 
 
 class Disk(VolumeNeed, frozen=True, cache_hash=True):
-    """A disk named in the pod itself, which one pod on a node may write and several may read if `read_only`.
+    """Disk named in the pod itself, which one pod on a node can write, or several can read if `read_only`.
 
-    `kind` is "gce", "ebs", "iscsi" or "rbd"; `name` what tells disks of a kind apart; those of kind rbd are the
+    `kind` is "gce", "ebs", "iscsi" or "rbd"; `name` identifies the disk within its kind; two rbd disks are the
     same only if they share one of `monitors`.
     """
 
@@ -73,7 +78,7 @@ class Disk(VolumeNeed, frozen=True, cache_hash=True):
     monitors: tuple[str, ...] = ()
 
     def conflicts_with(self, other: Disk) -> bool:
-        """Whether two pods with these may not share a node (kube-scheduler 1.36, VolumeRestrictions)."""
+        """Return whether pods with these disks cannot share a node (kube-scheduler 1.36, VolumeRestrictions)."""
         if (self.kind, self.name) != (other.kind, other.name):
             return False
         if self.kind == "rbd" and not set(self.monitors) & set(other.monitors):
@@ -82,15 +87,17 @@ class Disk(VolumeNeed, frozen=True, cache_hash=True):
 
 
 class SoleUse(VolumeNeed, frozen=True, cache_hash=True):
-    """A claim with access mode ReadWriteOncePod: `namespace/name`."""
+    """Claim with access mode ReadWriteOncePod: `namespace/name`."""
 
     claim: str
 
 
 class PodVolumes(msgspec.Struct, frozen=True):
-    """What the volumes of one pod are called: the names of its claims to be bound, in the order of the class's
-    `UnboundClaim`s, and what is attached to its node for it: ("", namespace/name) of a claim, or (driver, handle)
-    of a disk that the pod names itself."""
+    """Names for the volume needs of one pod.
+
+    `unbound` are its claims to bind, in the order of the class's `UnboundClaim`s. `attached` are its attachments:
+    ("", namespace/name) of a claim, or (driver, handle) of a disk that the pod itself names.
+    """
 
     unbound: tuple[str, ...] = ()
     attached: tuple[tuple[str, str], ...] = ()
@@ -100,8 +107,7 @@ NO_VOLUMES = PodVolumes()
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A PersistentVolume that claims may get: one that is free, or one that is reserved for the claim that names
-    it (`UnboundClaim.volume`)."""
+    """PersistentVolume that is free, or reserved for the claim that names it (`UnboundClaim.volume`)."""
 
     name: str
     storage_class: str
@@ -115,18 +121,18 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> int:
-        """The smallest that does is taken first."""
+        """Size of the volume: the smallest suitable volume is used first."""
         return self.size
 
 
 class VolumeGone(msgspec.Struct, frozen=True):
-    """A PersistentVolume that no claim may get any more."""
+    """PersistentVolume that no claim can be bound to any more."""
 
     name: str
 
 
 class StorageClass(msgspec.Struct, frozen=True):
-    """`provisioner` is "" where nothing can be provisioned. `topologies` is an OR of terms, () for anywhere."""
+    """Storage class; `provisioner` is "" without provisioning. `topologies` is an OR of terms, () for all nodes."""
 
     name: str
     provisioner: str = ""
@@ -138,7 +144,7 @@ class StorageClassGone(msgspec.Struct, frozen=True):
 
 
 class StorageCapacity(msgspec.Struct, frozen=True):
-    """How large a volume of a class may be (bytes) where the nodes' labels meet `topology`."""
+    """Maximum size in bytes of a volume of a class on nodes whose labels match `topology`."""
 
     key: str
     storage_class: str
@@ -151,7 +157,7 @@ class StorageCapacityGone(msgspec.Struct, frozen=True):
 
 
 class StorageDriver(msgspec.Struct, frozen=True):
-    """A CSI driver: whether it publishes its capacity, and whether pods must keep off nodes without it."""
+    """CSI driver: whether it publishes its capacity, and whether pods require it on their node."""
 
     name: str
     tracks_capacity: bool = False
@@ -159,8 +165,9 @@ class StorageDriver(msgspec.Struct, frozen=True):
 
 
 class ProvisioningTrouble(msgspec.Struct, frozen=True):
-    """A provisioner has just sent a claim of the class and of `size` bytes back because of the node; or, when it no
-    longer `lasts`, it may be asked again."""
+    """Rejection of a claim of the class and `size` (bytes) by a provisioner because of the node; not `lasts`: it
+    can be retried.
+    """
 
     storage_class: str
     node: str
@@ -169,7 +176,7 @@ class ProvisioningTrouble(msgspec.Struct, frozen=True):
 
 
 class NodeStorage(msgspec.Struct, frozen=True):
-    """What a CSINode says: the drivers of a node, and how many volumes those with a limit attach."""
+    """Content of a CSINode: the drivers of a node, and the attachment limits of drivers with a limit."""
 
     node: str
     drivers: tuple[str, ...] = ()
@@ -177,8 +184,10 @@ class NodeStorage(msgspec.Struct, frozen=True):
 
 
 class ClaimAttachment(msgspec.Struct, frozen=True):
-    """The driver and the handle of the volume of a claim (`namespace/name`); the driver is "" where none counts it.
-    What is not provisioned yet has a handle that nothing else has."""
+    """Driver and handle of the volume of a claim (`namespace/name`); the driver is "" if no driver counts it.
+
+    An unprovisioned volume has a unique handle.
+    """
 
     claim: str
     driver: str = ""
@@ -186,15 +195,14 @@ class ClaimAttachment(msgspec.Struct, frozen=True):
 
 
 class NodeAttachments(msgspec.Struct, frozen=True):
-    """(driver, handle) of all that is attached to a node, by its VolumeAttachments."""
+    """(driver, handle) of all volumes that are attached to a node, from its VolumeAttachments."""
 
     node: str
     volumes: tuple[tuple[str, str], ...] = ()
 
 
 class BindClaim(Preparation, frozen=True):
-    """A claim must be bound before its pod is: to `volume` where that is chosen, else to one that is provisioned
-    for `node`."""
+    """Binding of a claim before its pod: to `volume` if one is chosen, else to a volume provisioned for `node`."""
 
     namespace: str
     name: str

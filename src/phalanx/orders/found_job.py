@@ -7,18 +7,19 @@ import time
 from phalanx.model.gang import shown_name
 from phalanx.orders.errors import NotFoundError, OrderError
 from phalanx.reports.jobs.job_report import AmbiguousName, FoundJob, JobReader
-from phalanx.reports.jobs.kinds import GANG
+from phalanx.reports.jobs.kinds import GANG, RESOURCES
 
 
 async def find_job(reader: JobReader, kind: str, name: str, namespace: str) -> FoundJob:
     """Return the job of a name. Raises OrderError if there is none or more than one."""
     try:
         job = await reader.job(kind, namespace, name, time.time())
-        if job is None and kind in ("", GANG):
+        if job is None and kind not in RESOURCES:
             # The name of a gang can be OWNER/PART if its owner names it; then the owner is looked up.
             owner, _, _ = shown_name(name).partition("/")
-            job = await reader.job_of_group(namespace, name, time.time())
-            job = job or await reader.job("", namespace, owner, time.time())
+            job = await reader.named(namespace, name, time.time(), kind)
+            if job is None and kind in ("", GANG):
+                job = await reader.job("", namespace, owner, time.time())
     except AmbiguousName as error:
         raise OrderError(str(error)) from error
     if job is not None:

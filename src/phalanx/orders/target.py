@@ -17,8 +17,8 @@ from phalanx.reports.jobs.entries import PodEntry
 from phalanx.reports.jobs.job_report import JobReader
 from phalanx.reports.jobs.kinds import GANG, VOLCANO_JOBS, WORDS
 from phalanx.reports.jobs.read_documents import controller_of, mapping, read_pod, text
-from phalanx.reports.owner_kinds import suspendable_kind
-from phalanx.reports.owners import OwnerReader
+from phalanx.reports.owner_kinds import job_words, suspendable_kind
+from phalanx.reports.owners import OwnerLookup
 
 Json = dict[str, Any]
 
@@ -97,7 +97,7 @@ class TargetFinder:
         self._client = client
         self._namespace = namespace
         self._reader = JobReader(client)
-        self._owners = OwnerReader(client, namespace)
+        self._owners = OwnerLookup(client, namespace)
 
     async def find(self, name: str) -> Target:
         """Find the target of `NAME` or `KIND/NAME`. Raises OrderError if there is none or more than one."""
@@ -106,8 +106,9 @@ class TargetFinder:
             word, object_name = "", name
         word = word.lower()
         if "/" in object_name and word not in WORDS:
-            # The text is the name of a part of an owner's pods, as lists show it.
-            word, object_name = "", name
+            # The text is the name of a part of a job, as lists show it: orders apply to the whole job.
+            owner = job_words().get(word)
+            word, object_name = (owner, object_name.partition("/")[0]) if owner else ("", name)
         if not object_name:
             raise BadNameError(f"{name!r}: expected NAME or KIND/NAME, such as vcjob/train")
         groups: tuple[tuple[Resource, Json], ...] = ()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.verdict import NamedObject, Objects
+from phalanx.views.promises import PromisedStart
+
 Amounts = dict[str, str]
 """resource -> exact Kubernetes quantity."""
 
 
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`running` have something on a node, `pending` wait for something; a gang may be both."""
+    """Numbers of pods or gangs. A gang is counted once, by its state: `running` gangs have their minimum on nodes,
+    or leave them; `pending` gangs wait for it."""
 
     running: int = 0
     pending: int = 0
@@ -19,12 +23,17 @@ NO_COUNTS = Counts()
 
 
 class FirstWaiting(msgspec.Struct, omit_defaults=True):
-    """What is first in order of those that wait: the verdict on it, as `phalanx why` gives it."""
+    """What is first in order of those that wait: the verdict on it, and its promised start, as `phalanx why` gives
+    them. `unit` is the gang or pod as an object, `objects` are those that the texts name, absent where that is not
+    known."""
 
     name: str
     reason: str
     message: str
     change: str = ""
+    start: PromisedStart | None = None
+    unit: NamedObject | None = None
+    objects: Objects = None
 
 
 class LimitEntry(msgspec.Struct):

@@ -25,14 +25,17 @@ from phalanx.reports.account_entries import (
 from phalanx.reports.borrowing import Borrower, Loan, borrowed_and_lent
 from phalanx.scheduling.ordering.entitlements import ToldShares
 from phalanx.scheduling.plugins.queues.budgets import window_end
-from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
 from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
 from phalanx.scheduling.session.session import Session
+from phalanx.views.gang_state import GangState, gang_state
+from phalanx.views.record_facts import gang_facts
 
 QUOTAS = {Tree.ELASTIC_QUOTA: "ElasticQuota", Tree.KOORDINATOR: "Koordinator", Tree.ACK: "ElasticQuotaTree"}
 _RUNTIME = "runtime quota"
 _NOTHING: Mapping[str, int] = {}
+# States of gangs that have their minimum on nodes, or leave them.
+_ON_NODES = frozenset({GangState.STARTING, GangState.RUNNING, GangState.EVICTING, GangState.COMPLETING})
 
 
 class AccountReport:
@@ -237,7 +240,8 @@ class AccountReport:
         for gang in self._session.state.gangs.values():
             if gang.spec is None:
                 continue
-            running, pending = bool(gang.active), bool(gang.pending) or awaits_admission(gang)
+            state = gang_state(gang_facts(gang))
+            running, pending = state in _ON_NODES, state.waits
             if not (running or pending):
                 continue
             for account in self._paying(gang):

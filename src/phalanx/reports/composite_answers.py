@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from phalanx.cluster.composites import Composites
 from phalanx.model.gang import GangKey
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.group_states import can_start, count_groups, has_started, state_of_groups
 from phalanx.reports.why_answer import GroupLine, WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.views.gang_state import GangState, PlacementForecast
 
@@ -23,11 +23,10 @@ def composite_answer(
     name = f"{spec.ref.namespace}/{spec.ref.name}"
     answers = {gang.key: found for gang in composites.gangs(key) if (found := gang_answer(gang.key)) is not None}
     answer = WhyAnswer(spec.ref.kind, name, GangState.PENDING, "", minimum=spec.min_groups, uid=spec.ref.uid)
-    answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in answers.items()]
+    answer.groups = [GroupLine(found.name, found.state, found.message) for found in answers.values()]
     fault = composites.fault(composites.root_of(key))
     if fault is not None:
-        answer.reason = fault.code
-        answer.message, _, answer.change = fault.message.partition("; ")
+        answer.reason, answer.message, answer.change = fault.code, fault.state, fault.remedy
         return answer
     least = max(1, spec.min_groups)
     started, able = (count_groups(composites, spec, answers, counts) for counts in (has_started, can_start))

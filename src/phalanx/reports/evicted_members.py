@@ -39,11 +39,6 @@ class EvictedMembers(msgspec.Struct, omit_defaults=True):
         return f"{who} told to leave{f' at {self.since}' if self.since else ''}{until}"
 
 
-def eviction_message(pod: Pod, target: DisruptionTarget) -> str:
-    """Whoever condemns a pod begins with his name, which is of no interest."""
-    return target.message.removeprefix(f"{pod.condemned}: ") if pod.condemned else target.message
-
-
 def evicted_members_of(
     members: Iterable[Pod], disruption_targets: Mapping[str, DisruptionTarget]
 ) -> EvictedMembers | None:
@@ -51,9 +46,7 @@ def evicted_members_of(
     told = sorted((pod for pod in members if pod.uid in disruption_targets), key=lambda pod: pod.key)
     if not told:
         return None
-    words = Counter(
-        (disruption_targets[pod.uid].reason, eviction_message(pod, disruption_targets[pod.uid])) for pod in told
-    )
+    words = Counter((disruption_targets[pod.uid].reason, disruption_targets[pod.uid].sentence) for pod in told)
     (reason, message), count = min(words.items(), key=lambda entry: (-entry[1], entry[0]))
     others = f"; {len(told) - count} of them for other reasons" if count < len(told) else ""
     known = [pod for pod in told if pod.leaves]

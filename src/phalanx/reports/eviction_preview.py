@@ -10,13 +10,11 @@ import msgspec
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.diagnosis.refusals import gang_verdict, pod_verdict
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.preemption.solution import Eviction, cost_of
 from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.eviction_log import pace, rates
 from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
 from phalanx.scheduling.whatif.what_if import EvictionObstacle
@@ -176,16 +174,16 @@ def _about(obstacle: EvictionObstacle) -> str:
     )
 
 
-def _missing(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> str:
+def _missing(unit: QueuedUnit, facts: GangFault) -> str:
     verdict = _sentence(unit, facts)
     change = verdict.change.replace("free or add", "add")
     return f"{verdict.message.rstrip('.')}" + (f". To help: {change}" if change else "")
 
 
-def _sentence(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> Verdict:
+def _sentence(unit: QueuedUnit, facts: GangFault) -> Verdict:
     if unit.pod is not None:
-        return pod_verdict(facts, unit.pod)
-    return gang_verdict(facts, unit.gangs[facts.culprit])
+        return facts.pod_verdict(unit.pod)
+    return facts.gang_verdict(unit.gangs[facts.culprit])
 
 
 def _departure(record: PodRecord) -> PreviewedPod:
@@ -193,7 +191,7 @@ def _departure(record: PodRecord) -> PreviewedPod:
     leaves = pod.leaves if pod.terminating else 0
     return PreviewedPod(
         pod.key,
-        str(record.gang.key) if record.gang is not None else "",
+        record.gang.title if record.gang is not None else "",
         pod.node,
         pod.priority,
         format_moment(leaves - pod.grace) if leaves else "",

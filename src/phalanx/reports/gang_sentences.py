@@ -8,9 +8,10 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import Gang, GangCounts
 from phalanx.model.pod import Pod, bound_at
 from phalanx.model.text.duration import format_moment
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.group_states import has_started
 from phalanx.reports.why_answer import GangSize, WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS, to_count
+from phalanx.scheduling.diagnosis.verdicts import to_count
 from phalanx.scheduling.gangs.quorum import ONCE, QuorumRequirement
 from phalanx.views.gang_state import GangState
 

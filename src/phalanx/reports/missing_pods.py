@@ -21,11 +21,11 @@ from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod_quota import mapping, sequence, text
 from phalanx.model.text.quantity import Quantity
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.read_documents import job_entry, read_pod
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 from phalanx.views.gang_state import GangState, gang_state
 
 EVENTS = Resource("", "v1", "events", "Event")
@@ -79,7 +79,7 @@ async def why_owner(
         gang = report.gang(GangKey(namespace, waits))
         queue = _labels(found)[QUEUE_LABEL]
         if gang is not None:
-            gang.message = f"{told.message} and waits in queue {queue} as PodGroup {waits}; {gang.message}"
+            gang.message = f"{told.message} and waits in queue {queue}; {gang.message}"
             return gang
         short = quota_shortage(await _quotas(client, namespace), _sets(OWNERS[kind], found))
         if short is not None:

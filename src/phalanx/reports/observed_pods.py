@@ -9,7 +9,6 @@ from phalanx.model.text.duration import format_moment
 from phalanx.reports.evicted_members import (
     advice_after_eviction,
     evicted_members_of,
-    eviction_message,
 )
 from phalanx.reports.other_scheduler import of_other_scheduler
 from phalanx.reports.snapshot import DisruptionTarget
@@ -80,7 +79,7 @@ class ObservedPods:
         target = self._disruption_targets.get(pod.uid)
         if target is not None:
             answer.reason = target.reason
-            answer.message = f"the pod was told to leave node {pod.node}: {eviction_message(pod, target)}"
+            answer.message = f"the pod was told to leave node {pod.node}: {target.sentence}"
         if pod.leaves:
             answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
 

@@ -19,12 +19,12 @@ from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.reports.gang_names import AmbiguousGangError
+from phalanx.model.gang_names import AmbiguousGangError
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.jobs.kinds import group_kinds
 from phalanx.reports.jobs.read_documents import mapping, text
 from phalanx.reports.owner_kinds import job_kinds, suspendable_kind
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 
 Json = dict[str, Any]
 
@@ -44,7 +44,8 @@ class Owner(msgspec.Struct, frozen=True):
 class OwnerTree:
     """Objects of one namespace, by uid, with the references to their owners."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
         self._owners: dict[str, tuple[Owner, ...]] = {}
 
     def add(self, document: Mapping[str, Any]) -> None:
@@ -76,8 +77,7 @@ class OwnerTree:
         tops = self.owners(name, kind)
         kinds = sorted({owner.kind.lower() for owner in tops})
         if len(kinds) > 1:
-            told = ", ".join(f"{each}/{name}" for each in kinds)
-            raise AmbiguousGangError(f"{len(kinds)} jobs are called {name!r}: say {told}")
+            raise AmbiguousGangError(self.namespace, name, [f"{each}/{name}" for each in kinds])
         return set[str]().union(*tops.values())
 
     def owners(self, name: str, kind: str = "") -> dict[Owner, set[str]]:
@@ -96,7 +96,7 @@ class OwnerTree:
         }
 
 
-class OwnerReader:
+class OwnerLookup:
     """Reads objects of one namespace; kinds are listed once."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
@@ -131,7 +131,7 @@ class OwnerReader:
 
     async def tree(self) -> OwnerTree:
         """Pods and PodGroups, and all above them that may be read."""
-        tree, read = OwnerTree(), set[tuple[str, str]]()
+        tree, read = OwnerTree(self.namespace), set[tuple[str, str]]()
         groups = {(each.group, each.kind): each for each in reversed(group_kinds())}
         wanted = {(PODS.api_version, PODS.kind), *((each.api_version, each.kind) for each in groups.values())}
         while wanted:
@@ -159,7 +159,7 @@ class OwnerReader:
         return found
 
 
-async def below(reader: OwnerReader, name: str, kind: str = "") -> set[str]:
+async def below(reader: OwnerLookup, name: str, kind: str = "") -> set[str]:
     """The uids of pods and PodGroups of the job of that name, as `OwnerTree.below`; where a job of that kind has
     none itself, of all that belongs to whoever made it. Raises AmbiguousGangError."""
     tree = await reader.tree()
@@ -174,7 +174,7 @@ async def below(reader: OwnerReader, name: str, kind: str = "") -> set[str]:
     return found
 
 
-async def without_pods(reader: OwnerReader, name: str, kind: str = "") -> str:
+async def without_pods(reader: OwnerLookup, name: str, kind: str = "") -> str:
     """A sentence about a job of that name which has neither pods nor a PodGroup, "" for none."""
     for resource, document in await reader.called(name, kind):
         title = f"{resource.kind.lower()}/{name}"
@@ -187,7 +187,7 @@ async def without_pods(reader: OwnerReader, name: str, kind: str = "") -> str:
     return ""
 
 
-async def add_suspended_job(reader: OwnerReader, answer: WhyAnswer | None) -> WhyAnswer | None:
+async def add_suspended_job(reader: OwnerLookup, answer: WhyAnswer | None) -> WhyAnswer | None:
     """Completes the answer about a gang without members whose job is suspended, where its operator leaves the
     PodGroup there meanwhile."""
     if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS:

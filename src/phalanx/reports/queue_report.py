@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NamedObject, Verdict, gang_object, joined_objects
 from phalanx.reports.account_entries import AccountEntry, FirstWaiting, QueueReport, SubqueueEntry
 from phalanx.reports.account_report import AccountReport, amounts
 from phalanx.reports.first_in_queue import first_in_queue
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.refusals.refusal import pod_object
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
+from phalanx.scheduling.start_reservations.rehearsal import PromiseMove, promise_moves
+from phalanx.views.promises import Promises, with_move
 
 _POINTS = ("queue_order", "deserved", "subqueue_order")
 _KINDS = frozenset({"Queue", "ElasticQuota", "ElasticQuotaTree"})
 
 
-def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
-    """One dry run at `now` (seconds since the epoch); the snapshot is used up by it."""
+def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> QueueReport:
+    """One dry run at `now` (seconds since the epoch), which begins with the promised starts of the scheduler; the
+    snapshot is used up by it."""
+    promises = promises or Promises()
     scheduler = Scheduler(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
+    rehearse_promises(scheduler.features, promises.promises)
     scheduler.observe(now)
     accounts = AccountReport(scheduler.new_session(now))
     queues = {record.key: accounts.queue(record) for record in accounts.queues()}
@@ -42,10 +49,12 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
         *(f"not read: {text}" for text in snapshot.missing),
         *accounts.demand_without_queue(),
         *_notices(snapshot, at_entries),
+        *promises.warnings(now),
     ]
     # What accounts use changes in the dry run: it comes last.
-    verdicts = _Verdicts(scheduler.cycle(now))
+    plan = scheduler.cycle(now)
     after = scheduler.new_session(now)
+    verdicts = _Verdicts(plan, promises, promise_moves(scheduler.new_session(now)))
     told: dict[AccountKey, AccountEntry | SubqueueEntry] = {**lenders, **tenants}
     for key, unit in first_in_queue(after, scheduler.waiting_units(after)).items():
         if key in told:
@@ -59,23 +68,31 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
 class _Verdicts:
     """What the dry run said of those that got nothing."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, promises: Promises, moves: Sequence[PromiseMove]) -> None:
+        self._promises, self._moves = promises, moves
         self._gangs: Mapping[GangKey, Verdict | None] = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods: Mapping[str, Verdict | None] = {entry.uid: entry.verdict for entry in plan.pods}
 
     def waiting(self, unit: QueuedUnit) -> FirstWaiting | None:
         if unit.pod is not None:
-            return _waiting(f"pod {unit.pod.pod.key}", self._pods.get(unit.pod.pod.uid))
+            verdict = self._pods.get(unit.pod.pod.uid)
+            return self._first(unit, f"pod {unit.pod.pod.key}", pod_object(unit.pod), verdict)
         for gang in unit.gangs:
             members = (self._pods.get(uid) for uid in gang.pending)
             verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
             if verdict is not None:
-                return _waiting(f"gang {gang.key}", verdict)
+                return self._first(unit, f"gang {gang.title}", gang_object(gang.key), verdict)
         return None
 
-
-def _waiting(name: str, verdict: Verdict | None) -> FirstWaiting | None:
-    return FirstWaiting(name, verdict.code, verdict.message, verdict.change) if verdict is not None else None
+    def _first(
+        self, unit: QueuedUnit, name: str, named: NamedObject, verdict: Verdict | None
+    ) -> FirstWaiting | None:
+        if verdict is None:
+            return None
+        promise = self._promises.of_unit(unit)
+        start = with_move(self._promises.start(promise), promise, self._moves) if promise is not None else None
+        objects = joined_objects((named,), verdict.objects)
+        return FirstWaiting(name, verdict.code, verdict.message, verdict.change, start, named, objects)
 
 
 def _notices(snapshot: Snapshot, known: Collection[str]) -> list[str]:

@@ -12,25 +12,25 @@ from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.advance_reservation import NO_END
-from phalanx.model.text.duration import format_moment
+from phalanx.model.gang import GangKey
+from phalanx.model.text.moments import shown_moment
 from phalanx.reports.jobs.read_documents import conditions_of, mapping, number, text
-from phalanx.reports.promised_starts import read_plan
+from phalanx.reports.read_promises import read_promises
 from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.scheduling.reservations.telling import postponement
+from phalanx.views.promises import PromiseOrigin, Promises
 
 ADVANCE = Resource("phalanx.dev", "v1alpha1", "reservations", "Reservation", namespaced=False)
 KOORDINATOR = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False)
 PROMISED = "Promised"
-# Moments from here on are no dates that anybody plans with.
-_FAR = 253_402_300_800
 
 Json = Mapping[str, Any]
 
 
-class ReservationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReservationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`kind` is promise, reservation or koordinator. `name` is that of the reservation, or of whose promise it is:
-    gangs, or a pod by its uid. `start` and `end` are RFC 3339, "" for none that is known; `pods` are those that use
-    a reservation, or for whom room is kept by a promise."""
+    gangs, or a pod. `start` and `end` are RFC 3339, "" for none that is known; `pods` are those that use a
+    reservation, or for whom room is kept by a promise. `promise` is where a promise comes from, and as of when."""
 
     kind: str
     name: str
@@ -43,18 +43,17 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     nodes: tuple[str, ...] = ()
     reason: str = ""
     message: str = ""
+    promise: PromiseOrigin | None = None
 
 
 async def read_reservations(
-    client: KubeClient, lease_namespace: str, scheduler_names: Sequence[str] = ("phalanx",)
-) -> tuple[list[ReservationRow], list[str]]:
+    client: KubeClient, lease_namespace: str, now: float, scheduler_names: Sequence[str] = ("phalanx",)
+) -> tuple[list[ReservationEntry], list[str]]:
     """(By start, those without one last; what could not be read). `lease_namespace` is where the scheduler of these
     names keeps its lease and what it has promised."""
-    warnings: list[str] = []
-    plan = await read_plan(client, lease_namespace, scheduler_names)
-    if plan.warning:
-        warnings.append(plan.warning)
-    found = [_promise(each) for each in plan.promises]
+    promises = await read_promises(client, lease_namespace, scheduler_names)
+    warnings = promises.warnings(now)
+    found = [_promise(each, promises) for each in promises.promises]
     served = await discover(client)
     for resource, kind in ((ADVANCE, "reservation"), (KOORDINATOR, "koordinator")):
         if not any(each.version == resource.version for each in served.find(resource.group, resource.plural)):
@@ -71,16 +70,19 @@ async def read_reservations(
     return found, warnings
 
 
-def _promise(kept: StoredReservation) -> ReservationRow:
-    names = [f"{namespace}/{name}" for namespace, name, _ in kept.gangs]
+def _promise(kept: StoredReservation, promises: Promises) -> ReservationEntry:
+    names = kept.titles or [str(GangKey(namespace, name)) for namespace, name, _ in kept.gangs]
+    where = kept.gangs[0][0] if kept.gangs else kept.name.partition("/")[0]
     nodes = {node for share in kept.shares for node in share.nodes}
-    return ReservationRow(
+    return ReservationEntry(
         kind="promise",
-        name=",".join(names) or f"pod {kept.pod}",
-        namespace=kept.gangs[0][0] if kept.gangs else "",
+        name=",".join(names) or f"pod {kept.name or kept.pod}",
+        namespace=where,
+        queue=kept.queue,
+        promise=promises.origin,
         phase=PROMISED,
-        start=_moment(kept.told),
-        end=_moment(kept.end),
+        start=shown_moment(kept.told),
+        end=shown_moment(kept.end if kept.end < NO_END else None),
         pods=sum(count for share in kept.shares for count in share.nodes.values()),
         nodes=tuple(sorted(nodes)),
         reason=kept.slips[-1].cause.value if kept.slips else "",
@@ -88,7 +90,7 @@ def _promise(kept: StoredReservation) -> ReservationRow:
     )
 
 
-def _reservation(document: Json, kind: str) -> ReservationRow:
+def _reservation(document: Json, kind: str) -> ReservationEntry:
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     status = mapping(document.get("status"))
     entries = status.get("nodes")
@@ -96,7 +98,7 @@ def _reservation(document: Json, kind: str) -> ReservationRow:
     owners = status.get("currentOwners")
     conditions = {each.type: each for each in conditions_of(document)}
     told = next((conditions[name] for name in ("Scheduled", "Ready") if _says_no(conditions.get(name))), None)
-    return ReservationRow(
+    return ReservationEntry(
         kind=kind,
         name=text(metadata.get("name")),
         phase=text(status.get("phase")) or "Pending",
@@ -112,7 +114,3 @@ def _reservation(document: Json, kind: str) -> ReservationRow:
 
 def _says_no(condition: Any) -> bool:
     return condition is not None and condition.status == "False"
-
-
-def _moment(seconds: int) -> str:
-    return format_moment(seconds) if 0 < seconds < min(NO_END, _FAR) else ""

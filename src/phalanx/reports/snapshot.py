@@ -28,7 +28,7 @@ from phalanx.dialects.core import (
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, told_eviction
 from phalanx.dialects.reader import decode_group, decode_object
 from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
@@ -46,6 +46,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
 from phalanx.model.events import ClusterEvent
+from phalanx.model.eviction_condition import ToldEviction
 from phalanx.scheduling.quota.usage_history import AccountUsage
 
 T = TypeVar("T")
@@ -53,10 +54,24 @@ Seen = Callable[[Resource, bytes], None]
 
 
 class DisruptionTarget(msgspec.Struct, frozen=True):
-    """Why a pod was told to leave, in the words of whoever told it (its condition DisruptionTarget)."""
+    """Why a pod was told to leave, in the words of whoever told it (its condition DisruptionTarget). `told` has our
+    own fields where a scheduler of ours did."""
 
     reason: str
     message: str
+    told: ToldEviction | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Why it leaves, without the name of who says so."""
+        return self.told.sentence if self.told is not None else self.message
+
+
+def disruption_target_of(pod: PodObject) -> DisruptionTarget | None:
+    for condition in pod.status.conditions:
+        if (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
+            return DisruptionTarget(condition.reason, condition.message, told_eviction(pod))
+    return None
 
 
 class Snapshot(msgspec.Struct):
@@ -151,10 +166,8 @@ async def read_cluster(
         for condition in pod.status.conditions:
             if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
                 snapshot.refused[pod.metadata.uid] = condition.message
-            if (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
-                snapshot.disruption_targets[pod.metadata.uid] = DisruptionTarget(
-                    condition.reason, condition.message
-                )
+        if (target := disruption_target_of(pod)) is not None:
+            snapshot.disruption_targets[pod.metadata.uid] = target
         return intake.pod(pod)
 
     await read(PODS, decode_pod, take_pod)

@@ -7,23 +7,26 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from phalanx.model.decisions import Bind
-from phalanx.model.gang import GangKey, shown_name
-from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
+from phalanx.model.gang import GangKey
+from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.start_reservations.forecasts import UnitStart
-from phalanx.scheduling.start_reservations.plugin import load_promises
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
+from phalanx.scheduling.start_reservations.rehearsal import promise_moves
 from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
+from phalanx.views.gang_names import shown, target
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.record_facts import observed_states
 
 
 class StartEntry(msgspec.Struct):
     """One gang, or pod on its own, that waits: `pods` start together, with a `priority`. `state` is
     what is observed (docs/gang-states.md), `forecast` StartsNow where nothing is in its way; then `start` says
-    nothing."""
+    nothing. `target` is KIND/NAME, as other commands take it."""
 
     kind: str
     namespace: str
@@ -34,15 +37,16 @@ class StartEntry(msgspec.Struct):
     state: GangState
     start: PromisedStart
     forecast: PlacementForecast = PlacementForecast.NONE
+    target: str = ""
 
 
 def start_entries(
-    snapshot: Snapshot, policy: Policy, stored: StoredPlan, now: float, should_stop: Callable[[], bool] = never
+    snapshot: Snapshot, policy: Policy, promises: Promises, now: float, should_stop: Callable[[], bool] = never
 ) -> list[StartEntry]:
     """The earliest first, those without a start last; the snapshot is used up by it."""
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
-    load_promises(scheduler.features, stored.promises)
+    rehearse_promises(scheduler.features, promises.promises)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     found = [
@@ -50,7 +54,8 @@ def start_entries(
         for each in forecast_starts(scheduler, now, should_stop)
         if not any(scheduler.session.requirement(gang).satisfied for gang in each.unit.gangs if gang.spec)
     ]
-    times = StartTimes(stored, found, now)
+    moves = promise_moves(scheduler.new_session(now))
+    times = StartTimes(promises, found, now, moves)
     entries = [entry for each in found for entry in _entries(each, times.start(each), observed)]
     entries.sort(key=lambda each: each.start.no_later_than or each.start.planned or "~")
     return _starting(scheduler, plan.binds, observed) + entries
@@ -61,17 +66,30 @@ def _entries(each: UnitStart, start: PromisedStart, observed: Mapping[GangKey, G
     unit = each.unit
     if unit.pod is not None:
         pod = unit.pod.pod
-        return [StartEntry("pod", pod.namespace, pod.name, each.queue, 1, each.priority, GangState.PENDING, start)]
+        return [
+            StartEntry(
+                "pod",
+                pod.namespace,
+                pod.name,
+                each.queue,
+                1,
+                each.priority,
+                GangState.PENDING,
+                start,
+                target=f"pod/{pod.name}",
+            )
+        ]
     return [
         StartEntry(
             "gang",
             gang.key.namespace,
-            shown_name(gang.key.name),
+            shown(gang),
             each.queue,
             gang.spec.min_member if gang.spec is not None else 0,
             each.priority,
             observed[gang.key],
             start,
+            target=target(gang),
         )
         for gang in unit.gangs
     ]
@@ -92,13 +110,14 @@ def _starting(scheduler: DryRun, binds: list[Bind], observed: Mapping[GangKey, G
             entry = found[key] = StartEntry(
                 kind,
                 record.pod.namespace,
-                shown_name(name),
+                shown(record.gang) if record.gang is not None else name,
                 queue,
                 0,
                 scheduler.session.turn_priority(member),
                 observed[record.gang.key] if record.gang is not None else GangState.PENDING,
                 PromisedStart(),
                 PlacementForecast.STARTS_NOW,
+                target(record.gang) if record.gang is not None else f"pod/{name}",
             )
         entry.pods += 1
     return list(found.values())

@@ -10,7 +10,7 @@ from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.model.decisions import Bind, Plan
-from phalanx.model.gang import GangKey, shown_name
+from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
@@ -18,8 +18,11 @@ from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.dominant_share import dominant_share
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
 from phalanx.scheduling.whatif.dry_run import DryRun
+from phalanx.views.gang_names import shown, target
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import Promises
 from phalanx.views.record_facts import observed_states
 
 #: By what somebody stands behind the one before, where no plugin says so.
@@ -33,7 +36,8 @@ class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     would be placed now; the others wait for `reason` (a code) and `message`. `queue_share` is the largest part of
     any resource that the queue uses, in percent. `created` is in seconds since the epoch. `keys` are what the
     policy's plugins say, in the order in which they are compared: the smaller goes first; those of queues have
-    `queue:` before them. `behind` names the key by which it comes after the one before it.
+    `queue:` before them. `behind` names the key by which it comes after the one before it. `target` is
+    KIND/NAME, as other commands take it.
     """
 
     position: int
@@ -52,6 +56,7 @@ class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     reserved: bool = False
     reason: str = ""
     message: str = ""
+    target: str = ""
 
 
 class OrderReport(msgspec.Struct, frozen=True):
@@ -59,10 +64,13 @@ class OrderReport(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-def turn_order(snapshot: Snapshot, policy: Policy, now: float) -> OrderReport:
-    """One dry run at `now`; the snapshot is used up by it. Those that it would place come first."""
+def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> OrderReport:
+    """One dry run at `now`, which begins with the promised starts of the scheduler; the snapshot is used up by it.
+    Those that it would place come first."""
+    promises = promises or Promises()
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
+    rehearse_promises(scheduler.features, promises.promises)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
     session = scheduler.new_session(now)
@@ -74,7 +82,8 @@ def turn_order(snapshot: Snapshot, policy: Policy, now: float) -> OrderReport:
         behind = line.behind(before, unit) if before is not None else ""
         entries += line.waiting(unit, len(entries) + 1, behind)
         before = unit
-    return OrderReport(entries, [f"not read: {text}" for text in snapshot.missing])
+    missing = [f"not read: {text}" for text in snapshot.missing]
+    return OrderReport(entries, missing + promises.warnings(now))
 
 
 def _satisfied(session: Session, unit: QueuedUnit) -> bool:
@@ -142,7 +151,7 @@ class _Line:
             state = GangState.PENDING
         else:
             spec = member.spec
-            kind, namespace, name = "gang", member.key.namespace, shown_name(member.key.name)
+            kind, namespace, name = "gang", member.key.namespace, shown(member)
             created = spec.created if spec is not None else 0
             state = self._observed[member.key]
             members = (
@@ -166,6 +175,7 @@ class _Line:
             keys=self._keys(member, queue),
             behind=behind,
             members=members,
+            target=f"pod/{name}" if isinstance(member, PodRecord) else target(member),
         )
 
     def _share(self, queue: AccountRecord | None) -> float:

@@ -9,11 +9,10 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
 from phalanx.reports.admission_holders import admission_holders
 from phalanx.reports.composite_answers import composite_answer
 from phalanx.reports.eviction_preview import DUE, preview_evictions
-from phalanx.reports.gang_names import gangs_called
 from phalanx.reports.gang_sentences import (
     describe_without_pending,
     gang_size,
@@ -21,23 +20,27 @@ from phalanx.reports.gang_sentences import (
     prefix_placed_members,
 )
 from phalanx.reports.observed_pods import ObservedPods
-from phalanx.reports.promised_starts import PromisedStart, StartTimes, StoredPlan
+from phalanx.reports.promised_starts import StartTimes
 from phalanx.reports.recent_evictions import log_recent_evictions
 from phalanx.reports.run_times import run_time_of
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.why_answer import WhyAnswer
-from phalanx.scheduling.diagnosis.verdicts import AWAITING_ADMISSION, NOT_ENOUGH_MEMBERS, POD_GROUP_NOT_FOUND
+from phalanx.scheduling.diagnosis.verdicts import POD_GROUP_NOT_FOUND
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
+from phalanx.scheduling.refusals.refusal import AWAITING_ADMISSION
 from phalanx.scheduling.scheduler import never
 from phalanx.scheduling.session.eviction_log import rates
-from phalanx.scheduling.start_reservations.plugin import load_promises
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
+from phalanx.scheduling.start_reservations.rehearsal import promise_moves
 from phalanx.scheduling.whatif.dry_run import DryRun
 from phalanx.scheduling.whatif.start_forecasts import forecast_starts
 from phalanx.status.warnings.ignored_quota_labels import CODE as QUOTA_LABEL_IGNORED
 from phalanx.status.warnings.ignored_quota_labels import ignored_quota
+from phalanx.views.gang_names import gangs_named, shown
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import PromisedStart, Promises
 from phalanx.views.record_facts import observed_states
 
 _NODES_NAMED = 5
@@ -46,8 +49,8 @@ _NODES_NAMED = 5
 class WhyReport:
     """One dry run; the snapshot is used up by it. `bound_to` are the nodes of those that it placed, by uid."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, stored: StoredPlan | None = None) -> None:
-        self._now, self._stored = now, stored or StoredPlan()
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> None:
+        self._now, self._promises = now, promises or Promises()
         self._state = snapshot.state
         self._refused = snapshot.refused
         self._disruption_targets = snapshot.disruption_targets
@@ -66,7 +69,7 @@ class WhyReport:
         }
         scheduler = self._dry_run = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
-        load_promises(scheduler.features, self._stored.promises)
+        rehearse_promises(scheduler.features, self._promises.promises)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # Taken before the dry run evicts or places pods.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
@@ -119,7 +122,7 @@ class WhyReport:
         if record is None:
             return None
         pods = [member.pod for member in record.members.values()]
-        answer = WhyAnswer("Gang", str(key), self._states[key], "", gang=key.path)
+        answer = WhyAnswer("Gang", record.title, self._states[key], "", gang=key.path)
         self._describe(answer, record)
         if self._observed.describe_other_scheduler(answer, pods):
             return answer
@@ -150,7 +153,8 @@ class WhyReport:
 
     def start_times(self, should_stop: Callable[[], bool] = never) -> StartTimes:
         """Of everybody who waits."""
-        return StartTimes(self._stored, forecast_starts(self._dry_run, self._now, should_stop), self._now)
+        starts = forecast_starts(self._dry_run, self._now, should_stop)
+        return StartTimes(self._promises, starts, self._now, promise_moves(self._dry_run.new_session(self._now)))
 
     def gang_verdict(self, key: GangKey) -> Verdict | None:
         """What the dry run alone says of a gang that waits (of its surplus, where it runs); None for others."""
@@ -164,9 +168,13 @@ class WhyReport:
         return self._pods.get(uid)
 
     def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
-        """As of the module `gang_names`; of several that an owner starts together those that wait come first.
+        """As of `gangs_named`; of several that an owner starts together those that wait come first.
         Raises AmbiguousGangError."""
-        return self._waiting_first(gangs_called(self._state.gangs, namespace, name, kind))
+        return self._waiting_first(gangs_named(self._state.gangs, namespace, name, kind))
+
+    def name_of(self, key: GangKey) -> str:
+        """Return the shown name of a gang within its namespace."""
+        return shown(self._state.gangs[key])
 
     def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
         """Those of pods and of the objects that declare gangs, by uid, in the same order."""
@@ -223,7 +231,7 @@ class WhyReport:
         return f"; it would be told to leave {when}: {eviction.sentence}"
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
-        answer.members = self._counts[record.key]
+        answer.members, answer.gang_name = self._counts[record.key], record.title
         above = self._state.gangs.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.spec is not None:

@@ -8,9 +8,9 @@ from phalanx.model.gang import GangCounts
 from phalanx.model.verdict import NodeCount
 from phalanx.reports.evicted_members import EvictedMembers
 from phalanx.reports.eviction_preview import EvictionPreview
-from phalanx.reports.promised_starts import PromisedStart
 from phalanx.reports.run_times import RunTimeEntry
 from phalanx.views.gang_state import GangState, PlacementForecast
+from phalanx.views.promises import PromisedStart
 
 
 class WhyAnswer(msgspec.Struct, omit_defaults=True):
@@ -21,6 +21,7 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     - `reason`, `message`: code and sentence of the dominant reason while it is pending.
     - `nodes`: number of nodes that each filter rejects; `change`: the smallest change that would help. Both are
       empty where nothing blocks it.
+    - `gang`: key of the gang of a pod; `gang_name`: its shown name. Both begin with the namespace.
     - `placeable`, `missing`: members that fit now, and those that do not fit or do not exist.
     - `evictions`: set while it waits for room. `loss`: set where a gang lost members to evictions and lacks them.
     - `domain`: topology domain of a gang with a topology, current or planned.
@@ -52,6 +53,7 @@ class WhyAnswer(msgspec.Struct, omit_defaults=True):
     start: PromisedStart | None = None
     run_time: RunTimeEntry | None = None
     forecast: PlacementForecast = PlacementForecast.NONE
+    gang_name: str = ""
 
     @property
     def waits(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from phalanx.scheduling.actions.preempt import could_preempt
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
@@ -47,7 +46,7 @@ def recheck(session: Session) -> None:
         if asker is not None and could_preempt(session, asker, demand):
             session.queue.ask_preemption_for_all()
         for other in session.queue.update_fit_error(demand, fit_error):
-            explain_unit(session, other, fit_error.facts)
+            session.decisions.explain(other, fit_error.facts)
             session.count_step()
             retold += 1
             if retold == _RETOLD or session.out_of_time():

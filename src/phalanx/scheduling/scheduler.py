@@ -7,6 +7,7 @@ from functools import partial
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
+from phalanx.model.verdict import gang_object
 from phalanx.scheduling.actions.allocate import walk
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
@@ -20,14 +21,15 @@ from phalanx.scheduling.queue.demands import (
     WaitReason,
 )
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
-from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.rechecks import recheck
+from phalanx.scheduling.refusals.refusal import pod_object
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
-from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.no_solution import NoSolutionCache
-from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.session.session import Memo, Session
+from phalanx.scheduling.units.kinds import UNIT_KINDS
 
 # How long (seconds) an action of a third party is left out after it has raised.
 _ACTION_REST = 60.0
@@ -45,13 +47,16 @@ class Scheduler:
     """Plans over one `ClusterState`. Deterministic: the same history and the same `now` give the same plans.
 
     What was told to those who wait is kept true if it `refresh_verdicts`: a simulation, in which nobody reads it,
-    may do without. `features` are the parts of the cycle beside order and placement (policy/registry.py).
+    may do without. `features` are the parts of the cycle beside order and placement (policy/registry.py), `kinds`
+    the kinds of units (units/kinds.py).
     """
 
-    def __init__(self, state: ClusterState, policy: Policy, refresh_verdicts: bool = True) -> None:
+    def __init__(
+        self, state: ClusterState, policy: Policy, refresh_verdicts: bool = True, kinds: UnitKinds = UNIT_KINDS
+    ) -> None:
         self.state = state
         self._refresh_verdicts = refresh_verdicts
-        self.queue = SchedulingQueue(state)
+        self.queue = SchedulingQueue(state, kinds)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
         self.cycle_history = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
         self.features = CycleFeatures(cycle_plugins(state, self.queue, self.cycle_history))
@@ -113,51 +118,40 @@ class Scheduler:
     def cycle(
         self, now: float, should_stop: Callable[[], bool] = never, stage: Callable[[str], None] = untimed
     ) -> Plan:
-        """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions, `stage` is
-        told the name of each stage when it begins: pop, order, act_ and an action, requeue, publish.
+        """Plan one cycle at `now` (seconds since the epoch) and return the plan.
 
-        Verdicts in the plan are news: what was said before and still holds is not said again, except to a gang
-        that has a new pending member.
+        `should_stop` is asked between transactions; `stage` is called with the name of each stage that begins: pop,
+        order, act_ and an action, requeue, publish. The plan holds new verdicts only: one that still holds is not
+        repeated, unless the gang has a new pending member.
         """
-        stage("pop")
         self._cycles += 1
         self._due = False
         self.state.pods.stories.now, self.state.pods.stories.cycle = now, f"c{self._cycles}"
+        # 1. Pop the units that may get something: those that changed, and as many unschedulable ones as there may
+        # be room for.
+        stage("pop")
         session = self.begin(now, should_stop)
-        plan = session.plan
-        # 1. Take what may get something: what changed, and of what is unschedulable as much as there may be room
-        # for.
         self._pop_units(session)
-        # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
+        # 2. Order them: repairs first, then by the plugins' keys, then by age and name.
         stage("order")
         order_units(session)
         self._return_unasked(session)
-        # 3. Act.
+        # 3. Run the actions of the policy.
         for action in self.policy.actions:
-            if plan.complete:
+            if session.plan.complete:
                 stage(f"act_{action}")
                 self._act(session, action)
         stage("act_evict_ended")
-        if plan.complete:
+        if session.plan.complete:
             self.features.evict_ended(session, guarded)
-        # 4. Park what lacks room until there may be some; what had no turn stays active.
+        # 4. Requeue: what lacks room waits until there may be some, what had no turn stays active.
         stage("requeue")
         self._requeue_units(session)
         self.observe(now)
-        # 5. Keep what was said true, and say what is new.
+        # 5. Publish the verdicts that are new, and refresh those that are no longer true.
         stage("publish")
-        if plan.complete and self._refresh_verdicts:
-            recheck(session)
-        self.features.revise(session, guarded)
-        session.decisions.publish_verdicts()
-        self.features.published(session, guarded)
-        self._next_wake = ask_plugins(
-            session, "the next wake", partial(self.plugin_runtime.next_wake, session), None
-        )
-        if self.plugin_runtime.enable_all():
-            # What nodes are worth was computed without those who were silenced.
-            self.placer.invalidate()
-        return plan
+        self._publish(session)
+        return session.plan
 
     def begin(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """Let time pass up to `now`: end what has expired, wake what has waited for a time. Return a session."""
@@ -258,14 +252,29 @@ class Scheduler:
         if session.set_aside:
             self.queue.set_aside(session.set_aside)
 
+    def _publish(self, session: Session) -> None:
+        """Publish the verdicts that are new, those of a recheck among them, and ask plugins for the next cycle."""
+        if session.plan.complete and self._refresh_verdicts:
+            recheck(session)
+        self.features.revise(session, guarded)
+        session.decisions.publish_verdicts()
+        self.features.published(session, guarded)
+        self._next_wake = ask_plugins(
+            session, "the next wake", partial(self.plugin_runtime.next_wake, session), None
+        )
+        if self.plugin_runtime.enable_all():
+            # The scores of nodes were computed without the plugins that were silenced.
+            self.placer.invalidate()
+
     def _not_considered(self, session: Session, unit: QueuedUnit) -> None:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
             session.decisions.set_pod_verdict(
-                unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions)
+                unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions, (pod_object(unit.pod),))
             )
         for gang in unit.gangs:
-            session.decisions.set_gang_verdict(gang, not_considered(f"gang {gang.key}", self.policy.actions))
+            told = not_considered(f"gang {gang.title}", self.policy.actions, (gang_object(gang.key),))
+            session.decisions.set_gang_verdict(gang, told)
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:

@@ -13,6 +13,7 @@ from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.simulation.documents import FileObject, kind_of, take_in
 from phalanx.simulation.errors import InputError
+from phalanx.views.promises import PromiseOrigin, Promises
 
 KIND = "Capture"
 # Kinds that other objects refer to are applied first. (The dialects list the kinds of groups and accounts.)
@@ -22,7 +23,8 @@ _FIRST = ("PriorityClass", "Namespace", "ResourceQuota", "PodDisruptionBudget", 
 class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Head of a capture. `moment` is its time in seconds since the epoch; `missing` lists the unreadable objects.
 
-    `promises` and `usages` are the records that the scheduler had stored."""
+    `promises` and `usages` are the records that the scheduler had stored, `promise_origin` is the version and time
+    of the promises."""
 
     moment: int
     schedulers: tuple[str, ...] = ("phalanx",)
@@ -30,6 +32,12 @@ class Capture(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     missing: tuple[str, ...] = ()
     promises: tuple[StoredReservation, ...] = ()
     usages: tuple[AccountUsage, ...] = ()
+    promise_origin: PromiseOrigin = PromiseOrigin()
+
+    @property
+    def promised(self) -> Promises:
+        """Promised starts of the scheduler when the capture was made."""
+        return Promises(self.promises, origin=self.promise_origin)
 
 
 def read_capture(entry: FileObject) -> Capture:

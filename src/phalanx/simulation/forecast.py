@@ -13,9 +13,10 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.start_reservations.plugin import load_promises, reservation_plan
+from phalanx.scheduling.start_reservations.rehearsal import PromiseMove, moves_of
 from phalanx.simulation.capture import Capture
 from phalanx.simulation.history import JobHistory, JobOutcome
-from phalanx.simulation.present import RunTimes, present_jobs
+from phalanx.simulation.present import AssumedRunTimes, present_jobs
 from phalanx.simulation.world import JobRun, PodRun, World
 
 
@@ -33,7 +34,8 @@ class PodMove(msgspec.Struct, frozen=True):
 
 class Forecast(msgspec.Struct):
     """Result of a forecast. `jobs` are all gangs and single pods by name (namespace/name); `running` had started
-    before. `promised` are the starts that a policy with start reservations would promise at once."""
+    before. `promised` are the starts that a policy with start reservations would promise at once, `moves` the
+    promised starts of the capture that it would move at once."""
 
     moment: int
     until: int
@@ -44,6 +46,7 @@ class Forecast(msgspec.Struct):
     ended: list[PodMove]
     evicted: list[PodMove]
     promised: dict[str, int]
+    moves: dict[str, PromiseMove]
     failures: list[str]
 
     def start(self, name: str) -> int | None:
@@ -98,7 +101,7 @@ def forecast(
     events: Sequence[ClusterEvent],
     policy: Policy,
     capture: Capture,
-    run_times: RunTimes,
+    run_times: AssumedRunTimes,
     horizon: int,
     then: Sequence[ClusterEvent] = (),
     awaited: Collection[str] = (),
@@ -119,10 +122,13 @@ def forecast(
     world.scheduler.history.restore(capture.usages, moment)
     world.apply(then)
     promised: dict[str, int] = {}
+    moves: dict[str, PromiseMove] = {}
 
     def observe(now: int) -> None:
         if now == moment:
             promised.update(_promises(world))
+            moves.clear()
+            moves.update(_moves(world))
 
     world.observer = observe
     jobs = {job.history.name: job.history for job in present}
@@ -144,6 +150,7 @@ def forecast(
         world.left,
         world.evicted,
         promised,
+        moves,
         world.failures[:20],
     )
 
@@ -155,6 +162,15 @@ def _promises(world: World) -> dict[str, int]:
         for key in keys:
             starts[name_of(world.state, key)] = reservation.told
     return starts
+
+
+def _moves(world: World) -> dict[str, PromiseMove]:
+    plan, moves = reservation_plan(world.scheduler.features), dict[str, PromiseMove]()
+    for move in moves_of(plan) if plan is not None else ():
+        key = move.promise.key
+        for unit in (key,) if isinstance(key, str) else key:
+            moves[name_of(world.state, unit)] = move
+    return moves
 
 
 def name_of(state: ClusterState, unit: str | GangKey) -> str:

@@ -19,7 +19,7 @@ from phalanx.simulation.job import SimulatedJob
 _ENDED = (MemberState.SUCCEEDED, MemberState.FAILED)
 
 
-class RunTimes(enum.StrEnum):
+class AssumedRunTimes(enum.StrEnum):
     """Assumed run time of pods without a known one."""
 
     LIMITS = "limits"  # until they are killed, which is the latest possible end
@@ -38,7 +38,7 @@ class PresentJob(msgspec.Struct):
     ended: list[str]
 
 
-def present_jobs(state: ClusterState, now: int, run_times: RunTimes) -> list[PresentJob]:
+def present_jobs(state: ClusterState, now: int, run_times: AssumedRunTimes) -> list[PresentJob]:
     """Return the jobs by name, without placeholders. Waiting pods of another scheduler are jobs that never
     start."""
     groups: dict[tuple[str, str], tuple[GangKey | None, list[PodRecord]]] = {}
@@ -57,7 +57,12 @@ def present_jobs(state: ClusterState, now: int, run_times: RunTimes) -> list[Pre
 
 
 def _job(
-    state: ClusterState, name: str, key: GangKey | None, records: list[PodRecord], now: int, run_times: RunTimes
+    state: ClusterState,
+    name: str,
+    key: GangKey | None,
+    records: list[PodRecord],
+    now: int,
+    run_times: AssumedRunTimes,
 ) -> PresentJob:
     alive = [record.pod for record in records if record.state not in _ENDED]
     first, minimum, preemptable = alive[0], 1, all(pod.preemptable for pod in alive)
@@ -95,12 +100,12 @@ def _job(
     return PresentJob(job, history, key, pods, [record.pod.uid for record in records if record.state in _ENDED])
 
 
-def _length(pod: Pod, now: int, run_times: RunTimes) -> int | None:
+def _length(pod: Pod, now: int, run_times: AssumedRunTimes) -> int | None:
     """Return the seconds from the pod's (future) start to its end. An overdue pod gets some more time."""
     start, stated = pod.started or now, pod.run_time
     limit = stated.latest_end(start, pod.grace)
     end = limit
-    if run_times is RunTimes.ESTIMATES and stated.expected():
+    if run_times is AssumedRunTimes.ESTIMATES and stated.expected():
         end = start + stated.expected()
         if end <= now and limit is not None:
             end = limit

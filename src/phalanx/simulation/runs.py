@@ -35,8 +35,8 @@ from phalanx.simulation.metrics import (
     start_metrics,
     width_class,
 )
-from phalanx.simulation.present import RunTimes, present_jobs
-from phalanx.simulation.timeline import Timeline, TimelineSample
+from phalanx.simulation.present import AssumedRunTimes, present_jobs
+from phalanx.simulation.timeline import SampledTimeline, TimelineSample
 from phalanx.simulation.workloads.workload import Workload
 from phalanx.simulation.world import World
 
@@ -110,7 +110,7 @@ def simulate(
     )
     requested = {name for job in jobs for name, _ in job.pod_class.requests}
     main = next((name for name in (GPU_MILLI, GPU) if name in requested), CPU)
-    timeline = Timeline()
+    timeline = SampledTimeline()
     world = World(
         ClusterState(cluster.schedulers), loaded, jobs, start=start, delays=cluster.delays, main_resource=main
     )
@@ -126,7 +126,7 @@ def simulate(
 
     world.observer = observe
     world.apply(initial_events)
-    world.adopt(present_jobs(world.state, start, RunTimes.ESTIMATES))
+    world.adopt(present_jobs(world.state, start, AssumedRunTimes.ESTIMATES))
     if cluster.capture is not None:
         load_promises(world.scheduler.features, cluster.capture.promises)
         world.scheduler.history.restore(cluster.capture.usages, start)

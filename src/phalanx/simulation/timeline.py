@@ -25,7 +25,7 @@ class TimelineSample(msgspec.Struct, frozen=True):
     reserved_idle: float = 0.0
 
 
-class Timeline:
+class SampledTimeline:
     """Samples at intervals that grow with the simulated time."""
 
     def __init__(self) -> None:

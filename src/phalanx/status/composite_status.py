@@ -114,7 +114,8 @@ class CompositeStatuses:
         fault = self._composites.fault(self._composites.root_of(spec.key))
         if fault is not None:
             reason = "Invalid" if fault.code == INVALID else "Unschedulable"
-            return CompositeStatusInput(generation, False, reason, fault.message)
+            exact = Verdict(fault.code, fault.message, fault=fault.code == INVALID)
+            return CompositeStatusInput(generation, False, reason, fault.message, verdict=exact)
         holding = self._holding(spec)
         if spec.initiated or self._was_scheduled(spec) or holding >= max(1, spec.min_groups):
             return CompositeStatusInput(generation, placed=True)
@@ -125,11 +126,11 @@ class CompositeStatuses:
             return CompositeStatusInput(generation)
         gang, verdict = told[0]
         message = f"{holding} of the {max(1, spec.min_groups)} groups that it needs have been placed"
-        message = f"{message}; gang {gang.key}: {verdict.message}"
+        message = f"{message}; gang {gang.title}: {verdict.message}"
         if verdict.unschedulable:
             reason = "SchedulerError" if verdict.fault else "Unschedulable"
-            return CompositeStatusInput(generation, False, reason, message)
-        return CompositeStatusInput(generation, False, verdict.code, message, held=True)
+            return CompositeStatusInput(generation, False, reason, message, verdict=verdict)
+        return CompositeStatusInput(generation, False, verdict.code, message, held=True, verdict=verdict)
 
     def _holding(self, spec: Composite) -> int:
         """How many of its groups are known to be bound, or have been."""

@@ -70,8 +70,9 @@ class EventPublisher:
     def _gang_bound(self, key: GangKey, first: Bind, nodes: Counter[str]) -> None:
         shown = ", ".join(f"{node} ({count})" for node, count in sorted(nodes.items())[:_NODES_NAMED])
         more = f" and {len(nodes) - _NODES_NAMED} more nodes" if len(nodes) > _NODES_NAMED else ""
-        note = f"Successfully assigned {nodes.total()} member(s) of gang {key} together: {shown}{more}"
         record, member = self._state.gangs.get(key), pod_reference(first)
+        title = record.title if record is not None else str(key)
+        note = f"Successfully assigned {nodes.total()} member(s) of gang {title} together: {shown}{more}"
         regarding = source_reference(record) if record is not None else None
         self._recorder.record(regarding or member, reason="Scheduled", action="Binding", note=note)
 
@@ -117,7 +118,7 @@ class EventPublisher:
     def plan_timed_out(self, record: GangRecord, mark: PlanMark, holding: int, released: bool) -> None:
         end = "they are evicted so that the gang can start as one" if released else "they are kept"
         note = (
-            f"gang {record.key} is still below its quorum after its scheduling timeout: {holding} of the "
+            f"gang {record.title} is still below its quorum after its scheduling timeout: {holding} of the "
             f"{mark.size} members of its plan are bound; {end} (policy phalanx.partialGang)"
         )
         self._publish_gang(record, "ScheduleTimeout", note)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -13,7 +12,7 @@ import msgspec
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.execution.conditions import PodConditions, text_of
+from phalanx.execution.conditions import PodConditions
 from phalanx.kube.failures import Failures
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
@@ -25,9 +24,6 @@ from phalanx.status.event_publisher import EventPublisher
 INCOMPLETE = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForGangGroup"})
 # One that never stands still is told after this many settling times.
 _RESTLESS = 3
-# An amount in a sentence; digits in a name are none.
-_AMOUNT = re.compile(r"(?<![\w./-])\d[\w.]*(?![\w/-])")
-_NUMBER = re.compile(r"\d+")
 
 
 class PublishingPace(msgspec.Struct, frozen=True):
@@ -54,7 +50,7 @@ class _Topic:
     """What is known about one gang or pod: the newest verdict, the one told last, and when to tell the newest.
 
     `gang` is set for a member above its gang's minimum. `members` are those of a gang that have been told of its
-    reason by an event. `refused` is the last event's reason why a group is not admitted, without its amounts.
+    reason by an event. `refused` is the cause that the last event gave why a group is not admitted.
     """
 
     __slots__ = ("arrivals", "due", "gang", "members", "refused", "since", "told", "told_at", "verdict")
@@ -68,7 +64,7 @@ class _Topic:
         self.since = 0.0
         self.due: float | None = None
         self.members: tuple[str, set[str]] = ("", set())
-        self.refused = ""
+        self.refused: object = None
 
 
 class VerdictPublisher:
@@ -226,8 +222,8 @@ class VerdictPublisher:
             self._conditions.set_verdict(uid, verdict)
         self._status_changed(key)
         # What may be promised changes all the time: to a group that waits for it, other amounts are no news.
-        refused = _AMOUNT.sub("", f"{verdict.code} {verdict.message}") if awaits_admission(record) else ""
-        news = (not refused or refused != topic.refused) and not any(before.values())
+        refused = verdict.cause if awaits_admission(record) else None
+        news = (refused is None or refused != topic.refused) and not any(before.values())
         topic.refused = refused
         if before:
             topic.members = verdict.code, set(before)
@@ -236,11 +232,9 @@ class VerdictPublisher:
         self._publish_members(record, topic, verdict, first_knows=news)
 
     def _told_before(self, uids: Iterable[str], verdict: Verdict) -> dict[str, bool]:
-        """Which of the pods say so already, whatever the numbers, and whether with the same ones."""
-        text = text_of(verdict)
-        plain = _NUMBER.sub("", text)
-        said = {uid: self._conditions.told_before(uid, verdict) for uid in uids}
-        return {uid: words == text for uid, words in said.items() if words and _NUMBER.sub("", words) == plain}
+        """Return which of the pods say so already, whatever the numbers, and whether with the same ones."""
+        told = {uid: self._conditions.told_before(uid, verdict) for uid in uids}
+        return {uid: same for uid, same in told.items() if same is not None}
 
     def _publish_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
         """Each member once per reason, however its numbers change; the first one is told with the gang."""

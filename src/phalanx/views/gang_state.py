@@ -50,7 +50,7 @@ class GangState(enum.StrEnum):
 #: Meaning of each state; docs/gang-states.md shows this table.
 SENTENCES: Mapping[GangState, str] = MappingProxyType(
     {
-        GangState.PENDING: "No member has a node, and the gang waits for some; the reason says for what.",
+        GangState.PENDING: "No member has a node, and the gang waits for nodes; the reason is shown beside it.",
         GangState.GATED: "No member has a node, and all that wait have scheduling gates.",
         GangState.OTHER_SCHEDULER: "No member has a node, and all that wait name another scheduler.",
         GangState.PARTIAL: "Some members have a node, but fewer than the minimum.",

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.shelves import Inquiry, devices_near
 from phalanx.cluster.devices.use import DeviceUse
-from phalanx.cluster.dra.question import Question
+from phalanx.cluster.dra.question import ClaimQuestion
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.supply import Offer, Pool, Supply
 from phalanx.model.devices.claims import (
     AllocatedDevice,
-    Allocation,
+    ClaimResult,
     ClaimSpec,
     Device,
     DeviceAsk,
@@ -100,10 +100,10 @@ class Node:
 
     def occupy(self, *names: str) -> None:
         ids = [(DRIVER, NODE, name) for name in names]
-        self.use.book(Allocation(tuple(map(AllocatedDevice, ids))), 1)
+        self.use.book(ClaimResult(tuple(map(AllocatedDevice, ids))), 1)
 
     def inquiry(self, *specs: ClaimSpec) -> Inquiry:
-        return Inquiry(Question(specs, CLASSES, SELECTORS), self.use, ChangeLog(), lambda row: self.near())
+        return Inquiry(ClaimQuestion(specs, CLASSES, SELECTORS), self.use, ChangeLog(), lambda row: self.near())
 
     def near(self) -> list[tuple[Pool, Sequence[Offer]]]:
         pools = self.supply.near(NODE, lambda terms: False)

@@ -9,7 +9,7 @@ import msgspec
 from phalanx.cluster.dra.outcome import allocations
 from phalanx.cluster.dra.sharing import consumption
 from phalanx.model.devices.claims import (
-    Allocation,
+    ClaimResult,
     ClaimSpec,
     ConsumptionPolicy,
     Device,
@@ -22,7 +22,7 @@ from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from tests.cluster.dra.fleet import CLASSES, DRIVER, Node, ask, claim, device, pool, request
 
 
-def given(node: Node, spec: ClaimSpec) -> Allocation:
+def given(node: Node, spec: ClaimSpec) -> ClaimResult:
     inquiry = node.inquiry(spec)
     laid = inquiry.laid(0)
     picks = inquiry.answer(laid.shelf).copies[0]

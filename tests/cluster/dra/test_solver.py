@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from phalanx.cluster.dra import solver
 from phalanx.model.devices.claims import (
     AllocatedDevice,
-    Allocation,
+    ClaimResult,
     ClaimSpec,
     Device,
     DeviceAsk,
@@ -135,7 +135,7 @@ def test_a_device_that_may_be_shared_serves_until_its_capacity_is_used_up() -> N
     part = claim(request(ask(capacity=(("memory", "4Gi"),))))
     assert len(node.copies(part)) == 2
     shared = AllocatedDevice((DRIVER, NODE, "nic"), shared=True, consumed=(("memory", "3Gi"),))
-    node.use.book(Allocation((shared,)), 1)
+    node.use.book(ClaimResult((shared,)), 1)
     assert len(node.copies(part)) == 1
     assert node.first(claim(request(ask()))) is None  # who asks for nothing wants all of it
     assert node.first(claim(request(ask(capacity=(("bandwidth", "1"),))))) is None

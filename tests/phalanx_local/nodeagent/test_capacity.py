@@ -170,5 +170,5 @@ def test_addresses_that_an_earlier_agent_gave_are_not_given_again() -> None:
 
 
 def test_a_network_without_room_is_refused() -> None:
-    with pytest.raises(ValueError, match="no room"):
+    with pytest.raises(ValueError, match="no address"):
         AddressPool("127.0.0.1/32")

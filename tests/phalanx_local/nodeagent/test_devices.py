@@ -38,9 +38,9 @@ def test_attributes_have_the_type_of_what_is_written() -> None:
         ("[{count: 1}]", "devices.driver: expected a name"),
         ("[{driver: d, count: 0}]", "devices.count: expected a number from 1 to 128"),
         ("[{driver: d, count: 2, name: one}]", "devices.name: 2 devices need {i} in their name"),
-        ("[{driver: d, cuont: 2}]", "devices.cuont: no such field"),
+        ("[{driver: d, cuont: 2}]", "devices.cuont: unknown field"),
         ("[{driver: d, count: 100, name: 'a-{i}'}, {driver: d, count: 29, name: 'b-{i}'}]", "d has more than 128"),
-        ("[{driver: d, attributes: {a: [1]}}]", "devices.attributes.a: expected a text"),
+        ("[{driver: d, attributes: {a: [1]}}]", "devices.attributes.a: expected a string"),
     ],
 )
 def test_a_mistake_is_named_with_its_field(text: str, complaint: str) -> None:

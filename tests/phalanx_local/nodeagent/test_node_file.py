@@ -64,15 +64,15 @@ def test_allocatable_may_be_less_than_capacity() -> None:
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ("{name: a}", "(a): allocatable: says nothing"),
+        ("{name: a}", "(a): allocatable: missing"),
         ("{name: a, allocatable: {cpu: many}}", "(a): allocatable.cpu: 'many' is not a quantity"),
         ("{name: a, allocatable: {cpu: -1}}", "(a): allocatable.cpu: -1 is negative"),
-        ("{name: a, alocatable: {cpu: 1}}", "alocatable: no such field; did you mean allocatable?"),
+        ("{name: a, alocatable: {cpu: 1}}", "alocatable: unknown field; did you mean allocatable?"),
         ("{name: A_b, allocatable: {cpu: 1}}", "name: 'A_b' is not a DNS name"),
-        ("{allocatable: {cpu: 1}}", "(without a name): name: expected a text"),
+        ("{allocatable: {cpu: 1}}", "(without a name): name: expected a string"),
         ("{name: a, count: 3, allocatable: {cpu: 1}}", "name: 3 nodes need {i} in their name, such as a-{i}"),
         ("{name: 'a{i}', count: lots, allocatable: {cpu: 1}}", "count: expected a number"),
-        ("{name: a, allocatable: {cpu: 1}, labels: {big: true}}", "labels.big: expected a text, found True"),
+        ("{name: a, allocatable: {cpu: 1}, labels: {big: true}}", "labels.big: expected a string, found True"),
         ("{name: a, allocatable: {cpu: 1}, taints: [{key: x}]}", "taints: {'key': 'x'} needs a key and an effect"),
         ("{kind: Pod, metadata: {name: a}}", "kind: expected Node, found 'Pod'"),
         ("7", "expected a node, found 7"),
@@ -86,7 +86,7 @@ def test_a_bad_entry_is_named_with_its_field_and_harms_only_itself(entry: str, s
 
 def test_the_second_of_two_equal_names_is_refused() -> None:
     twice = "- {name: a, allocatable: {cpu: 1}}\n- {name: a, allocatable: {cpu: 2}}"
-    assert "two nodes called 'a'" in problem(twice)
+    assert "two nodes have the name 'a'" in problem(twice)
     assert parse_node_file(twice, "f").nodes["a"].allocatable["cpu"] == "1"
 
 

@@ -1,4 +1,4 @@
-"""Where the server takes the time from; tests put their own here."""
+"""Clock of the server; tests replace it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Clock(Protocol):
     """Wall time for timestamps in objects, monotonic time for intervals."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return the seconds on a monotonic clock."""
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """Clock of the machine."""
 
     def now(self) -> float:
         return time.time()
@@ -30,7 +30,7 @@ class SystemClock:
 
 
 class TimestampCache:
-    """Formats a clock's time as metav1.Time; whole seconds repeat, so the last text is kept."""
+    """Formatter of a clock's time as metav1.Time; the text of the current second is cached."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -45,22 +45,22 @@ class TimestampCache:
         return self._text
 
 
-# The last second that four digits of a year can tell.
+# Last second of the year 9999.
 _LAST = 253_402_300_799
 
 
 def timestamp(seconds: float) -> str:
-    """metav1.Time: RFC 3339, UTC, whole seconds."""
+    """Return a metav1.Time: RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(min(int(seconds), _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(seconds: float) -> str:
-    """metav1.MicroTime: RFC 3339, UTC, exactly six fractional digits."""
+    """Return a metav1.MicroTime: RFC 3339, UTC, exactly six fractional digits."""
     return datetime.fromtimestamp(min(seconds, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_timestamp(value: object) -> float | None:
-    """Seconds since the epoch of an RFC 3339 text, or None when it is not one."""
+    """Return the seconds since the epoch of an RFC 3339 text; None for other values."""
     if not isinstance(value, str) or not value:
         return None
     if len(value) > MAX_NUMBER:

@@ -1,4 +1,4 @@
-"""The API's errors: every one is a metav1.Status, worded as kube-apiserver words it.
+"""Errors of the API: each is a metav1.Status with the message of kube-apiserver.
 
 kubectl and client-go read `reason`, `details.causes` and `details.retryAfterSeconds`, and print `message`.
 """
@@ -12,7 +12,7 @@ from phalanx_local.objects import Json, encode
 
 
 class StatusCause(Protocol):
-    """One field that is wrong; phalanx_local.validation.FieldError has this shape."""
+    """Invalid field; phalanx_local.validation.FieldError has this shape."""
 
     @property
     def field(self) -> str: ...
@@ -23,7 +23,7 @@ class StatusCause(Protocol):
 
 
 class FieldCause(NamedTuple):
-    """A wrong field found by the server's own rules; `reason` is one of metav1's FieldValue... words."""
+    """Invalid field found by the server's own rules; `reason` is one of metav1's FieldValue... constants."""
 
     field: str
     reason: str
@@ -49,7 +49,7 @@ def unsupported_value(field: str, value: object, supported: Sequence[str]) -> Fi
 
 
 class Qualified(Protocol):
-    """What names a resource in an error text: `pods`, `podgroups.scheduling.volcano.sh`."""
+    """Names of a resource for error messages: `pods`, `podgroups.scheduling.volcano.sh`."""
 
     @property
     def group(self) -> str: ...
@@ -60,7 +60,7 @@ class Qualified(Protocol):
 
 
 class StatusError(Exception):
-    """A refused request; `status` is the body of the answer."""
+    """Rejected request; `status` is the body of the response."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class StatusError(Exception):
 
 
 def qualified(resource: Qualified) -> str:
-    """`plural` for the core group, `plural.group` for the others."""
+    """Return `plural` for the core group, `plural.group` for other groups."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
@@ -122,22 +122,24 @@ def conflict(resource: Qualified, name: str, why: str) -> StatusError:
 
 
 def stale(resource: Qualified, name: str) -> StatusError:
-    """The object moved on since the client read it."""
+    """Return the 409 for a resourceVersion that is not the latest."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
 def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> StatusError:
-    """Server-side apply met fields of other managers; causes are (path, sentence)."""
+    """Return the 409 for a server-side apply of other managers' fields; causes are (path, sentence)."""
     listed = [{"reason": "FieldManagerConflict", "message": text, "field": path} for path, text in causes]
     return StatusError(409, "Conflict", message, {"causes": listed})
 
 
 def bad_patch(message: str, code: int) -> StatusError:
-    """A patch that is malformed (400) or does not fit the object (422), or that nobody has a word for (500)."""
+    """Return the error for a patch: malformed (400), not applicable to the object (422), or unknown to upstream
+    (500).
+    """
     reasons = {400: "BadRequest", 413: "RequestEntityTooLarge", 422: "Invalid"}
     if code == 422:
-        # Upstream does not say which operation did not fit.
+        # Upstream does not name the operation that failed.
         message = "the server rejected our request due to an error in our request"
     return StatusError(code, reasons.get(code, ""), message, {} if code == 422 else None)
 
@@ -151,7 +153,7 @@ def forbidden(resource: Qualified, name: str, why: str, causes: list[Json] | Non
 
 
 def invalid(resource: Qualified, name: str, causes: Sequence[StatusCause]) -> StatusError:
-    """422 with one cause per wrong field; the text joins them as kube-apiserver does."""
+    """Return the 422 with one cause per invalid field; the message joins them like kube-apiserver."""
     texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
@@ -170,7 +172,7 @@ def bad_request(message: str) -> StatusError:
 
 
 class UndecodableError(StatusError):
-    """400: a body that is no object of the kind. In a patch the same is a 422 that blames the patch."""
+    """400: body that is no object of the kind. In a patch, the error is a 422 about the patch."""
 
     def __init__(self, message: str) -> None:
         super().__init__(400, "BadRequest", message)
@@ -183,7 +185,7 @@ class UndecodableError(StatusError):
 
 
 def invalid_options(kind: str, *causes: StatusCause) -> StatusError:
-    """422 for query parameters (ListOptions, CreateOptions, ...) that are wrong or contradict each other."""
+    """Return the 422 for invalid or contradictory query parameters (ListOptions, CreateOptions, ...)."""
     listed = [{"reason": item.reason, "message": item.message, "field": item.field} for item in causes]
     details: Json = {"group": "meta.k8s.io", "kind": kind, "causes": listed}
     text = ", ".join(f"{item.field}: {item.message}" for item in causes)
@@ -191,12 +193,12 @@ def invalid_options(kind: str, *causes: StatusCause) -> StatusError:
 
 
 def no_such_resource() -> StatusError:
-    """404 for a resource that a served group does not have."""
+    """Return the 404 for an unknown resource of a served group."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def nameless(code: int, message: str) -> StatusError:
-    """What upstream answers where it has no reason to give."""
+    """Return an error without a reason, as upstream does in some places."""
     return StatusError(code, "", message)
 
 
@@ -238,7 +240,7 @@ def too_many_requests(message: str, retry_after: int, causes: list[Json] | None 
 
 
 def revision_too_large(asked: int, current: int) -> StatusError:
-    """A list asks for a revision that does not exist yet; clients wait and retry."""
+    """Return the 504 for a list at a future revision; clients wait and retry."""
     details: Json = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,

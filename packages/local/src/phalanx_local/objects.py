@@ -1,4 +1,4 @@
-"""JSON objects as the server holds them, and the few ways in which every module reads them."""
+"""JSON objects as the server stores them, and functions to read them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _decoder: Final = msgspec.json.Decoder()
 
 
 def decode(data: bytes | str) -> Any:
-    """JSON bytes to plain Python values. Raises msgspec.DecodeError on malformed input."""
+    """Decode JSON bytes to plain Python values. Raise msgspec.DecodeError on malformed input."""
     return _decoder.decode(data)
 
 
 def clone(value: Json) -> Json:
-    """A deep copy of plain JSON; cheaper than copy.deepcopy because JSON has no cycles."""
+    """Return a deep copy of plain JSON; faster than copy.deepcopy because JSON has no cycles."""
     return {key: _clone(item) for key, item in value.items()}
 
 
@@ -31,17 +31,17 @@ def _clone(value: Any) -> Any:
 
 
 def mapping(value: Any) -> Json:
-    """The value when it is a JSON object, else an empty one: absent, null and misshapen read alike."""
+    """Return the value if it is a JSON object, else an empty object (for absent, null and misshapen values)."""
     return value if isinstance(value, dict) else {}
 
 
 def sequence(value: Any) -> list[Any]:
-    """The value when it is a JSON array, else an empty one."""
+    """Return the value if it is a JSON array, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def dig(value: Any, *path: str) -> Any:
-    """The value at a path of object keys, or None where any step is absent."""
+    """Return the value at a path of object keys; None if a step is absent."""
     for key in path:
         if not isinstance(value, dict):
             return None
@@ -50,13 +50,13 @@ def dig(value: Any, *path: str) -> Any:
 
 
 def text(value: Any) -> str:
-    """The value when it is a string, else the empty string."""
+    """Return the value if it is a string, else the empty string."""
     return value if isinstance(value, str) else ""
 
 
 def metadata(obj: Json) -> Json:
-    """The object's metadata, created in place when it is absent."""
-    found = obj.get("metadata")
-    if not isinstance(found, dict):
-        found = obj["metadata"] = {}
-    return found
+    """Return the object's metadata; create it in place if it is absent."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict):
+        meta = obj["metadata"] = {}
+    return meta

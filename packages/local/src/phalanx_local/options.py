@@ -1,4 +1,4 @@
-"""What an embedded API server can be told."""
+"""Options of an embedded API server."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ CONTROLLERS = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """Defaults give a TLS server with a fresh token on a free loopback port, in memory.
+    """Options of the server; the defaults are TLS, a new token, a free loopback port, and no data file.
 
-    `insecure` serves plain HTTP, and who shows no valid token is the administrator. `users` are known by fixed
-    tokens, beside the administrator's `token` and the tokens of service accounts. `history` counts changes kept
-    per resource, for watches to resume from. `managed_fields` is "kubectl" (fields are tracked from the first write
-    of kubectl or the first server-side apply on) or "all" (always, as the real server does). `native_groups` is the
-    version of the native gang API that is served: v1alpha1 as 1.35 does, v1alpha2 as 1.36, v1beta1 as 1.37; with
-    v1alpha3 that version and v1beta1, as 1.37 with every gate on (it has groups of groups). Pods of a node that is
-    gone are deleted after `lost_node_delay` seconds, events `event_ttl` seconds after their last change.
+    `insecure`: plain HTTP, and users without a valid token are administrators. `users` have fixed tokens, beside
+    the administrator's `token` and the tokens of service accounts. `history` is the number of changes per
+    resource from which watches resume. `managed_fields` is "kubectl" (fields are tracked from the first write of
+    kubectl or the first server-side apply on) or "all" (always, like the real server). `native_groups` is the
+    served version of the native gang API: v1alpha1 is that of 1.35, v1alpha2 of 1.36, v1beta1 of 1.37; v1alpha3
+    is served with v1beta1, like 1.37 with all feature gates (it has composite pod groups). Pods of a deleted node
+    are deleted after `lost_node_delay` seconds, events `event_ttl` seconds after their last change.
     """
 
     host: str = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""The embedded Kubernetes API server: everything put together, started and stopped.
+"""Embedded Kubernetes API server: assembly, start and stop.
 
 server = ApiServer(ServerOptions())
 await server.start()
@@ -25,7 +25,7 @@ from phalanx_local.admission.webhook_calls import WebhookClient
 from phalanx_local.admission.webhooks import Webhooks
 from phalanx_local.authentication.authenticator import Authenticator
 from phalanx_local.authentication.kubeconfig import kubeconfig, write_private
-from phalanx_local.authentication.server_identity import kept_identity, new_identity
+from phalanx_local.authentication.server_identity import new_identity, stored_identity
 from phalanx_local.authentication.tenants import admit_tenant
 from phalanx_local.authentication.tokens import AccountTokens
 from phalanx_local.authorization import Rbac
@@ -49,18 +49,18 @@ from phalanx_local.storage.store import Store
 
 
 class ApiServer:
-    """A Kubernetes API server in this process. `faults` injects failures, `api` writes without HTTP."""
+    """Kubernetes API server in this process. `faults` injects failures, `api` writes without HTTP."""
 
     def __init__(self, options: ServerOptions | None = None) -> None:
         self.options = options or ServerOptions()
         self.faults = Faults()
         data, token = self.options.data, self.options.token
-        identity = kept_identity(data, token) if data is not None else new_identity(token)
+        identity = stored_identity(data, token) if data is not None else new_identity(token)
         self.token = identity.token
         self.authority = None if self.options.insecure else identity.authority
         self._journal = FileJournal(self.options.data) if self.options.data is not None else None
-        # Revisions start at the time of day, so that a client of an earlier server without a data file finds
-        # its old revisions expired and lists again, instead of watching a different history from there.
+        # Revisions start at the current time: a client of an earlier server without a data file finds its
+        # revisions expired and lists again, instead of watching a different history.
         clock_revision = int(self.options.clock.now() * 1000)
         saved = self._journal.revision if self._journal is not None else 0
         self.store = Store(revision=saved or clock_revision, history=self.options.history, journal=self._journal)
@@ -107,15 +107,15 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where the server listens, once started."""
+        """URL of the started server."""
         scheme = "http" if self.options.insecure else "https"
         return f"{scheme}://{self._address()}"
 
     async def start(self) -> None:
-        """Restores the data file, fills in what every cluster has, and listens. Raises OSError when it cannot."""
+        """Restore the data file, create the initial objects, and listen. Raise OSError if listening fails."""
         self._restore()
         bootstrap.fill(self.api)
-        # What a cluster cannot be without is not for policies to refuse.
+        # Policies must not reject the initial objects.
         self._policies.load()
         self.api.policies = self._policies
         self._webhooks.load()
@@ -142,7 +142,7 @@ class ApiServer:
         self._controllers.start()
 
     async def stop(self) -> None:
-        """Ends watches and connections; what was answered is in the data file."""
+        """End watches and connections; all answered writes are in the data file."""
         self._endpoint.stopping = True
         await self._controllers.stop()
         for watch in list(self._endpoint.watches):
@@ -158,23 +158,23 @@ class ApiServer:
             self._journal.close()
 
     def kubeconfig(self) -> Json:
-        """A kubeconfig for the administrator."""
+        """Return a kubeconfig for the administrator."""
         authority = self.authority.certificate if self.authority is not None else None
         token = None if self.options.insecure else self.token
         return kubeconfig(self.url, authority=authority, token=token)
 
     def write_kubeconfig(self, path: Path | str) -> None:
-        """Writes the administrator's kubeconfig, readable by its owner alone."""
+        """Write the administrator's kubeconfig, readable only by the file's owner."""
         write_private(Path(path), self.kubeconfig())
 
     def tenant_kubeconfig(self, namespace: str) -> Json:
-        """A kubeconfig for somebody who may edit the namespace, which is made, and nothing else."""
+        """Create the namespace if necessary, and return a kubeconfig with edit rights only in it."""
         authority = self.authority.certificate if self.authority is not None else None
         token = admit_tenant(self.api, self.tokens, namespace)
         return kubeconfig(self.url, authority=authority, token=token, namespace=namespace)
 
     def write_tenant_kubeconfig(self, namespace: str, path: Path | str) -> None:
-        """Writes a tenant's kubeconfig, readable by its owner alone."""
+        """Write a tenant's kubeconfig, readable only by the file's owner."""
         write_private(Path(path), self.tenant_kubeconfig(namespace))
 
     def _address(self) -> str:
@@ -230,7 +230,7 @@ class ApiServer:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago, for callers that must know it before the server starts."""
+    """Return a port that was free a moment ago, for callers that need it before the server starts."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]

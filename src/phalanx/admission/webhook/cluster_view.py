@@ -25,7 +25,7 @@ GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class ClusterView:
+class AdmissionView:
     """View of a cluster, updated by `run`. An object that a watch has not delivered yet is read on demand."""
 
     def __init__(self, client: KubeClient, context: AdmissionContext) -> None:

@@ -11,7 +11,7 @@ from phalanx.admission.context import AdmissionContext, parent_of
 from phalanx.admission.fields import Json, mapping, text
 from phalanx.admission.queue_rights import queues_named, queues_to_ask_for, refusal_of_use
 from phalanx.admission.quota_reservations import QuotaReservationCheck
-from phalanx.admission.webhook.cluster_view import ClusterView
+from phalanx.admission.webhook.cluster_view import AdmissionView
 from phalanx.admission.webhook.review import Denial, ReviewRequest
 from phalanx.admission.webhook.routes import QUOTA_RESERVATIONS, Route
 
@@ -27,7 +27,7 @@ class ReviewOptions(msgspec.Struct, frozen=True, kw_only=True):
 class AdmissionReviewer:
     """Reviewer of requests. Raises ApiError or ConnectionLost if the cluster does not answer."""
 
-    def __init__(self, view: ClusterView, options: ReviewOptions, reservations: QuotaReservationCheck) -> None:
+    def __init__(self, view: AdmissionView, options: ReviewOptions, reservations: QuotaReservationCheck) -> None:
         self._view = view
         self._reservations = reservations
         self._options = options

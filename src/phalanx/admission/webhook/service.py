@@ -16,7 +16,7 @@ from aiohttp import web
 from phalanx.admission.context import MAX_QUEUE_DEPTH, AdmissionContext, ResourceGroup
 from phalanx.admission.quota_reservations import QuotaReservationCheck
 from phalanx.admission.webhook.certificate_secret import CertificateSecret
-from phalanx.admission.webhook.cluster_view import ClusterView
+from phalanx.admission.webhook.cluster_view import AdmissionView
 from phalanx.admission.webhook.endpoint import AdmissionMetrics, application, probes
 from phalanx.admission.webhook.registration import RegistrationOptions, WebhookAddress, register
 from phalanx.admission.webhook.reviewer import AdmissionReviewer, ReviewOptions
@@ -72,7 +72,7 @@ class WebhookService:
             resource_groups=options.resource_groups,
             max_queue_depth=options.max_queue_depth,
         )
-        self._view = ClusterView(client, context)
+        self._view = AdmissionView(client, context)
         self._reviewer = AdmissionReviewer(
             self._view,
             ReviewOptions(queue_rights=options.queue_rights, protect_busy_queues=options.protect_busy_queues),

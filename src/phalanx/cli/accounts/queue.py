@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -76,14 +77,14 @@ def queue_list(invocation: Invocation, arguments: AccountArguments) -> None:
     """One line a queue, parents first.
 
     DESERVED is what the policy gives the queue now, SHARE the largest part it uses of any resource of the cluster,
-    GANGS are running/pending, BORROWED is used above what the queue is entitled to, WAITS FOR is why the first that
-    waits in the queue does not start. -o wide shows the rest.
+    GANGS are running/pending, BORROWED is used above what the queue is entitled to. WAITS FOR is why the first unit
+    that waits in the queue does not start, START its promised start. -o wide shows the rest.
     """
 
     def render(report: QueueReport, output: str) -> list[str] | object:
         from phalanx.cli.accounts.queue_tables import queue_table
 
-        return _queues(report) if output in ("json", "yaml") else queue_table(report, output == "wide")
+        return _queues(report) if output in ("json", "yaml") else queue_table(report, output == "wide", time.time())
 
     _show_report(invocation, arguments, render)
 
@@ -114,7 +115,7 @@ def queue_describe(invocation: Invocation, arguments: OneAccountArguments) -> No
         from phalanx.cli.accounts.queue_tables import describe_queue
 
         entry = _find(arguments.name, "queue", report.queues)
-        return entry if output in ("json", "yaml") else describe_queue(entry)
+        return entry if output in ("json", "yaml") else describe_queue(entry, time.time())
 
     _show_report(invocation, arguments, render)
 
@@ -172,7 +173,7 @@ def quota_describe(invocation: Invocation, arguments: OneAccountArguments) -> No
         from phalanx.cli.accounts.queue_tables import describe_quota
 
         entry = _find(arguments.name, "quota", report.quotas)
-        return entry if output in ("json", "yaml") else describe_quota(entry)
+        return entry if output in ("json", "yaml") else describe_quota(entry, time.time())
 
     _show_report(invocation, arguments, render)
 
@@ -201,16 +202,16 @@ def _show_report(invocation: Invocation, arguments: AccountArguments, render: Re
 async def _read(
     client: KubeClient, policy: Policy, scheduler_names: Sequence[str], lease_namespace: str
 ) -> QueueReport:
-    import time
-
     from phalanx.daemon.policy_file import dialect_options
     from phalanx.reports.queue_report import report
+    from phalanx.reports.read_promises import read_promises
     from phalanx.reports.snapshot import read_cluster
     from phalanx.reports.stored_usage import read_usage
 
     snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, scheduler_names)
-    return report(snapshot, policy, time.time())
+    promises = await read_promises(client, lease_namespace, scheduler_names)
+    return report(snapshot, policy, time.time(), promises)
 
 
 def _queues(report: QueueReport) -> object:

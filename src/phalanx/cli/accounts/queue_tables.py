@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.cli.columns import bar, brief, columns, fields, percent, rounded, spoken, without_slots
+from phalanx.cli.jobs.starts import start_lines
+from phalanx.cli.listing.ages import relative
 from phalanx.reports.account_entries import AccountEntry, Counts, FirstWaiting, QueueEntry, QueueReport, QuotaEntry
 
 _BAR = 24
 _LEGEND = "█ used of its own   ▓ used above it (borrowed)   ░ its own, not used   · the rest of the cluster"
 
 
-def queue_table(report: QueueReport, wide: bool) -> list[str]:
-    header = ["NAME", "STATE", "WEIGHT", "DESERVED", "USED", "SHARE", "PENDING", "GANGS", "BORROWED", "WAITS FOR"]
+def queue_table(report: QueueReport, wide: bool, now: float) -> list[str]:
+    header = [
+        "NAME",
+        "STATE",
+        "WEIGHT",
+        "DESERVED",
+        "USED",
+        "SHARE",
+        "PENDING",
+        "GANGS",
+        "BORROWED",
+        "START",
+        "WAITS FOR",
+    ]
     if wide:
         header[3:3] = ["PRIORITY", "PARENT", "GUARANTEE", "CAPABILITY"]
         header[-1:] = ["FROM", "LENT", "PAST", "PODS", "FIRST", "WAITS FOR"]
@@ -29,6 +43,7 @@ def queue_table(report: QueueReport, wide: bool) -> list[str]:
             brief(without_slots(entry.pending)),
             _counts(entry.gangs),
             brief(entry.borrowed, told),
+            _start(entry.first, now),
             _reason(entry.first),
         ]
         if wide:
@@ -91,7 +106,7 @@ def quota_tree(report: QueueReport) -> list[str]:
     return _tree(report.quotas, rights, "MIN / MAX", notes)
 
 
-def describe_queue(entry: QueueEntry) -> list[str]:
+def describe_queue(entry: QueueEntry, now: float) -> list[str]:
     pairs = [
         ("Name", entry.name),
         ("Parent", entry.parent),
@@ -129,10 +144,10 @@ def describe_queue(entry: QueueEntry) -> list[str]:
             for each in entry.tenants
         ]
         lines += ["", "Tenants:", *_indented(columns(header, rows))]
-    return lines + _first(entry)
+    return lines + _first(entry, now)
 
 
-def describe_quota(entry: QuotaEntry) -> list[str]:
+def describe_quota(entry: QuotaEntry, now: float) -> list[str]:
     pairs = [
         ("Name", entry.name),
         ("Family", entry.family),
@@ -146,7 +161,14 @@ def describe_quota(entry: QuotaEntry) -> list[str]:
         *_problems(entry),
     ]
     amounts = {"MIN": entry.min, "MAX": entry.max, **({"RUNTIME": entry.runtime} if entry.runtime else {})}
-    return [*fields(pairs), "", *_amounts(amounts | _sums(entry)), *_limits(entry), *_loan(entry), *_first(entry)]
+    return [
+        *fields(pairs),
+        "",
+        *_amounts(amounts | _sums(entry)),
+        *_limits(entry),
+        *_loan(entry),
+        *_first(entry, now),
+    ]
 
 
 def state(entry: QueueEntry) -> str:
@@ -261,12 +283,18 @@ def _partners(entry: AccountEntry, comma: str = ", ") -> str:
     return comma.join(entry.partners) + more
 
 
-def _first(entry: AccountEntry) -> list[str]:
+def _first(entry: AccountEntry, now: float) -> list[str]:
     first = entry.first
     if first is None:
         return ["", "Nothing waits."]
     change = [f"  What would help: {first.change}"] if first.change else []
-    return ["", f"First in line: {first.name} ({first.reason})", f"  {first.message}", *change]
+    start = [f"  {line}" for line in start_lines(first.start, now)] if first.start is not None else []
+    return ["", f"First in line: {first.name} ({first.reason})", f"  {first.message}", *start, *change]
+
+
+def _start(first: FirstWaiting | None, now: float) -> str:
+    """Return the promised start of the unit that waits first."""
+    return relative(first.start.no_later_than, now) if first is not None and first.start is not None else ""
 
 
 def _budget(entry: AccountEntry) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from phalanx.cli.connection import kubeconfig_option, output_option
 from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
-    from phalanx.cli.bench.rounds import Answer, Figures
+    from phalanx.cli.bench.rounds import Figures, Measurement
     from phalanx.kube.client import KubeClient
 
 _GROUPS = ("labels", "scheduler-plugins", "volcano", "native", "none")
@@ -123,7 +123,7 @@ def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> No
 
     terminated = False
 
-    async def run(client: KubeClient) -> Answer:
+    async def run(client: KubeClient) -> Measurement:
         measuring = asyncio.current_task()
 
         def terminate() -> None:
@@ -150,11 +150,11 @@ def _measure(mode: str, invocation: Invocation, arguments: BenchArguments) -> No
         invocation.print_document(msgspec.to_builtins(answer))
 
 
-async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kubeconfig: str | None) -> Answer:
+async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kubeconfig: str | None) -> Measurement:
     from phalanx.cli.bench import rounds
     from phalanx.cli.bench.objects import (
+        BenchWorkload,
         Groups,
-        Workload,
         clear,
         make_namespace,
         make_nodes,
@@ -168,7 +168,7 @@ async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kube
     if kind is Groups.NATIVE and not version:
         raise click.ClickException("the API server has no PodGroups of scheduling.k8s.io")
     namespace = f"bench-{uuid.uuid4().hex[:8]}"
-    workload = Workload(namespace, arguments.pods // size, size, arguments.scheduler_name, kind, version)
+    workload = BenchWorkload(namespace, arguments.pods // size, size, arguments.scheduler_name, kind, version)
     try:
         await make_namespace(client, namespace)
         if mode == "backlog":
@@ -187,7 +187,7 @@ async def _rounds(client: KubeClient, mode: str, arguments: BenchArguments, kube
     finally:
         await remove_all(client, namespace)
     ratio = measured.bindings_per_second / max(ceiling.bindings_per_second, 1e-9)
-    return rounds.Answer(mode, nodes, size, arguments.groups, measured, ceiling, ratio)
+    return rounds.Measurement(mode, nodes, size, arguments.groups, measured, ceiling, ratio)
 
 
 async def _told(what: str, work: Callable[[Callable[[int], None]], Awaitable[Figures]]) -> Figures:
@@ -208,7 +208,7 @@ async def _told(what: str, work: Callable[[Callable[[int], None]], Awaitable[Fig
         click.echo("\r\x1b[K", err=True, nl=False)
 
 
-def _print(answer: Answer) -> None:
+def _print(answer: Measurement) -> None:
     scheduler, bare = answer.scheduler, answer.bare
     click.echo(
         f"{answer.mode}: {scheduler.pods} pods in gangs of {answer.gang} ({answer.groups}) on {answer.nodes} nodes"

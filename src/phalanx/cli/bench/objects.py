@@ -41,7 +41,7 @@ class Groups(enum.StrEnum):
 _NATIVE_VERSIONS = ("v1beta1", "v1alpha2")
 
 
-class Workload(msgspec.Struct, frozen=True):
+class BenchWorkload(msgspec.Struct, frozen=True):
     """`gangs` gangs of `size` pods in `namespace` for `scheduler`, declared as `groups` say; for the native API
     `version` is the one that the server has. Their names begin with `prefix`."""
 
@@ -162,7 +162,7 @@ def node_name(namespace: str, number: int) -> str:
 
 
 async def make_gangs(
-    client: KubeClient, workload: Workload, concurrency: int, made: Callable[[str], None] = lambda name: None
+    client: KubeClient, workload: BenchWorkload, concurrency: int, made: Callable[[str], None] = lambda name: None
 ) -> None:
     """Every gang's object, then its pods; `made` is told the name of each pod when it is there."""
 
@@ -182,7 +182,7 @@ async def make_gangs(
     await each_of(range(workload.gangs), make, concurrency)
 
 
-async def clear(client: KubeClient, workload: Workload) -> None:
+async def clear(client: KubeClient, workload: BenchWorkload) -> None:
     """Deletes the pods and groups of a workload."""
     await _delete_all(client, PODS.path(workload.namespace), workload.namespace)
     group = workload.group(0)

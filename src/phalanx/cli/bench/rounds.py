@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.bench.objects import BARE, Groups, Workload, clear, each_of, make_gangs, make_nodes, node_name
+from phalanx.cli.bench.objects import BARE, BenchWorkload, Groups, clear, each_of, make_gangs, make_nodes, node_name
 from phalanx.cli.bench.silence import tell_of_silence
 from phalanx.cli.bench.stopwatch import Stopwatch
 from phalanx.kube.client import KubeClient, Params
@@ -35,7 +35,7 @@ class Figures(msgspec.Struct, frozen=True, omit_defaults=True):
     max_milliseconds: float | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Measurement(msgspec.Struct, frozen=True):
     """What was measured; `ratio` is the scheduler's part of what the server lets anybody bind in this mode."""
 
     mode: str
@@ -48,7 +48,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 async def backlog(
-    client: KubeClient, workload: Workload, nodes: int, concurrency: int, told: Callable[[int], None]
+    client: KubeClient, workload: BenchWorkload, nodes: int, concurrency: int, told: Callable[[int], None]
 ) -> Figures:
     """All pods wait already when the nodes come."""
     async with Stopwatch(client, workload.namespace, told) as watch:
@@ -58,7 +58,9 @@ async def backlog(
     return figures(watch, waits=False)
 
 
-async def live(client: KubeClient, workload: Workload, concurrency: int, told: Callable[[int], None]) -> Figures:
+async def live(
+    client: KubeClient, workload: BenchWorkload, concurrency: int, told: Callable[[int], None]
+) -> Figures:
     """The nodes are there, and pods come as fast as they can be created."""
     async with Stopwatch(client, workload.namespace, told) as watch:
         await make_gangs(client, workload, concurrency, watch.made)
@@ -66,7 +68,7 @@ async def live(client: KubeClient, workload: Workload, concurrency: int, told: C
     return figures(watch, waits=True)
 
 
-async def _all_bound(client: KubeClient, workload: Workload, watch: Stopwatch) -> None:
+async def _all_bound(client: KubeClient, workload: BenchWorkload, watch: Stopwatch) -> None:
     telling = asyncio.create_task(tell_of_silence(client, workload, watch))
     try:
         await watch.all_bound(workload.pods, PATIENCE)
@@ -76,7 +78,7 @@ async def _all_bound(client: KubeClient, workload: Workload, watch: Stopwatch) -
 
 async def bare_backlog(
     client: KubeClient,
-    like: Workload,
+    like: BenchWorkload,
     nodes: int,
     concurrency: int,
     kubeconfig: str | None,
@@ -95,7 +97,7 @@ async def bare_backlog(
 
 async def bare_live(
     client: KubeClient,
-    like: Workload,
+    like: BenchWorkload,
     nodes: int,
     concurrency: int,
     kubeconfig: str | None,
@@ -117,7 +119,7 @@ async def bare_live(
 
 @contextlib.asynccontextmanager
 async def _posting(
-    workload: Workload, nodes: int, concurrency: int, kubeconfig: str | None, *more: str
+    workload: BenchWorkload, nodes: int, concurrency: int, kubeconfig: str | None, *more: str
 ) -> AsyncGenerator[None]:
     """While it is entered a process of its own posts bindings; it has begun by then, and ends by itself."""
     arguments = ["bench", "post", "--namespace", workload.namespace, "--nodes", str(nodes), *more]

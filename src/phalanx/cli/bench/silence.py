@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from phalanx.cli.bench.objects import Workload
+from phalanx.cli.bench.objects import BenchWorkload
 from phalanx.cli.bench.stopwatch import Stopwatch
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
@@ -21,7 +21,7 @@ SILENCE = 10.0
 _LOOKED_AT = 50
 
 
-async def tell_of_silence(client: KubeClient, workload: Workload, watch: Stopwatch) -> None:
+async def tell_of_silence(client: KubeClient, workload: BenchWorkload, watch: Stopwatch) -> None:
     """Says once on stderr that no pod is bound, and what is known of the scheduler."""
     await asyncio.sleep(SILENCE)
     if watch.bound_at:
@@ -34,7 +34,7 @@ async def tell_of_silence(client: KubeClient, workload: Workload, watch: Stopwat
     click.echo(f"{clear}after {SILENCE:g} s no pod is bound yet: {known}", err=True)
 
 
-async def _judged(client: KubeClient, workload: Workload) -> str:
+async def _judged(client: KubeClient, workload: BenchWorkload) -> str:
     """What somebody has said about one of the pods; "" for nobody."""
     listed = await client.get(PODS.path(workload.namespace), {"limit": _LOOKED_AT})
     for item in listed["items"]:

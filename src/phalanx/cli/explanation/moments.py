@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from phalanx.model.text.moments import shown_moment
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGE = re.compile(r"([0-9]{1,6})\s*([a-z]+)")
 _CLOCK = re.compile(r"[0-2]?[0-9]:[0-5][0-9](:[0-5][0-9])?")
@@ -84,4 +86,5 @@ def span(seconds: int) -> str:
 
 
 def moment_text(seconds: int | None) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds is not None else ""
+    """Return seconds since the epoch as RFC 3339; "" for a moment that is not known."""
+    return shown_moment(seconds)

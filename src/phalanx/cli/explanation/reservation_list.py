@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from phalanx.cli.listing.options import ListArguments, list_options
 if TYPE_CHECKING:
     from phalanx.cli.listing.table import Column
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.reservation_list import ReservationRow
+    from phalanx.reports.reservation_list import ReservationEntry
 
 _KINDS = ("promise", "reservation", "koordinator")
 
@@ -50,13 +51,13 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
 
     read_policy = invocation.policy_reader(names_only=True)
 
-    async def read(client: KubeClient) -> Found[ReservationRow]:
+    async def read(client: KubeClient) -> Found[ReservationEntry]:
         _, names = await read_policy(client)
-        found, warnings = await read_reservations(client, invocation.lease_namespace, names)
+        found, warnings = await read_reservations(client, invocation.lease_namespace, time.time(), names)
         kinds = arguments.kinds
         return Found([room for room in found if not kinds or room.kind in kinds], warnings)
 
-    listing: Listing[ReservationRow] = Listing(
+    listing: Listing[ReservationEntry] = Listing(
         columns=_columns(),
         key=lambda room: (room.kind, room.name),
         name=lambda room: f"{room.kind}/{room.name}",
@@ -64,11 +65,12 @@ def reservations(invocation: Invocation, arguments: ReservationsArguments) -> No
     show(invocation, listing, read, arguments)
 
 
-def _columns() -> tuple[Column[ReservationRow], ...]:
+def _columns() -> tuple[Column[ReservationEntry], ...]:
+    from phalanx.cli.listing.ages import relative
     from phalanx.cli.listing.node_names import compress
     from phalanx.cli.listing.table import Column
 
-    def nodes(room: ReservationRow, full: bool) -> str:
+    def nodes(room: ReservationEntry, full: bool) -> str:
         reason = f"{room.reason}: {room.message}" if full and room.message else room.reason
         return " ".join(filter(None, (compress(room.nodes), f"({reason})" if reason else "")))
 
@@ -76,8 +78,8 @@ def _columns() -> tuple[Column[ReservationRow], ...]:
         Column("NAME", lambda room, now: room.name),
         Column("KIND", lambda room, now: room.kind),
         Column("PHASE", lambda room, now: room.phase),
-        Column("START", lambda room, now: room.start),
-        Column("END", lambda room, now: room.end),
+        Column("START", lambda room, now: relative(room.start, now), order=lambda room: room.start),
+        Column("END", lambda room, now: relative(room.end, now), order=lambda room: room.end),
         Column("QUEUE", lambda room, now: room.queue),
         Column("PODS", lambda room, now: str(room.pods), order=lambda room: room.pods),
         Column("NODES", lambda room, now: str(len(room.nodes)), order=lambda room: len(room.nodes)),

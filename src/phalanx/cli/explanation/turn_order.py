@@ -51,6 +51,7 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
     read_policy, lease_namespace = invocation.policy_reader(), invocation.lease_namespace
 
     async def report(client: KubeClient) -> OrderReport:
+        from phalanx.reports.read_promises import read_promises
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.stored_usage import read_usage
         from phalanx.reports.turn_order import turn_order
@@ -58,7 +59,8 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
         policy, names = await read_policy(client)
         snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace, names)
-        return turn_order(snapshot, policy, time.time())
+        promises = await read_promises(client, lease_namespace, names)
+        return turn_order(snapshot, policy, time.time(), promises)
 
     async def read(client: KubeClient) -> Found[TurnEntry]:
         found = await report(client)
@@ -73,7 +75,7 @@ def order(invocation: Invocation, arguments: TurnOrderArguments) -> None:
     listing: Listing[TurnEntry] = Listing(
         columns=_columns(),
         key=lambda entry: (entry.kind, entry.namespace, entry.name),
-        name=lambda entry: f"{'podgroup' if entry.kind == 'gang' else 'pod'}/{entry.name}",
+        name=lambda entry: entry.target,
         namespace=lambda entry: entry.namespace,
     )
     show(invocation, listing, read, arguments)
@@ -97,7 +99,11 @@ def _columns() -> tuple[Column[TurnEntry], ...]:
             "QUEUE-SHARE", lambda entry, now: f"{entry.queue_share:.1f}%", order=lambda entry: entry.queue_share
         ),
         Column("PRIORITY", lambda entry, now: str(entry.priority), order=lambda entry: entry.priority),
-        Column("WAIT", lambda entry, now: span(now - entry.created), order=lambda entry: -entry.created),
+        Column(
+            "WAIT",
+            lambda entry, now: span(now - entry.created) if entry.created else "",
+            order=lambda entry: -entry.created,
+        ),
         Column("KIND", lambda entry, now: entry.kind, wide=True),
         Column("MEMBERS", lambda entry, now: str(entry.members), wide=True, order=lambda entry: entry.members),
         Column("STATE", lambda entry, now: entry.state, wide=True),

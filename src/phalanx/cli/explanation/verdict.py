@@ -9,16 +9,16 @@ import click
 
 from phalanx.cli.connection import time_limit
 from phalanx.daemon.policy_file import dialect_options
-from phalanx.model.gang import GangKey, shown_name
-from phalanx.reports.gang_names import AmbiguousGangError
+from phalanx.model.gang import GangKey
 from phalanx.reports.missing_pods import add_missing_pods, why_owner
-from phalanx.reports.owners import OwnerReader, add_suspended_job, below, without_pods
+from phalanx.reports.owners import OwnerLookup, add_suspended_job, below, without_pods
 from phalanx.reports.past_evictions import add_past_eviction, add_past_gang_eviction
-from phalanx.reports.promised_starts import read_plan
+from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
 from phalanx.reports.why import WhyReport
 from phalanx.reports.why_answer import WhyAnswer
+from phalanx.views.gang_names import AmbiguousGangError
 
 if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
@@ -51,14 +51,14 @@ async def read_verdict(
     await read_usage(client, snapshot, policy, lease_namespace, names)
     for text in snapshot.missing:
         click.echo(f"warning: not read: {text}", err=True)
-    stored = await read_plan(client, lease_namespace, names)
-    report = WhyReport(snapshot, policy, time.time(), stored)
+    promises, now = await read_promises(client, lease_namespace, names), time.time()
+    report = WhyReport(snapshot, policy, now, promises)
     answer = await _TargetVerdict(client, report, *target).read()
     if answer.waits:
         namespace_of, _, gang = answer.gang.partition("/")
         who = GangKey(namespace_of, gang) if gang else answer.uid
-        if stored.warning:
-            click.echo(f"warning: {stored.warning}", err=True)
+        for text in promises.warnings(now):
+            click.echo(f"warning: {text}", err=True)
         answer.start = report.start(who, time_limit())
     return answer
 
@@ -72,7 +72,7 @@ class _TargetVerdict:
         self._namespace = namespace
         self._kind = kind
         self._name = name
-        self._owners = OwnerReader(client, namespace)
+        self._owners = OwnerLookup(client, namespace)
 
     async def read(self) -> WhyAnswer:
         report, kind, where, name = self._report, self._kind, self._namespace, self._name
@@ -102,7 +102,7 @@ class _TargetVerdict:
         """Return the gangs of that name or below the owner of that name, and the uids below that owner."""
         kind = self._kind
         try:
-            gangs = self._report.gangs_called(self._namespace, self._name, "" if kind in ("gang", "") else kind)
+            gangs = self._report.gangs_called(self._namespace, self._name, kind)
             owned = await below(self._owners, self._name, kind) if not gangs and kind not in _NO_OWNERS else set()
             return gangs or self._report.gangs_below(owned), owned
         except AmbiguousGangError as error:
@@ -115,6 +115,6 @@ class _TargetVerdict:
         answer = await add_missing_pods(client, answer, report.object_path(key), report.member_uids(key))
         answer = await add_suspended_job(self._owners, answer)
         if answer is not None and len(gangs) > 1:
-            others = ", ".join(shown_name(each.name) for each in gangs[1:_OTHERS_NAMED])
+            others = ", ".join(report.name_of(each) for each in gangs[1:_OTHERS_NAMED])
             answer.warnings.append(f"it is one of {len(gangs)} gangs of {self._name}: {others}")
         return answer

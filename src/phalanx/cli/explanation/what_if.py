@@ -75,7 +75,12 @@ class WhatIfArguments:
 @click.option(
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="What would be created; - for stdin."
 )
-@click.option("--gang", metavar="NAMESPACE/NAME", default="", help="Ask about a PodGroup that is there and waits.")
+@click.option(
+    "--gang",
+    metavar="NAMESPACE/NAME",
+    default="",
+    help="Ask about a gang that waits: NAMESPACE/NAME, NAMESPACE/KIND/NAME, or NAME alone.",
+)
 @click.option("--free", is_flag=True, help="Say what could start now without waiting for anybody.")
 @click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="With so many nodes more; see --like.")
 @click.option("--like", default="", metavar="NODE", help="The node that they are like.")

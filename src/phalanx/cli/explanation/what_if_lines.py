@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cli.columns import columns
+from phalanx.cli.listing.ages import relative
+from phalanx.dialects.times import parse_time
 from phalanx.model.text.duration import format_duration
 
 if TYPE_CHECKING:
@@ -17,16 +19,20 @@ _NAMED = 8
 
 def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
     """What was asked about first, then what it does to others."""
+    now = parse_time(answer.moment)
     if answer.changes:
         yield f"With: {'; '.join(answer.changes)}"
     shown = _alike(answer.asked)
     for start, others in shown[:_NAMED]:
-        yield from _asked_lines(start, others, answer.horizon_seconds)
+        yield from _asked_lines(start, others, answer.horizon_seconds, now)
     if len(shown) > _NAMED:
         yield f"... and {len(shown) - _NAMED} more"
     if answer.interrupted:
         yield f"Would be interrupted by the loss of nodes: {len(answer.interrupted)}"
-        rows = [[each.name, str(each.pods), each.again or "unknown"] for each in answer.interrupted[:_NAMED]]
+        rows = [
+            [each.name, str(each.pods), relative(each.again, now) or "unknown"]
+            for each in answer.interrupted[:_NAMED]
+        ]
         more = len(answer.interrupted) - _NAMED
         yield from _indented(columns(("GANG OR POD", "PODS", "RUNS AGAIN"), rows), more)
     if answer.evicted:
@@ -36,9 +42,9 @@ def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
                 each.name,
                 str(each.pods),
                 str(each.priority),
-                each.when,
+                relative(each.when, now),
                 f"{each.pod_hours:g}",
-                _again(each),
+                _again(each, now),
             ]
             for each in answer.evicted[:_NAMED]
         ]
@@ -49,7 +55,12 @@ def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
     if answer.moved:
         yield f"Would start at another time: {len(answer.moved)}"
         rows = [
-            [each.name, each.without or "unknown", each.changed or "unknown", _delay(each.delay_seconds)]
+            [
+                each.name,
+                relative(each.without, now) or "unknown",
+                relative(each.changed, now) or "unknown",
+                _delay(each.delay_seconds),
+            ]
             for each in answer.moved[:_NAMED]
         ]
         yield from _indented(
@@ -57,6 +68,14 @@ def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
         )
     elif answer.asked or answer.changes:
         yield "Nobody else would start at another time"
+    if answer.moved_promises:
+        yield f"Promised starts that would move: {len(answer.moved_promises)}"
+        promises = [
+            [each.name, relative(each.promised, now), relative(each.moves_to, now) or "given up", each.cause or "-"]
+            for each in answer.moved_promises[:_NAMED]
+        ]
+        more = len(answer.moved_promises) - _NAMED
+        yield from _indented(columns(("GANG OR POD", "FROM", "TO", "CAUSE"), promises), more)
     if answer.changes or answer.moved:
         yield "Of all others that wait:"
         rows = [_starts_row("without", answer.without), _starts_row("with", answer.changed)]
@@ -67,10 +86,10 @@ def answer_lines(answer: WhatIfAnswer) -> Iterator[str]:
         yield from _indented(list(answer.missing[:_NAMED]), len(answer.missing) - _NAMED)
 
 
-def _again(evicted: EvictedGang) -> str:
+def _again(evicted: EvictedGang, now: float) -> str:
     if evicted.lost:
         return "never: nobody makes it again"
-    return evicted.again or "unknown"
+    return relative(evicted.again, now) or "unknown"
 
 
 def _horizon(answer: WhatIfAnswer) -> str:
@@ -92,18 +111,18 @@ def _alike(asked: Sequence[AskedStart]) -> list[tuple[AskedStart, int]]:
     return list(found.values())
 
 
-def _asked_lines(asked: AskedStart, others: int, horizon: int) -> Iterator[str]:
+def _asked_lines(asked: AskedStart, others: int, horizon: int, now: float) -> Iterator[str]:
     what = f"{asked.name} ({_pods(asked.pods)})" if asked.pods > 1 else asked.name
     if others:
         what += f" and {others} more that fare alike"
-    wait = f"{asked.start} (in {format_duration(asked.wait_seconds)})"
+    wait = relative(asked.start, now)
     match asked.state:
         case "Now":
             yield f"{what} would start now"
         case "AfterEvictions":
-            yield f"{what} would start at {wait}, when those have left who would be told to"
+            yield f"{what} would start {wait}, when those have left who would be told to"
         case "Later":
-            yield f"{what} would start at {wait}, if all run to their limits and nothing else comes"
+            yield f"{what} would start {wait}, if all run to their limits and nothing else comes"
         case _:
             yield f"{what} would not start within {_span(horizon)}"
     if asked.nodes:
@@ -111,9 +130,9 @@ def _asked_lines(asked: AskedStart, others: int, horizon: int) -> Iterator[str]:
     for key, counts in asked.domains.items():
         yield f"  By {key}: {', '.join(f'{value} {count}' for value, count in counts.items())}"
     if asked.expected:
-        yield f"  Expected: {asked.expected}, if pods run for as long as their users say"
+        yield f"  Expected: {relative(asked.expected, now)}, if pods run for as long as their users say"
     if asked.promised:
-        yield f"  Promised: no later than {asked.promised} (action reserve)"
+        yield f"  Promised: at the latest {relative(asked.promised, now)} (action reserve)"
     verdict = asked.verdict
     if verdict is not None and asked.state != "AfterEvictions":
         yield f"  Now: {verdict.message}" + (f" ({verdict.reason})" if verdict.reason else "")
@@ -122,7 +141,7 @@ def _asked_lines(asked: AskedStart, others: int, horizon: int) -> Iterator[str]:
             yield f"  What would help: {verdict.change}"
     if asked.blockers and asked.state == "Later":
         yield "  It starts when these have ended:"
-        rows = [[each.name, str(each.pods), each.end] for each in asked.blockers[:_NAMED]]
+        rows = [[each.name, str(each.pods), relative(each.end, now)] for each in asked.blockers[:_NAMED]]
         more = len(asked.blockers) - _NAMED
         yield from (
             f"  {line}" for line in _indented(columns(("GANG OR POD", "PODS", "AT THE LATEST"), rows), more)

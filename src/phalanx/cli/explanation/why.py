@@ -128,19 +128,15 @@ def render(answer: WhyAnswer) -> str:
             )
             if value
         ]
-        from phalanx.model.gang import GangKey
-
-        gang = GangKey(*answer.gang.split("/", 1))
         minimum = answer.minimum if answer.reason != "PodGroupNotFound" else "unknown"
-        lines.append(f"  Gang {gang}: minimum {minimum}; members: {', '.join(parts) or 'none'}")
+        lines.append(
+            f"  Gang {answer.gang_name or answer.gang}: minimum {minimum}; members: {', '.join(parts) or 'none'}"
+        )
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
         if answer.missing and answer.state.waits and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     if answer.start is not None:
-        from phalanx.cli.listing.ages import age
-
-        old = age(answer.start.planned_at, time.time())
-        lines.extend(f"  {line}" for line in start_lines(answer.start, old))
+        lines.extend(f"  {line}" for line in start_lines(answer.start, time.time()))
     if answer.size is not None:
         lines.extend(_size_lines(answer.size))
     if answer.run_time is not None:

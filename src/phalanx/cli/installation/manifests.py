@@ -10,7 +10,6 @@ import msgspec
 
 from phalanx.daemon.controllers.defragmentation_record import NAME as DEFRAGMENTATION
 from phalanx.daemon.controllers.policy_record import NAME as POLICY
-from phalanx.daemon.controllers.reservation_record import NAME as RESERVATIONS
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
@@ -21,6 +20,7 @@ from phalanx.dialects.registry import installed_dialects
 from phalanx.jobs.spec import BATCH, BUS, FLOW
 from phalanx.kube.own_objects import LABELS, default_lease, name_prefix
 from phalanx.model.text.yaml_text import decode_yaml
+from phalanx.views.promise_record import NAME as RESERVATIONS
 
 Manifest = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cli.listing.ages import age, span
+from phalanx.cli.listing.ages import age, relative, span
 from phalanx.cli.listing.node_names import compress
 from phalanx.cli.listing.table import Column
 from phalanx.daemon.gang_entries import GangEntry
@@ -59,8 +59,10 @@ COLUMNS: tuple[Column[GangEntry], ...] = (
     Column("AGE/RUN", _age_and_run, order=lambda entry: -parse_time(entry.created)),
     Column("MEMBERS", _members, order=lambda entry: entry.total),
     Column("GPUS", _gpus, order=lambda entry: entry.gpus),
-    Column("START", lambda entry, now: entry.start),
-    Column("EXPECTED", lambda entry, now: entry.expected, wide=True),
+    Column("START", lambda entry, now: relative(entry.start, now), order=lambda entry: entry.start),
+    Column(
+        "EXPECTED", lambda entry, now: relative(entry.expected, now), wide=True, order=lambda entry: entry.expected
+    ),
     Column("SCHEDULER", lambda entry, now: entry.scheduler, wide=True),
     Column("OWNER", lambda entry, now: entry.owner, wide=True),
     Column("GROUP", lambda entry, now: entry.group, wide=True),

@@ -14,6 +14,7 @@ import click
 from phalanx.cli.connection import scheduler_options
 from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.listing.options import NamespacedListArguments, list_options, parse_requirements, queues_option
+from phalanx.kube.core_resources import PODS
 
 if TYPE_CHECKING:
     from phalanx.daemon.gang_entries import GangEntry
@@ -96,7 +97,7 @@ def jobs(invocation: Invocation, arguments: GangListArguments) -> None:
     five minutes, with --state all for as long as they are there.
 
     With --scheduler the process is asked that knows all of it already, by your token (or PHALANX_SCHEDULER_TOKEN);
-    you need the right to list the pods. It has gangs by the names of their PodGroups, and pods on their own.
+    you need the right to list the pods. It lists gangs, and pods on their own.
 
     With --start it lists the gangs, and pods on their own, that wait, whoever made them: NO-LATER-THAN is a promise
     that rests on enforced limits, EXPECTED when half of those that were told the like have started, and 80%-UNTIL
@@ -211,7 +212,7 @@ def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tupl
     from phalanx.model.matching import all_hold
     from phalanx.reports.gangs.gang_list import gang_entries
     from phalanx.reports.jobs.job_report import JobReader
-    from phalanx.reports.promised_starts import read_plan
+    from phalanx.reports.read_promises import read_promises
 
     read_policy = invocation.policy_reader(names_only=True)
     readers: list[JobReader] = []
@@ -234,11 +235,12 @@ def _reader_of_lists(invocation: Invocation, wanted: _Filter, requirements: tupl
                 found = await reader.jobs(where or None, time.time(), loose=names, progress=progress.advanced)
         finally:
             gc.enable()
-        forbidden = next((text for text in reader.warnings if text.startswith("pods.core ")), "")
-        if forbidden:
-            raise click.ClickException(f"the API server refused: {forbidden.partition(': ')[2]}")
-        entries = gang_entries(found, dialects, await read_plan(client, invocation.lease_namespace, names))
-        return [entry for entry in entries if all_hold(requirements, entry.labels)], list(reader.warnings)
+        if PODS in reader.forbidden:
+            raise click.ClickException(f"the API server refused: {reader.forbidden[PODS]}")
+        promises = await read_promises(client, invocation.lease_namespace, names)
+        entries = gang_entries(found, dialects, promises)
+        warnings = [*reader.warnings, *promises.warnings(time.time())]
+        return [entry for entry in entries if all_hold(requirements, entry.labels)], warnings
 
     return read
 
@@ -279,6 +281,7 @@ def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
 
     from phalanx.cli.display import Display
     from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.cli.listing.outages import survived_outage
 
     output = options.output.word
     if output not in ("table", "wide", "json", "yaml", "name"):
@@ -287,13 +290,15 @@ def _show_starts(invocation: Invocation, options: GangListArguments) -> None:
 
     queue = options.queues[0] if options.queues else ""
 
+    async def look(client: KubeClient) -> None:
+        where = None if options.scope is None else options.scope or client.namespace
+        display.show(*await StartQuestion(invocation, where, queue).answer(client, output))
+
     async def work(client: KubeClient) -> None:
-        while True:
-            where = None if options.scope is None else options.scope or client.namespace
-            question = StartQuestion(invocation, where, queue)
-            display.show(*await question.answer(client, output))
-            if not options.watch:
-                return
+        await look(client)
+        while options.watch:
             await asyncio.sleep(options.interval)
+            with survived_outage(display.complain):
+                await look(client)
 
     invocation.show(work, watch=options.watch)

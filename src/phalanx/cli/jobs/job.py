@@ -120,6 +120,7 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
     from phalanx.cli.jobs.job_tables import job_table
     from phalanx.cli.jobs.selector import matches, parse_selector
     from phalanx.cli.jobs.starts import StartQuestion
+    from phalanx.cli.listing.outages import survived_outage
     from phalanx.reports.jobs.job_report import JobReader
 
     output, queue = invocation.output, arguments.queue
@@ -140,29 +141,31 @@ def job_list(invocation: Invocation, arguments: JobListArguments) -> None:
             display.show(*await StartQuestion(invocation, where, queue or "").answer(client, output))
             return
         jobs = await reader.jobs(where, time.time(), arguments.kinds)
-        entries = [each.entry for each in jobs if shown(each.entry)]
+        jobs = [each for each in jobs if shown(each.entry)]
+        entries = [each.entry for each in jobs]
         if output in ("table", "wide") and entries:
             table = job_table(entries, time.time(), wide=output == "wide", namespaces=arguments.all_namespaces)
             display.show(table, reader.warnings)
         else:
-            display.show(_without_table(entries, output, where), reader.warnings)
+            display.show(_without_table(jobs, output, where), reader.warnings)
 
     async def work(client: KubeClient) -> None:
         reader = JobReader(client)
         await look(client, reader)
         while arguments.watch:
             await asyncio.sleep(arguments.interval)
-            await look(client, reader)
+            with survived_outage(display.complain):
+                await look(client, reader)
 
     invocation.show(work, watch=arguments.watch)
 
 
-def _without_table(entries: list[JobEntry], output: str, namespace: str | None) -> list[str] | object:
+def _without_table(jobs: list[FoundJob], output: str, namespace: str | None) -> list[str] | object:
     """Return names, a document, or the line that there are no jobs in `namespace` (None: in any)."""
     if output == "name":
-        return [f"{entry.kind}/{entry.name}" for entry in entries]
+        return [found.target for found in jobs]
     if output in ("json", "yaml"):
-        return {"jobs": entries}
+        return {"jobs": [found.entry for found in jobs]}
     return [f"no jobs in {'any namespace' if namespace is None else f'namespace {namespace}'}"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.cli.columns import columns, fields
 from phalanx.cli.listing.ages import age
+from phalanx.model.gang_names import GANG, PODGROUP
 from phalanx.reports.jobs.entries import JobDescription, JobEntry, PodEntry
 from phalanx.views.gang_state import GangState
 
@@ -18,7 +19,7 @@ def job_table(jobs: Sequence[JobEntry], now: float, *, wide: bool, namespaces: b
     rows = []
     for job in jobs:
         row = [
-            job.name,
+            job.shown or job.name,
             job.kind,
             job.queue,
             job.state,
@@ -65,7 +66,6 @@ def description(told: JobDescription, now: float) -> list[str]:
         ("Owner", job.owner),
         ("Queue", job.queue),
         ("Scheduler", job.scheduler),
-        ("PodGroup", job.group if job.group != job.name else ""),
         ("Status", f"{status}\n{job.message}" if job.message else status),
         ("Phase", job.phase if job.phase != job.state else ""),
         ("Pods", f"{job.total} wanted, {job.minimum} to start; {', '.join(counts) or 'none yet'}"),
@@ -131,7 +131,8 @@ def next_steps(job: JobEntry) -> list[str]:
     if job.state is GangState.SUSPENDED:
         return ["", f"Suspended. To go on:   phalanx job resume {target}"]
     if job.running < job.minimum and job.group:
-        return ["", f"What would help:   phalanx why podgroup/{job.group} -n {job.namespace}"]
+        kind = job.kind if job.kind != GANG else PODGROUP
+        return ["", f"What would help:   phalanx why {kind}/{job.name} -n {job.namespace}"]
     return []
 
 

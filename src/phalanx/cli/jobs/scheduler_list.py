@@ -10,7 +10,7 @@ import click
 import msgspec
 
 if TYPE_CHECKING:
-    from phalanx.daemon.gang_entries import GangAnswer
+    from phalanx.daemon.gang_entries import ListedGangs
     from phalanx.kube.client import KubeClient
 
 _PATH = "/v1/gangs"
@@ -18,11 +18,11 @@ _PATH = "/v1/gangs"
 
 async def read_scheduler(
     client: KubeClient, url: str, authority: str | None, token: str, namespace: str, queue: str
-) -> GangAnswer:
+) -> ListedGangs:
     """From the scheduler at `url` (its --metrics-address), as whom the API server knows by the token: by default
     that of the kubeconfig. `authority` is a file with the certificates to trust, None for the system's. Raises
     click.ClickException."""
-    from phalanx.daemon.gang_entries import GangAnswer
+    from phalanx.daemon.gang_entries import ListedGangs
     from phalanx.kube.auth.config import ClusterConfig
     from phalanx.kube.auth.credentials import StaticCredentials
     from phalanx.kube.auth.tls import TlsSettings
@@ -40,7 +40,7 @@ async def read_scheduler(
         async with KubeClient(config) as scheduler:
             scheduler.request_timeout = client.request_timeout
             body = await scheduler.request("GET", _PATH, params={"namespace": namespace, "queue": queue})
-        return msgspec.json.decode(body, type=GangAnswer)
+        return msgspec.json.decode(body, type=ListedGangs)
     except ApiError as error:
         raise click.ClickException(f"the scheduler at {server} refused: {_why(error.message)}") from error
     except ConnectionLost as error:

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.cli.columns import columns
+from phalanx.cli.listing.ages import relative
 
 if TYPE_CHECKING:
     from phalanx.cli.invocation import Invocation
     from phalanx.kube.client import KubeClient
-    from phalanx.reports.promised_starts import PromisedStart
     from phalanx.reports.start_times import StartEntry
+    from phalanx.views.promises import PromisedStart
 
 
 class StartQuestion:
@@ -28,7 +29,7 @@ class StartQuestion:
         """(what is printed, what could not be read)."""
         from phalanx.cli.connection import time_limit
         from phalanx.daemon.policy_file import dialect_options
-        from phalanx.reports.promised_starts import read_plan
+        from phalanx.reports.read_promises import read_promises
         from phalanx.reports.snapshot import read_cluster
         from phalanx.reports.start_times import start_entries
         from phalanx.reports.stored_usage import read_usage
@@ -36,22 +37,22 @@ class StartQuestion:
         (policy, names), lease = await self._read_policy(client), self._lease_namespace
         snapshot = await read_cluster(client, names, dialect_options(policy), lease)
         await read_usage(client, snapshot, policy, lease, names)
-        stored = await read_plan(client, lease, names)
-        found = start_entries(snapshot, policy, stored, time.time(), time_limit())
+        promises, now = await read_promises(client, lease, names), time.time()
+        found = start_entries(snapshot, policy, promises, now, time_limit())
         entries = [
             each for each in found if self._namespace in (None, each.namespace) and self._queue in ("", each.queue)
         ]
-        warnings = [f"not read: {text}" for text in snapshot.missing] + [stored.warning] * bool(stored.warning)
+        warnings = [f"not read: {text}" for text in snapshot.missing] + promises.warnings(now)
         if output == "name":
-            return [f"{'podgroup' if each.kind == 'gang' else each.kind}/{each.name}" for each in entries], warnings
+            return [each.target for each in entries], warnings
         if output in ("json", "yaml"):
             return {"starts": entries}, warnings
         where = "any namespace" if self._namespace is None else f"namespace {self._namespace}"
-        table = start_table(entries, namespaces=self._namespace is None)
+        table = start_table(entries, now, namespaces=self._namespace is None)
         return table if entries else [f"nothing waits in {where}"], warnings
 
 
-def start_table(entries: Iterable[StartEntry], *, namespaces: bool) -> list[str]:
+def start_table(entries: Iterable[StartEntry], now: float, *, namespaces: bool) -> list[str]:
     header = [
         "NAME", "KIND", "QUEUE", "PODS", "PRIORITY", "STATE", "NO-LATER-THAN", "EXPECTED", "80%-UNTIL", "REASON",
     ]  # fmt: skip
@@ -65,42 +66,65 @@ def start_table(entries: Iterable[StartEntry], *, namespaces: bool) -> list[str]
             str(entry.pods),
             str(entry.priority),
             entry.state,
-            start.no_later_than,
-            start.expected,
-            start.expected_until,
-            _reason(entry),
+            relative(start.no_later_than, now),
+            relative(start.expected, now),
+            relative(start.expected_until, now),
+            _reason(entry, now),
         ]
         rows.append([cell or "-" for cell in ([entry.namespace, *row] if namespaces else row)])
     return columns(["NAMESPACE", *header] if namespaces else header, rows)
 
 
-def _reason(entry: StartEntry) -> str:
+def _reason(entry: StartEntry, now: float) -> str:
     """What the start rests on, or why there is none."""
     start = entry.start
     if entry.forecast:
         return "nothing is in its way"
     if start.no_later_than or start.expected:
-        return start.basis + (f"; {start.postponements[-1]}" if start.postponements else "")
+        parts = [start.basis, *start.postponements[-1:], *_move(start, now)]
+        return "; ".join(parts)
     if start.planned:
-        return f"planned for {start.planned}, {start.basis}; {start.message}"
+        return f"planned {relative(start.planned, now)}, {start.basis}; {start.message}"
     return start.message
 
 
-def start_lines(start: PromisedStart, age: str) -> list[str]:
-    """The same for `phalanx why`; `age` is that of the plan."""
+def start_lines(start: PromisedStart, now: float) -> list[str]:
+    """Return the start of one unit as lines of `phalanx why` and `phalanx queue describe`."""
     lines = []
     if start.no_later_than:
-        first = "" if start.promised == start.no_later_than else f"; at first it was told {start.promised}"
-        lines.append(f"Starts: no later than {start.no_later_than} (told at {start.told_at}{first})")
+        told = f"; promised {relative(start.told_at, now)}" if start.told_at else ""
+        first = f", at first for {relative(start.promised, now)}" if start.promised != start.no_later_than else ""
+        lines.append(f"Starts: at the latest {relative(start.no_later_than, now)}{told}{first}")
     elif start.planned:
-        lines.append(f"Starts: planned for {start.planned}, and no start is kept for it")
+        lines.append(f"Starts: planned {relative(start.planned, now)}; no start is promised")
     else:
         lines.append(f"Starts: {start.message}")
     if start.expected:
-        lines.append(f"  expected {start.expected}, in 80 of 100 cases until {start.expected_until}")
+        until = relative(start.expected_until, now)
+        lines.append(f"  expected {relative(start.expected, now)}, in 80 of 100 cases until {until}")
     elif start.planned and start.message:
         lines.append(f"  {start.message}")
     if start.basis:
-        lines.append(f"  {start.basis}; the plan is {age or '0s'} old")
-    lines.extend(f"  {move}" for move in start.postponements)
+        lines.append(f"  {start.basis}; {_source(start, now)}")
+    lines.extend(f"  {move}" for move in (*start.postponements, *_move(start, now)))
     return lines
+
+
+def _source(start: PromisedStart, now: float) -> str:
+    """Return where the start comes from, and how old that is."""
+    from phalanx.views.promises import PromiseSource
+
+    origin = start.origin
+    if origin is None:
+        return f"by a dry run {relative(start.planned_at, now)}"
+    what = "plan of the scheduler" if origin.source is PromiseSource.LIVE else "record of the scheduler"
+    return f"{what}, version {origin.version or '-'}, written {relative(origin.time, now) or '-'}"
+
+
+def _move(start: PromisedStart, now: float) -> list[str]:
+    """Return where a dry run moves the promise, as a list of at most one line."""
+    because = f": {start.moves_because}" if start.moves_because else ""
+    if start.moves_to:
+        former, later = relative(start.no_later_than, now), relative(start.moves_to, now)
+        return [f"a dry run moves it from {former} to {later}{because}"]
+    return [f"a dry run gives it up{because}"] if start.moves_because else []

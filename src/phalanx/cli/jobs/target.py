@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 def parse_job(text: str) -> tuple[str, str]:
     """(kind or "", name). Raises click.UsageError."""
     from phalanx.reports.jobs.kinds import WORDS
+    from phalanx.reports.owner_kinds import job_words
 
     word, slash, name = text.partition("/")
-    if not slash or ("/" in name and word.lower() not in WORDS):
+    if not slash or ("/" in name and word.lower() not in WORDS and word.lower() not in job_words()):
         # (A part of what an owner starts has slashes in its name, as lists show it.)
         word, slash, name = "", "", text
-    kind = WORDS.get(word.lower(), "")
+    kind = WORDS.get(word.lower(), "") or (job_words().get(word.lower(), "") if slash else "")
     if not name or (slash and not kind):
-        raise click.UsageError(
-            f"{text!r}: expected NAME or KIND/NAME with one of vcjob, job, jobset, podgroup, such as vcjob/train"
-        )
+        raise click.UsageError(f"{text!r}: expected NAME or KIND/NAME of a job or podgroup, such as vcjob/train")
     return kind, name
 
 

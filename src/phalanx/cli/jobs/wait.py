@@ -19,29 +19,32 @@ _PERIOD = 0.5
 
 
 def outcome(job: JobEntry | None, state: str) -> int | None:
-    """REACHED, ENDED_OTHERWISE, or None while it may still come to the state. `job` is None when it is gone."""
+    """Return REACHED, ENDED_OTHERWISE, or None while the job may still reach `state`, a state of its gang in small
+    letters, finished (ended in whichever way) or deleted. `job` is None when it does not exist any more."""
+    from phalanx.views.gang_state import GangState
+
     if job is None:
         return REACHED if state == "deleted" else ENDED_OTHERWISE
     match state:
         case "running":
             # What has completed has run.
-            if job.phase == "Completed" or (job.phase == "Running" and job.running + job.succeeded >= job.minimum):
+            if job.state in (GangState.RUNNING, GangState.COMPLETED):
                 return REACHED
         case "completed":
-            if job.phase == "Completed":
+            if job.state is GangState.COMPLETED:
                 return REACHED
         case "failed":
-            if job.phase in ("Failed", "Terminated"):
+            if job.state in (GangState.FAILED, GangState.CANCELLED):
                 return REACHED
         case "finished":
-            if job.over:
+            if job.state.over:
                 return REACHED
         case "suspended":
-            if job.phase in ("Aborted", "Suspended"):
+            if job.state is GangState.SUSPENDED:
                 return REACHED
         case "deleted":
             return None
-    return ENDED_OTHERWISE if job.over else None
+    return ENDED_OTHERWISE if job.state.over else None
 
 
 def progress(job: JobEntry) -> str:
@@ -94,9 +97,10 @@ async def _wait(
         if state == "deleted":
             return REACHED
         raise
-    kind, uid = found.entry.kind, found.entry.uid
+    # The name may be that of a PodGroup, or have a part.
+    kind, own_name, uid = found.entry.kind, found.entry.name, found.entry.uid
     while True:
-        now = await reader.job(kind, namespace, name, time.time())
+        now = await reader.job(kind, namespace, own_name, time.time())
         # One of the same name that came after it is another job.
         entry = now.entry if now is not None and now.entry.uid == uid else None
         line = progress(entry) if entry is not None else "it is gone"
@@ -106,7 +110,7 @@ async def _wait(
         code = outcome(entry, state)
         if code is not None:
             if code == ENDED_OTHERWISE:
-                how = f"is {entry.phase}, not {state}" if entry is not None else f"is gone, not {state}"
+                how = f"is {entry.state}, not {state}" if entry is not None else f"is gone, not {state}"
                 click.echo(f"{name} {how}", err=True)
             return code
         await asyncio.sleep(_PERIOD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.dialects.times import parse_time
+from phalanx.model.text.moments import relative_moment
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -21,5 +22,10 @@ def span(seconds: float) -> str:
 
 
 def age(moment: str, now: float) -> str:
-    """Since a moment of the API; "" for none."""
-    return span(int(now) - parse_time(moment)) if moment else ""
+    """Return the span since a moment of the API; "" for none."""
+    return span(int(now) - since) if (since := parse_time(moment)) > 0 else ""
+
+
+def relative(moment: str, now: float) -> str:
+    """Return a moment of RFC 3339 as `in 20 min (08:15:29)`, the time of day in UTC; "" for none."""
+    return relative_moment(parse_time(moment), now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from phalanx.reports.snapshot import Snapshot
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
     from phalanx.scheduling.framework.policy import Policy
-    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,10 +142,12 @@ def _relocation(
 
     async def work(client: KubeClient) -> Outcome:
         from phalanx.cli.nodes.relocation import RelocationOptions, RelocationRunner
+        from phalanx.reports.read_promises import read_promises
         from phalanx.scheduling.defragmentation.relocation import EmptyNodes, RelocationLimits
         from phalanx.scheduling.whatif.relocation_plan import plan
+        from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
 
-        progress = Progress()
+        progress = DefragProgress()
         progress.say("reading the cluster")
         policy, names = await read_policy(client)
         snapshot = await _read(client, policy, names, invocation.lease_namespace, progress)
@@ -155,7 +157,11 @@ def _relocation(
         else:
             goal = _preemptor(snapshot, arguments.namespace or client.namespace, kind, name)
         limits = RelocationLimits(arguments.max_evictions, arguments.max_per_gang, arguments.whole_gangs)
-        relocation = plan(_facts(snapshot, policy, names), goal, limits, progress.say)
+        promises = await read_promises(client, invocation.lease_namespace, names)
+        for text in promises.warnings(time.time()):
+            progress.warn(text)
+        facts = ClusterFacts(snapshot.events, policy, time.time(), names, snapshot.usages, promises.promises)
+        relocation = plan(facts, goal, limits, progress.say)
         progress.end()
         if not (arguments.apply and relocation.reached and relocation.moves):
             return relocation, None, snapshot
@@ -167,7 +173,7 @@ def _relocation(
 
 
 async def _read(
-    client: KubeClient, policy: Policy, names: tuple[str, ...], lease_namespace: str, progress: Progress
+    client: KubeClient, policy: Policy, names: tuple[str, ...], lease_namespace: str, progress: DefragProgress
 ) -> Snapshot:
     """Return the cluster, with a warning for what cannot be read and for nodes that are still closed."""
     from phalanx.daemon.policy_file import dialect_options
@@ -175,7 +181,7 @@ async def _read(
     from phalanx.reports.snapshot import read_cluster
     from phalanx.reports.stored_usage import read_usage
 
-    snapshot = await read_cluster(client, names, dialect_options(policy))
+    snapshot = await read_cluster(client, names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace, names)
     for text in snapshot.missing:
         progress.warn(f"not read: {text}")
@@ -184,7 +190,7 @@ async def _read(
     return snapshot
 
 
-class Progress:
+class DefragProgress:
     """How it gets on, on stderr: what was planned so far in one line that is overwritten, on a terminal only; what
     was done in lines that stay."""
 
@@ -250,32 +256,26 @@ def _left_closed(snapshot: Snapshot) -> list[str]:
 
 def _preemptor(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:
     from phalanx.model.gang import GangKey
-    from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
     from phalanx.scheduling.defragmentation.relocation import RoomFor
+    from phalanx.views.gang_names import AmbiguousGangError, gangs_named
 
-    if kind == "gang":
+    gangs = snapshot.state.gangs
+    if kind != "pod":
         try:
-            found = gangs_called(snapshot.state.gangs, namespace, name)
+            found = gangs_named(gangs, namespace, name, kind)
         except AmbiguousGangError as error:
             raise click.ClickException(str(error)) from error
-        if not found:
-            raise click.ClickException(
-                f"no group object or pod that declares a gang {name!r} in namespace {namespace!r}"
-            )
-        return RoomFor(found[0], f"gang {found[0]}")
+        if not found and kind:
+            raise click.ClickException(f"no gang {name!r} of the kind {kind} in namespace {namespace!r}")
+        if found:
+            waiting = next((key for key in found if gangs[key].pending), found[0])
+            return RoomFor(waiting, f"gang {gangs[waiting].title}")
     pods = (record.pod for record in snapshot.state.pods.values())
     pod = next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
     if pod is None:
-        raise click.ClickException(f"no pod {name!r} in namespace {namespace!r}")
+        what = "pod" if kind else "gang, job or pod"
+        raise click.ClickException(f"no {what} {name!r} in namespace {namespace!r}")
     if pod.gang:
         key = GangKey(namespace, pod.gang)
-        return RoomFor(key, f"gang {key}")
+        return RoomFor(key, f"gang {gangs[key].title if key in gangs else key}")
     return RoomFor(pod.uid, f"pod {pod.key}")
-
-
-def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> ClusterFacts:
-    import time
-
-    from phalanx.scheduling.whatif.relocation_proof import ClusterFacts
-
-    return ClusterFacts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)

@@ -17,6 +17,7 @@ from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import name_prefix
 from phalanx.model.text.duration import format_duration, format_moment
+from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.actions.defragment import moves_for
@@ -66,7 +67,8 @@ def show_schedule(invocation: Invocation) -> None:
         now = time.time()
         runs = DefragmentationRuns()
         warning = await _read_budget(client, lease_namespace, names, runs, now)
-        facts = ClusterFacts(snapshot.events, policy, now, names, snapshot.usages)
+        promises = await read_promises(client, lease_namespace, names)
+        facts = ClusterFacts(snapshot.events, policy, now, names, snapshot.usages, promises.promises)
         return _status(settings, runs, facts.build(), now, warning)
 
     status = invocation.run(work)

@@ -11,7 +11,7 @@ from phalanx.cli.listing.node_names import compress
 from phalanx.cli.listing.table import Column
 from phalanx.model.resources import CPU, MEMORY
 from phalanx.model.text.quantity import canonical_quantity, format_quantity
-from phalanx.reports.nodes.entries import Amounts, NodeEntry, NodeGroup, NodeState, PoolSummary, ReasonGroup
+from phalanx.reports.nodes.entries import Amounts, NodeEntry, NodePoolEntry, NodeState, PoolSummary, ReasonGroup
 
 _COLOURS = {
     NodeState.IDLE: "green",
@@ -40,7 +40,7 @@ def _four(numbers: tuple[int, int, int, int], unit: int = 1) -> str:
     return "/".join(f"{number // unit}" for number in numbers)
 
 
-GROUPS: tuple[Column[NodeGroup], ...] = (
+GROUPS: tuple[Column[NodePoolEntry], ...] = (
     Column("POOL", lambda group, now: group.pool),
     Column("STATE", lambda group, now: str(group.state), colour=lambda group: _COLOURS[group.state]),
     Column("NODES", lambda group, now: str(group.count), order=lambda group: group.count),

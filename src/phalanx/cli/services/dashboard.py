@@ -14,6 +14,8 @@ from phalanx.cli.invocation import Invocation, pass_invocation
 from phalanx.cli.services.logs import LogArguments
 
 if TYPE_CHECKING:
+    import asyncio
+
     from phalanx.accounting.database import Database
     from phalanx.dashboard.server import ServeOptions
     from phalanx.dashboard.watch import WatchOptions
@@ -171,7 +173,6 @@ async def _serve(
     accounts: Database | None,
 ) -> None:
     import asyncio
-    import signal
     import webbrowser
 
     import msgspec
@@ -179,12 +180,9 @@ async def _serve(
     from phalanx.dashboard.access import AddressLogin, Login, TokenLogin
     from phalanx.dashboard.rehearsal.process import RehearsalEnded
     from phalanx.dashboard.server import ServeError, dashboard
+    from phalanx.kube.process import StoppableWork, run_until_signal
     from phalanx.scheduling.framework.errors import PolicyError
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     tickets = AddressLogin("you") if arguments.login_name == "address" else None
     login: Login = tickets or TokenLogin(client, arguments.audiences)
     url = ""
@@ -196,8 +194,9 @@ async def _serve(
             _keep(arguments.address_file, address)
         click.echo(f"phalanx dashboard: {address}")
 
-    try:
-        while not stop.is_set():
+    async def work(stopping: asyncio.Event) -> None:
+        nonlocal url, options
+        while not stopping.is_set():
             async with dashboard(client, watching, options, login, accounts) as (served, following):
                 if not url:
                     url = served.url
@@ -208,14 +207,17 @@ async def _serve(
                         tickets.renewed = tell
                     if arguments.open_browser and tickets is not None:
                         await asyncio.to_thread(webbrowser.open, f"{url}/#login={tickets.ticket}")
-                stopped, outdated = asyncio.create_task(stop.wait()), asyncio.create_task(served.outdated())
+                stopped, outdated = asyncio.create_task(stopping.wait()), asyncio.create_task(served.outdated())
                 await asyncio.wait([stopped, following, outdated], return_when=asyncio.FIRST_COMPLETED)
                 stopped.cancel()
                 outdated.cancel()
                 if following.done():
                     following.result()
-            if not stop.is_set():
+            if not stopping.is_set():
                 log.info("the scheduler goes by another policy now, so the page is served anew")
+
+    try:
+        await run_until_signal(StoppableWork(work))
     except BaseExceptionGroup as group:
         errors, rest = group.split((RehearsalEnded, PolicyError, OSError))
         if rest is not None or errors is None:

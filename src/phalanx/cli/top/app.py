@@ -54,7 +54,7 @@ _TICK = 1.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ScreenPlace:
     """What is looked at: a panel, and of a page whose it is (`about` is the list that `row` is of)."""
 
     panel: str
@@ -93,9 +93,9 @@ class Top(App[None]):
         self.queues, self.gangs, self.nodes = queue_list(clock), gang_list(clock), NodeMap(id="nodes")
         self.page, self.document, self.keys = Pager(id="page"), Pager(id="document"), Pager(id="keys")
         self.above, self.below, self.prompt = StatusLine(id="above"), StatusLine(id="below"), Prompt()
-        self.place = Place(start)
+        self.place = ScreenPlace(start)
         self._start, self._words, self._clock = start, words, clock
-        self._before: list[Place] = []
+        self._before: list[ScreenPlace] = []
         self._answer: msgspec.Struct | None = None
         self._json = False
         self._notice = ""
@@ -169,7 +169,7 @@ class Top(App[None]):
                 await self._tell(place)
                 await asyncio.sleep(_TICK / 2)
 
-    async def _tell(self, place: Place) -> None:
+    async def _tell(self, place: ScreenPlace) -> None:
         """Puts the page up to date, and the document of it."""
         self._told_of = self.feed.watch.generation
         answer: msgspec.Struct | None = None
@@ -209,12 +209,12 @@ class Top(App[None]):
 
     # where one is
 
-    def go(self, place: Place) -> None:
+    def go(self, place: ScreenPlace) -> None:
         if place != self.place:
             self._before = [*self._before[-30:], self.place]
             self._show(place)
 
-    def _show(self, place: Place) -> None:
+    def _show(self, place: ScreenPlace) -> None:
         self.place, self._answer, self._notice = place, None, ""
         self.query_one(ContentSwitcher).current = place.panel
         self.screen.set_focus(self.panel)
@@ -227,9 +227,9 @@ class Top(App[None]):
     def on_line_view_opened(self, event: LineView.Opened) -> None:
         if event.view is self.queues:
             self.gangs.filter_by(f"queue:{account(self.feed.queues.rows[event.row]).name}")
-            self.go(Place("gangs"))
+            self.go(ScreenPlace("gangs"))
         elif self.place.panel in LISTS:
-            self.go(Place("page", self.place.panel, event.row))
+            self.go(ScreenPlace("page", self.place.panel, event.row))
 
     def on_line_view_moved(self) -> None:
         self._status()
@@ -262,7 +262,7 @@ class Top(App[None]):
         return not (action == "prompt" and self.prompt.sign)
 
     def action_help(self) -> None:
-        self.go(Place("keys"))
+        self.go(ScreenPlace("keys"))
 
     async def action_back(self) -> None:
         if self.place.panel in LISTS and self.lists[self.place.panel].filter.text:
@@ -276,9 +276,9 @@ class Top(App[None]):
             self._json = not self._json
             self.document.show(self._written(), from_top=False)
         elif self.place.panel in LISTS and self.panel.chosen():
-            self.go(Place("document", self.place.panel, self.panel.chosen()))
+            self.go(ScreenPlace("document", self.place.panel, self.panel.chosen()))
         elif self.place.about:
-            self.go(Place("document", self.place.about, self.place.row))
+            self.go(ScreenPlace("document", self.place.about, self.place.row))
 
     def action_sort(self, key: str) -> None:
         order = _SORTS.get(self.place.panel, {}).get(key)
@@ -316,6 +316,6 @@ class Top(App[None]):
         elif target in LISTS:
             if rest.strip():
                 self.lists[target].filter_by(rest.strip())
-            self.go(Place(target))
+            self.go(ScreenPlace(target))
         else:
             self._notice = f"{word}: no such list; queues, gangs, nodes"

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import (
-    connection_options,
-    lease_namespace_option,
-    policy_option,
-    scheduler_names_option,
-)
+from phalanx.cli.connection import connection_options, scheduler_options
+from phalanx.cli.invocation import Invocation, pass_invocation
 
 if TYPE_CHECKING:
+    import asyncio
+
     from phalanx.dashboard.watch import WatchOptions
     from phalanx.kube.client import KubeClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopArguments:
+    """Arguments of `phalanx top`."""
+
+    panel: str
+    namespace: str
+    queue: str
+
+    @property
+    def words(self) -> str:
+        """Return the filter with which the list of gangs begins."""
+        words = [f"ns:{self.namespace}" if self.namespace else "", f"queue:{self.queue}" if self.queue else ""]
+        return " ".join(filter(None, words))
 
 
 @click.command("top", short_help="Queues, gangs and nodes in the terminal, live.")
 @click.argument("panel", type=click.Choice(["queues", "gangs", "nodes"]), default="gangs", required=False)
 @click.option("-n", "--namespace", default="", metavar="NAMESPACE", help="Begin with its gangs alone.")
 @click.option("-q", "--queue", default="", metavar="QUEUE", help="Begin with the gangs of this queue alone.")
-@scheduler_names_option("are shown")
-@policy_option
-@lease_namespace_option
-@connection_options
-def top(
-    panel: str,
-    namespace: str,
-    queue: str,
-    scheduler_names: tuple[str, ...],
-    config: str,
-    lease_namespace: str,
-    kubeconfig: str | None,
-) -> None:
+@scheduler_options("are shown")
+@pass_invocation(TopArguments, connection_options)
+def top(invocation: Invocation, arguments: TopArguments) -> None:
     """Look at queues, gangs and nodes in the terminal, live, and read why and until when gangs wait.
 
     It watches the cluster once and rehearses the scheduler over it, as `phalanx dashboard`. Nothing is
@@ -46,24 +50,22 @@ def top(
     phalanx top nodes
     phalanx top -n team-a
     """
-    from phalanx.cli.connection import run_connected
     from phalanx.dashboard.watch import WatchOptions
 
-    if not all(scheduler_names):
-        raise click.UsageError("--scheduler-name must not be empty")
+    invocation.refuse_empty_names()
     # Textual draws on stderr.
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.ClickException("this needs a terminal; `phalanx jobs`, `nodes` and `queue` print lists")
-    words = [f"ns:{namespace}" if namespace else "", f"queue:{queue}" if queue else ""]
-    options = WatchOptions(scheduler_names, config, lease_namespace)
+    options = WatchOptions(invocation.scheduler_names, invocation.config, invocation.lease_namespace)
 
     async def work(client: KubeClient) -> None:
-        await _show(client, options, panel, " ".join(filter(None, words)))
+        await _show(client, options, arguments)
 
-    run_connected(work, kubeconfig)
+    invocation.run(work)
 
 
-async def _show(client: KubeClient, options: WatchOptions, panel: str, words: str) -> None:
+async def _show(client: KubeClient, options: WatchOptions, arguments: TopArguments) -> None:
+    """Show the panels until the user quits, a signal ends the process, or the watch of the cluster fails."""
     import asyncio
     import logging
     import signal
@@ -73,22 +75,28 @@ async def _show(client: KubeClient, options: WatchOptions, panel: str, words: st
     from phalanx.cli.top.feed import following
     from phalanx.dashboard.rehearsal.process import RehearsalEnded
     from phalanx.kube.errors import ApiError, ConnectionLost
+    from phalanx.kube.process import STOP_SIGNALS, StoppableWork, run_until_signal
     from phalanx.scheduling.framework.errors import PolicyError
 
-    # The screen is taken; what matters of it is among the warnings of the first line.
+    # The log must not write over the panels; the first line of the screen shows its warnings.
     logging.getLogger("phalanx").addHandler(logging.NullHandler())
-    # What is wrong with the connection is said in one line, before the screen is taken.
+    # A connection that fails is reported in one line, before the screen is in use.
     await client.get("/version")
-    try:
+
+    async def work(stopping: asyncio.Event) -> None:
         async with following(client, options, errors=subprocess.DEVNULL) as (feed, watching):
-            app = Top(feed, start=panel, words=words)
-            watching.add_done_callback(lambda task: app.exit())
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, app.exit)
+            app = Top(feed, start=arguments.panel, words=arguments.words)
+            stopped = asyncio.create_task(stopping.wait())
+            for task in (watching, stopped):
+                task.add_done_callback(lambda task: app.exit())
             await app.run_async(mouse=False)
+            stopped.cancel()
             if watching.done():
                 watching.result()
+
+    try:
+        # A terminal that is closed sends SIGHUP.
+        await run_until_signal(StoppableWork(work), signals=(*STOP_SIGNALS, signal.SIGHUP))
     except BaseExceptionGroup as group:
         errors, rest = group.split((RehearsalEnded, PolicyError, ApiError, ConnectionLost, OSError))
         if rest is not None or errors is None:

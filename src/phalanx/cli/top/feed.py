@@ -11,7 +11,7 @@ import msgspec
 
 from phalanx.dashboard.rehearsal.process import RehearsalProcess
 from phalanx.dashboard.rows.entries import ClusterSummary, GangAnswer, GangRow, NodeRow, QueueRow, SummaryRow
-from phalanx.dashboard.tables import Table
+from phalanx.dashboard.tables import RowTable
 from phalanx.dashboard.timeline import GangHistory
 from phalanx.dashboard.watch import ClusterWatch, WatchOptions
 from phalanx.kube.client import KubeClient
@@ -26,12 +26,12 @@ _TURN = 1000
 class Rows(Generic[R]):
     """One table of the page as rows by id, and how far it was read."""
 
-    def __init__(self, table: Table, kind: type[R]) -> None:
+    def __init__(self, table: RowTable, kind: type[R]) -> None:
         self._table, self._version = table, 0
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(kind)
         self.rows: dict[str, R] = {}
 
-    def subscribe(self, table: Table) -> None:
+    def subscribe(self, table: RowTable) -> None:
         """The rows are those of another table from now on."""
         self._table, self._version = table, -1
 

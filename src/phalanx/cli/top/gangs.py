@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from phalanx.cli.listing.ages import age, span
 from phalanx.cli.top.pieces import STATE_STYLES
-from phalanx.cli.top.row_list import Column, RowList, SortKey
+from phalanx.cli.top.row_list import PanelColumn, RowList, SortKey
 from phalanx.dashboard.rows.entries import GangRow
 from phalanx.dialects.times import parse_time
 from phalanx.views.gang_state import GangState, PlacementForecast
@@ -55,21 +55,21 @@ def _urgency(row: GangRow) -> SortKey:
     return (place, -row.priority, row.created)
 
 
-COLUMNS: tuple[Column[GangRow], ...] = (
-    Column("NAMESPACE", lambda row, now: row.namespace, 9, grow=1, rank=3),
-    Column("GANG", lambda row, now: shown_name(row), 14, grow=2),
-    Column("QUEUE", lambda row, now: row.queue or "-", 9, grow=1, rank=4),
-    Column("PRIO", lambda row, now: str(row.priority), 5, rank=6, right=True),
-    Column("STATE", lambda row, now: row.state, 11, style=lambda row: STATE_STYLES.get(row.state, "")),
-    Column("MEMBERS", lambda row, now: members(row), 9, rank=2, right=True),
-    Column("AGE", lambda row, now: age(row.created, now) or "-", 7, rank=5, right=True),
-    Column("START", start, 9, rank=4, right=True),
-    Column("WHY", lambda row, now: why(row), 12, grow=5, rank=1),
+COLUMNS: tuple[PanelColumn[GangRow], ...] = (
+    PanelColumn("NAMESPACE", lambda row, now: row.namespace, 9, grow=1, rank=3),
+    PanelColumn("GANG", lambda row, now: shown_name(row), 14, grow=2),
+    PanelColumn("QUEUE", lambda row, now: row.queue or "-", 9, grow=1, rank=4),
+    PanelColumn("PRIO", lambda row, now: str(row.priority), 5, rank=6, right=True),
+    PanelColumn("STATE", lambda row, now: row.state, 11, style=lambda row: STATE_STYLES.get(row.state, "")),
+    PanelColumn("MEMBERS", lambda row, now: members(row), 9, rank=2, right=True),
+    PanelColumn("AGE", lambda row, now: age(row.created, now) or "-", 7, rank=5, right=True),
+    PanelColumn("START", start, 9, rank=4, right=True),
+    PanelColumn("WHY", lambda row, now: why(row), 12, grow=5, rank=1),
 )
 FIELDS: dict[str, Callable[[GangRow], str]] = {
     "id": lambda row: row.id,
     "ns": lambda row: row.namespace,
-    "name": lambda row: row.name,
+    "name": lambda row: row.title or row.name,
     "queue": lambda row: row.queue,
     "state": lambda row: row.state,
     "kind": lambda row: row.kind,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from phalanx.cli.top.pieces import Piece, Pieces, fitted
-from phalanx.cli.top.row_list import Column, RowList, SortKey
+from phalanx.cli.top.row_list import PanelColumn, RowList, SortKey
 from phalanx.dashboard.rows.entries import QueueRow
 from phalanx.reports.account_entries import AccountEntry, QuotaEntry
 
@@ -66,15 +66,15 @@ def _gangs(each: AccountEntry) -> str:
     return f"{each.gangs.running}/{each.gangs.pending}"
 
 
-COLUMNS: tuple[Column[QueueRow], ...] = (
-    Column("QUEUE", width=16, grow=2, draw=_name),
-    Column("OF THE CLUSTER", width=14, grow=4, rank=1, draw=lambda row, width: bar(account(row), width)),
-    Column("USED", lambda row, now: _percent(account(row).share), 5, right=True),
-    Column("RIGHT", lambda row, now: _percent(account(row).own_share), 5, right=True),
-    Column("BORROWED", lambda row, now: _percent(account(row).borrowed_share), 8, rank=2, right=True),
-    Column("MOSTLY", lambda row, now: account(row).dominant, 8, rank=5),
-    Column("GANGS", lambda row, now: _gangs(account(row)), 7, rank=3, right=True),
-    Column("FIRST IN LINE", lambda row, now: _first(row), 14, grow=3, rank=4),
+COLUMNS: tuple[PanelColumn[QueueRow], ...] = (
+    PanelColumn("QUEUE", width=16, grow=2, draw=_name),
+    PanelColumn("OF THE CLUSTER", width=14, grow=4, rank=1, draw=lambda row, width: bar(account(row), width)),
+    PanelColumn("USED", lambda row, now: _percent(account(row).share), 5, right=True),
+    PanelColumn("RIGHT", lambda row, now: _percent(account(row).own_share), 5, right=True),
+    PanelColumn("BORROWED", lambda row, now: _percent(account(row).borrowed_share), 8, rank=2, right=True),
+    PanelColumn("MOSTLY", lambda row, now: account(row).dominant, 8, rank=5),
+    PanelColumn("GANGS", lambda row, now: _gangs(account(row)), 7, rank=3, right=True),
+    PanelColumn("FIRST IN LINE", lambda row, now: _first(row), 14, grow=3, rank=4),
 )
 FIELDS: dict[str, Callable[[QueueRow], str]] = {
     "name": lambda row: account(row).name,

@@ -21,7 +21,7 @@ SortKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Column(Generic[R]):
+class PanelColumn(Generic[R]):
     """`cell` gives the text at a moment (seconds), or `draw` the pieces for a width. It has `width` cells, and its
     part (`grow`) of those that are left. Where there is too little room, columns with the highest `rank` go first.
     """
@@ -36,7 +36,7 @@ class Column(Generic[R]):
     draw: Callable[[R, int], Pieces] | None = None
 
 
-def layout(columns: Sequence[Column[R]], width: int) -> list[tuple[Column[R], int]]:
+def layout(columns: Sequence[PanelColumn[R]], width: int) -> list[tuple[PanelColumn[R], int]]:
     """Which columns are shown, and how wide."""
     shown = list(columns)
     while len(shown) > 1 and sum(each.width + 1 for each in shown) > width:
@@ -54,7 +54,7 @@ class RowList(LineView, Generic[R]):
         self,
         *,
         id: str,
-        columns: Sequence[Column[R]],
+        columns: Sequence[PanelColumn[R]],
         fields: Fields[R],
         orders: Mapping[str, Callable[[R], SortKey]],
         clock: Callable[[], float] = time.time,
@@ -70,7 +70,7 @@ class RowList(LineView, Generic[R]):
         self._on = ""
         # Who has not moved looks at the first row, whichever that is.
         self._moved = False
-        self._layout: tuple[int, list[tuple[Column[R], int]]] = (-1, [])
+        self._layout: tuple[int, list[tuple[PanelColumn[R], int]]] = (-1, [])
 
     @property
     def matching(self) -> int:
@@ -162,7 +162,7 @@ class RowList(LineView, Generic[R]):
                 found.append(Piece(f"{fitted(each.cell(row, now), size, right=each.right)} ", each.style(row)))
         return found
 
-    def _fit(self, width: int) -> list[tuple[Column[R], int]]:
+    def _fit(self, width: int) -> list[tuple[PanelColumn[R], int]]:
         if self._layout[0] != width:
             self._layout = (width, layout(self._columns, width))
         return self._layout[1]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.cluster.devices.entries import Entry
-from phalanx.model.devices.claims import AllocateClaim, Allocation, Claim, ClaimNeed
+from phalanx.model.devices.claims import AllocateClaim, Claim, ClaimNeed, ClaimResult
 from phalanx.model.gang import Gang, GroupRef
 from phalanx.model.pod import Pod
 from phalanx.model.text.decoding import decode_json
 
 
 def reservation(
-    entry: Entry | None, pod: Pod, gang: Gang | None, key: str, allocation: Allocation | None, fault: str
+    entry: Entry | None, pod: Pod, gang: Gang | None, key: str, allocation: ClaimResult | None, fault: str
 ) -> AllocateClaim | None:
     """Return the write for an existing claim; None if the API shows all of it already."""
     name = key.partition("/")[2]
@@ -40,7 +40,7 @@ def reservation(
     )
 
 
-def creation(pod: Pod, need: ClaimNeed, allocation: Allocation | None, fault: str) -> AllocateClaim | None:
+def creation(pod: Pod, need: ClaimNeed, allocation: ClaimResult | None, fault: str) -> AllocateClaim | None:
     """Return the creation of a claim for extended resources, as kube-scheduler does; None without devices."""
     if allocation is None and not fault:
         return None

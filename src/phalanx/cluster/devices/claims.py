@@ -20,20 +20,20 @@ from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.claim_writes import creation, reservation
 from phalanx.cluster.devices.entries import Entry, Taken
-from phalanx.cluster.devices.extended import Standing, requests_of
+from phalanx.cluster.devices.extended import ClassStanding, requests_of
 from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.dra.outcome import allocations
-from phalanx.cluster.dra.question import Question
+from phalanx.cluster.dra.question import ClaimQuestion
 from phalanx.cluster.dra.selectors import Selectors
 from phalanx.cluster.dra.supply import PoolId, Supply
 from phalanx.cluster.nodes.labels import Rows, row_numbers, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.devices.claims import (
     MOST_CONSUMERS,
-    Allocation,
     Claim,
     ClaimGone,
+    ClaimResult,
     ClaimSpec,
     DeviceClass,
     DeviceClassGone,
@@ -105,7 +105,7 @@ class DeviceClaims(NodeAllocator):
         pod_class, names = pod.pod_class, pod.claims
         standing = self._standing(pod_class)
         keys = [f"{pod.namespace}/{name}" for name in names]
-        new_allocations: list[Allocation] = []
+        new_allocations: list[ClaimResult] = []
         fault = self._complaint(standing)
         specs, plain = self._at_row(standing, row)
         if specs and not fault:
@@ -280,7 +280,7 @@ class DeviceClaims(NodeAllocator):
     def _is_fresh(self, claim: str) -> bool:
         return not claim or self._decided(claim, also_known=True) is None
 
-    def _decided(self, key: str, also_known: bool = False) -> Allocation | None:
+    def _decided(self, key: str, also_known: bool = False) -> ClaimResult | None:
         """Return our decision for a claim that is not allocated in the API yet (with `also_known`, also the
         API's)."""
         entry = self._entries.get(key)
@@ -292,7 +292,7 @@ class DeviceClaims(NodeAllocator):
         entry = self._entries.get(key)
         return entry.fact.uid if entry is not None and entry.fact is not None else key
 
-    def _standing(self, pod_class: PodClass) -> Standing:
+    def _standing(self, pod_class: PodClass) -> ClassStanding:
         fresh: list[ClaimSpec] = []
         nodes: list[tuple[NodeSelectorTerm, ...]] = []
         waits = [need.waits for need in pod_class.claims if need.waits]
@@ -313,9 +313,9 @@ class DeviceClaims(NodeAllocator):
                 room = min(room, MOST_CONSUMERS - len(entry.users.keys() | set(known)))
         why, requests = "; ".join(dict.fromkeys(waits)), requests_of(extended)
         everything = (*fresh, ClaimSpec(requests)) if requests else tuple(fresh)
-        return Standing(tuple(fresh), extended, tuple(nodes), max(0, room), joint, limited, why, everything)
+        return ClassStanding(tuple(fresh), extended, tuple(nodes), max(0, room), joint, limited, why, everything)
 
-    def _complaint(self, standing: Standing) -> str:
+    def _complaint(self, standing: ClassStanding) -> str:
         if standing.waits:
             return standing.waits
         if not standing.room:
@@ -327,7 +327,9 @@ class DeviceClaims(NodeAllocator):
             self._counts(standing.everything)
         return inquiry.question.fault or inquiry.error
 
-    def _at_row(self, standing: Standing, row: int) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
+    def _at_row(
+        self, standing: ClassStanding, row: int
+    ) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
         """Return the claims to allocate on a row, and the extended resources that its kubelet offers as amounts."""
         plain = tuple(
             (need.resource, need.amount) for need in standing.extended if self._offered(need.resource, row) > 0
@@ -347,7 +349,7 @@ class DeviceClaims(NodeAllocator):
         column = self._nodes.space.find(resource)
         return int(self._nodes.idle[column, row]) - self._plain[row, resource] if column is not None else 0
 
-    def _extended_copies(self, standing: Standing, rows: Rows) -> IntArray:
+    def _extended_copies(self, standing: ClassStanding, rows: Rows) -> IntArray:
         counts = []
         for row in row_numbers(rows, self._nodes.capacity).tolist():
             specs, plain = self._at_row(standing, row)
@@ -357,7 +359,7 @@ class DeviceClaims(NodeAllocator):
             counts.append(count)
         return np.array(counts, dtype=np.int64).reshape(self._nodes.alive[rows].shape)
 
-    def _fault(self, standing: Standing, row: int) -> str:
+    def _fault(self, standing: ClassStanding, row: int) -> str:
         """Return the reason why a row admits no copy; "" if it admits one."""
         specs, plain = self._at_row(standing, row)
         for resource, amount in plain:
@@ -374,7 +376,7 @@ class DeviceClaims(NodeAllocator):
         if inquiry is None:
             if len(self._inquiries) >= _MOST_INQUIRIES:
                 del self._inquiries[next(iter(self._inquiries))]
-            question = Question(fresh, self._classes, self._selectors)
+            question = ClaimQuestion(fresh, self._classes, self._selectors)
             inquiry = Inquiry(question, self._use, self.changes, self._near_row)
         self._inquiries[fresh] = inquiry  # last in the dict: used last
         return inquiry

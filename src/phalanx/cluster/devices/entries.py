@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from phalanx.model.devices.claims import Allocation, Claim
+from phalanx.model.devices.claims import Claim, ClaimResult
 
 
 class Taken:
@@ -16,7 +16,7 @@ class Taken:
     def __init__(
         self,
         uid: str,
-        claims: tuple[tuple[str, Allocation | None], ...],
+        claims: tuple[tuple[str, ClaimResult | None], ...],
         fault: str = "",
         plain: tuple[tuple[str, int], ...] = (),
     ) -> None:
@@ -34,19 +34,19 @@ class Entry:
 
     def __init__(self) -> None:
         self.fact: Claim | None = None
-        self.users: dict[str, Allocation | None] = {}
+        self.users: dict[str, ClaimResult | None] = {}
         self.away: dict[str, weakref.ref[Taken]] = {}
-        self.counted: Allocation | None = None
+        self.counted: ClaimResult | None = None
 
     @property
-    def allocation(self) -> Allocation | None:
+    def allocation(self) -> ClaimResult | None:
         """Its allocation, or the decided one."""
         if self.fact is not None and self.fact.allocation is not None:
             return self.fact.allocation
         return next((allocation for allocation in self.users.values() if allocation is not None), None)
 
     @property
-    def holds(self) -> Allocation | None:
+    def holds(self) -> ClaimResult | None:
         """The allocation in use, without temporarily removed users."""
         fact = self.fact
         if fact is not None and fact.allocation is not None and fact.consumers and self.away:

@@ -11,7 +11,7 @@ from phalanx.model.devices.claims import ClaimSpec, DeviceRequest, ExtendedNeed
 from phalanx.model.selectors import NodeSelectorTerm
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ClassStanding(msgspec.Struct, frozen=True):
     """Status of a class: the `fresh` claims to allocate, the `nodes` that its allocated claims permit, and the
     `room` for further consumers of these. `joint` means that one of the fresh claims has several pods.
     `extended` are resources that amounts or devices satisfy, depending on the node; `everything` is to be

@@ -9,8 +9,8 @@ import numpy as np
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.use import DeviceUse
-from phalanx.cluster.dra.question import Question
-from phalanx.cluster.dra.solver import Answer, Shelf, ShelfCounter, Slot, answer
+from phalanx.cluster.dra.question import ClaimQuestion
+from phalanx.cluster.dra.solver import Shelf, ShelfAnswer, ShelfCounter, Slot, answer
 from phalanx.cluster.dra.supply import Offer, Pool, reaches
 from phalanx.cluster.resource_space import IntArray
 
@@ -33,12 +33,14 @@ class Laid(msgspec.Struct, frozen=True):
 class Inquiry:
     """One question to all rows. `near` returns the usable pools of a row."""
 
-    def __init__(self, question: Question, use: DeviceUse, changes: ChangeLog, near: Callable[[int], Near]) -> None:
+    def __init__(
+        self, question: ClaimQuestion, use: DeviceUse, changes: ChangeLog, near: Callable[[int], Near]
+    ) -> None:
         self.question = question
         self._use = use
         self._changes = changes
         self._near = near
-        self._answers: dict[Shelf, Answer] = {}
+        self._answers: dict[Shelf, ShelfAnswer] = {}
         self._counts: IntArray = np.zeros(0, dtype=np.int64)
         self._faults: dict[int, str] = {}
         self._errors: dict[int, str] = {}
@@ -110,7 +112,7 @@ class Inquiry:
                     counters[number, counter] = remaining[counter]
         return Laid(Shelf(tuple(slots), tuple(sorted(counters.items())), closed), tuple(offers), fault)
 
-    def answer(self, shelf: Shelf) -> Answer:
+    def answer(self, shelf: Shelf) -> ShelfAnswer:
         result = self._answers.get(shelf)
         if result is None:
             if len(self._answers) >= _MOST_ANSWERS:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from phalanx.cluster.dra.amounts import nano
 from phalanx.cluster.dra.supply import CounterId, Pool
-from phalanx.model.devices.claims import Allocation, DeviceId
+from phalanx.model.devices.claims import ClaimResult, DeviceId
 from phalanx.model.text.quantity import QuantityError
 
 
@@ -18,7 +18,7 @@ class DeviceUse:
         self._sharers: Counter[DeviceId] = Counter()
         self._consumed: dict[DeviceId, Counter[str]] = {}
 
-    def book(self, allocation: Allocation, sign: int) -> set[tuple[str, str]]:
+    def book(self, allocation: ClaimResult, sign: int) -> set[tuple[str, str]]:
         """Add (sign 1) or remove an allocation; return the affected pools."""
         pools: set[tuple[str, str]] = set()
         for device in allocation.devices:

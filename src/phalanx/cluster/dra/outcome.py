@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cluster.dra.question import Part, Question
+from phalanx.cluster.dra.question import ClaimPart, ClaimQuestion
 from phalanx.cluster.dra.solver import Pick, Picks
 from phalanx.cluster.dra.supply import Offer
-from phalanx.model.devices.claims import AllocatedDevice, Allocation, DeviceConfig, DeviceToleration
+from phalanx.model.devices.claims import AllocatedDevice, ClaimResult, DeviceConfig, DeviceToleration
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from phalanx.model.text.decoding import decode_json
 
 
 def allocations(
-    question: Question, picks: Picks, offers: Sequence[Offer], node: str, claims: Sequence[str]
-) -> tuple[Allocation, ...]:
+    question: ClaimQuestion, picks: Picks, offers: Sequence[Offer], node: str, claims: Sequence[str]
+) -> tuple[ClaimResult, ...]:
     """Return the allocation of each claim of the question. `offers` are the devices by their positions on the
     shelf, `claims` the uids of the claims (they make the share ids unique)."""
     return tuple(
@@ -28,8 +28,13 @@ def allocations(
 
 
 def _allocation(
-    question: Question, part: Part, picks: tuple[Pick, ...], offers: Sequence[Offer], node: str, claim: str
-) -> Allocation:
+    question: ClaimQuestion,
+    part: ClaimPart,
+    picks: tuple[Pick, ...],
+    offers: Sequence[Offer],
+    node: str,
+    claim: str,
+) -> ClaimResult:
     devices: list[AllocatedDevice] = []
     results: list[dict[str, Any]] = []
     for pick in picks:
@@ -68,7 +73,7 @@ def _allocation(
     selector = _node_selector([offers[pick.slot] for pick in picks], node)
     if selector is not None:
         document["nodeSelector"] = selector
-    return Allocation(
+    return ClaimResult(
         devices=tuple(devices),
         nodes=None if selector is None else tuple(map(_term, selector["nodeSelectorTerms"])),
         document=msgspec.json.encode(document).decode(),
@@ -90,7 +95,7 @@ def _toleration(toleration: DeviceToleration) -> dict[str, Any]:
     return wire
 
 
-def _config(question: Question, part: Part, picks: tuple[Pick, ...]) -> list[dict[str, Any]]:
+def _config(question: ClaimQuestion, part: ClaimPart, picks: tuple[Pick, ...]) -> list[dict[str, Any]]:
     """Return the configuration: first of the classes, each once for all requests that use it, then of the claim."""
     chosen = {pick.request: pick.alternative for pick in picks}
     by_class: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Question: the device requests of a pod's claims, resolved once for all nodes and equal pods."""
+"""ClaimQuestion: the device requests of a pod's claims, resolved once for all nodes and equal pods."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
     concerns: frozenset[tuple[int, int]]
 
 
-class Part(msgspec.Struct, frozen=True):
+class ClaimPart(msgspec.Struct, frozen=True):
     """One claim: its requests, each with the numbers of its asks (alternatives, best first), and its rules."""
 
     spec: ClaimSpec
@@ -61,7 +61,7 @@ class Part(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
 
 
-class Question:
+class ClaimQuestion:
     """Asks of several claims that are allocated together. `fault` is the reason why no node can satisfy them."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Question:
             self._views[offer] = self._known.setdefault(view, view)
         return self._views[offer]
 
-    def _part(self, spec: ClaimSpec) -> Part:
+    def _part(self, spec: ClaimSpec) -> ClaimPart:
         requests: list[tuple[DeviceRequest, tuple[int, ...]]] = []
         for request in spec.requests:
             first = len(self.asks)
@@ -107,7 +107,7 @@ class Question:
             for constraint in spec.constraints
         )
         self.fault = self.fault or spec.fault
-        return Part(spec, tuple(requests), rules)
+        return ClaimPart(spec, tuple(requests), rules)
 
     def _complaint(self, ask: DeviceAsk) -> str:
         device_class = self.classes.get(ask.device_class)

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 
 import msgspec
 
-from phalanx.cluster.dra.question import DraView, Part, Question
+from phalanx.cluster.dra.question import ClaimPart, ClaimQuestion, DraView
 from phalanx.cluster.dra.supply import CounterId
 from phalanx.model.devices.claims import MOST_DEVICES, DeviceAttribute
 
@@ -67,7 +67,7 @@ class TooHardError(Exception):
     """The search exceeded its number of tries."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ShelfAnswer(msgspec.Struct, frozen=True):
     """Allocations of successive pods from a shelf. `endless` means that the last one changed nothing. `hard`
     means that the search for a further one was given up. `merits` scores each pod by the positions of the chosen
     alternatives in their lists: 100 if all are first, 0 without such lists."""
@@ -78,7 +78,7 @@ class Answer(msgspec.Struct, frozen=True):
     hard: bool = False
 
 
-def answer(question: Question, shelf: Shelf, limit: int = MOST_COPIES) -> Answer:
+def answer(question: ClaimQuestion, shelf: Shelf, limit: int = MOST_COPIES) -> ShelfAnswer:
     """Search for at most `limit` copies."""
     copies: list[Picks] = []
     solver = _Solver(question, shelf)
@@ -87,16 +87,16 @@ def answer(question: Question, shelf: Shelf, limit: int = MOST_COPIES) -> Answer
         try:
             picks = solver.next()
         except TooHardError:
-            return Answer(tuple(copies), _merits(question, copies), hard=True)
+            return ShelfAnswer(tuple(copies), _merits(question, copies), hard=True)
         if picks is None:
             break
         copies.append(picks)
         if solver.state() == before:
-            return Answer(tuple(copies), _merits(question, copies), endless=True)
-    return Answer(tuple(copies), _merits(question, copies))
+            return ShelfAnswer(tuple(copies), _merits(question, copies), endless=True)
+    return ShelfAnswer(tuple(copies), _merits(question, copies))
 
 
-def _merits(question: Question, copies: list[Picks]) -> tuple[float, ...]:
+def _merits(question: ClaimQuestion, copies: list[Picks]) -> tuple[float, ...]:
     """Return scores as in kube-scheduler's DynamicResources: the n-th alternative of a list counts 8 - n."""
     listed = [
         (number, place)
@@ -115,7 +115,7 @@ def _merits(question: Question, copies: list[Picks]) -> tuple[float, ...]:
 
 
 class _Solver:
-    def __init__(self, question: Question, shelf: Shelf) -> None:
+    def __init__(self, question: ClaimQuestion, shelf: Shelf) -> None:
         self._question = question
         self._shelf = shelf
         self._views = [slot.view for slot in shelf.slots]
@@ -266,7 +266,7 @@ class _Solver:
         else:
             self._use(slot, number, 1)
 
-    def _agrees(self, part: Part, claim: int, place: int, alternative: int, view: DraView) -> bool:
+    def _agrees(self, part: ClaimPart, claim: int, place: int, alternative: int, view: DraView) -> bool:
         for rule, values in zip(part.rules, self._constrained_values[claim], strict=True):
             if (place, alternative) not in rule.concerns:
                 continue

@@ -104,6 +104,11 @@ class GangRecord(msgspec.Struct, eq=False):
     def __repr__(self) -> str:
         return f"GangRecord({self.key}, {self.counts()})"
 
+    @property
+    def title(self) -> str:
+        """NAMESPACE/NAME for messages."""
+        return self.spec.title if self.spec is not None else str(self.key)
+
     def count(self, state: MemberState, role: str | None = None) -> int:
         if role is None:
             return self._counts[state]

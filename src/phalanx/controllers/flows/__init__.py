@@ -1,1 +1,1 @@
-"""JobFlow and JobTemplate of flow.volcano.sh."""
+"""Controllers of JobFlow and JobTemplate (flow.volcano.sh)."""

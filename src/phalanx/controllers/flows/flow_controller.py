@@ -1,7 +1,8 @@
-"""Volcano's JobFlow: jobs made from JobTemplates, each when those that it depends on have come so far.
+"""Controller of Volcano's JobFlow: creates jobs from JobTemplates when their dependencies are met.
 
-A look decides anew from the jobs that are there and the status (`phalanx.jobs.flow`). Jobs have the names of their
-steps, and are there before the status tells of them: a process that dies in between creates none twice.
+Each reconciliation decides from the existing jobs and the status (`phalanx.jobs.flow`). Jobs have the names of
+their steps and are created before the status mentions them, so no job is created twice even if the process dies
+in between.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from phalanx.jobs.flow import (
     child_job_name,
     patched_spec,
     plan_flow,
-    why_refused,
+    refusal_reason,
 )
 from phalanx.jobs.notes import EventNote
 from phalanx.jobs.spec import FLOW, VERSION, FlowStep, JobFlow
@@ -49,14 +50,14 @@ log = logging.getLogger(__name__)
 
 JOB_FLOWS = Resource(FLOW, VERSION, "jobflows", "JobFlow")
 JOB_TEMPLATES = Resource(FLOW, VERSION, "jobtemplates", "JobTemplate")
-# Seconds between two questions to pods, and looks at a job of somebody else that is in the way.
+# Seconds between probes of pods, and between checks of another owner's job that has the name of a step.
 _PROBE_PERIOD = 5.0
 _FOREIGN_PERIOD = 10.0
 _LABEL = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 
 
 class FlowObject(msgspec.Struct, frozen=True):
-    """A JobFlow or a JobTemplate. `steps` are the JobTemplates that a flow names."""
+    """JobFlow or JobTemplate. `steps` are the JobTemplates that a flow names."""
 
     uid: str
     resource_version: str
@@ -83,7 +84,7 @@ def _read_job(raw: bytes) -> ChildJob | None:
 
 
 class JobFlowController:
-    """Looks at a flow whenever it, one of its jobs or one of its templates changes."""
+    """Controller that reconciles a flow when it, one of its jobs or one of its templates changes."""
 
     name = "job flow controller"
 
@@ -102,9 +103,9 @@ class JobFlowController:
         )
         self._by_uid: dict[str, Key] = {}
         self._notes = EventNotes(context, JOB_FLOWS)
-        # The status of a flow (uid) of which the definition of the kind, an older one, keeps only a part.
-        self._cut: dict[str, dict[str, Any]] = {}
-        # Jobs of somebody else that have the name of a step.
+        # Status of flows (by uid) that an older definition of the kind stored only in part.
+        self._truncated: dict[str, dict[str, Any]] = {}
+        # Jobs of other owners with the name of a step.
         self._foreign: set[Key] = set()
 
     @property
@@ -116,7 +117,7 @@ class JobFlowController:
         )
 
     async def run(self, workers: int) -> None:
-        await self._queue.run(self._look, workers)
+        await self._queue.run(self._try_reconcile, workers)
 
     def waiting(self) -> int:
         return len(self._queue)
@@ -125,7 +126,7 @@ class JobFlowController:
         if old is not None and (new is None or new.uid != old.uid):
             self._by_uid.pop(old.uid, None)
             self._notes.forget(old.uid)
-            self._cut.pop(old.uid, None)
+            self._truncated.pop(old.uid, None)
             self._foreign -= {(key[0], child_job_name(key[1], step)) for step in old.steps}
         if new is not None:
             self._by_uid[new.uid] = key
@@ -135,7 +136,7 @@ class JobFlowController:
 
     def _template_changed(self, key: Key, old: FlowObject | None, new: FlowObject | None) -> None:
         if old is not None and new is not None:
-            return  # a job that has been created is not changed any more
+            return  # existing jobs do not change with their template
         for place, flow in self.flows.items():
             if place[0] == key[0] and key[1] in flow.steps:
                 self._queue.add(place)
@@ -146,7 +147,7 @@ class JobFlowController:
             if owner is not None:
                 self._queue.add(owner)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _try_reconcile(self, key: Key) -> float | None:
         try:
             return await self.reconcile(key)
         except (ApiError, ConnectionLost) as error:
@@ -158,19 +159,19 @@ class JobFlowController:
             raise
 
     async def reconcile(self, key: Key) -> float | None:
-        """The seconds until the next look, None if only a change is worth one."""
+        """Reconcile a flow. Return the seconds until the next reconciliation; None to wait for a change."""
         record = self.flows.get(key)
         if record is None or record.deleting:
-            return None  # its jobs go with it
+            return None  # the garbage collector deletes its jobs
         document: dict[str, Any] = decode_json(record.raw)
         flow, faults = decode_leniently(JobFlow, document)
-        refusal = why_refused(flow, faults)
+        refusal = refusal_reason(flow, faults)
         answers: dict[ProbeQuestion, bool] = {}
         plan = self._plan(key, flow, refusal, answers)
         if plan.questions:
-            asked = list(dict.fromkeys(plan.questions))
-            told = await asyncio.gather(*(self._holds(key[0], question) for question in asked))
-            answers = dict(zip(asked, told, strict=True))
+            questions = list(dict.fromkeys(plan.questions))
+            results = await asyncio.gather(*(self._holds(key[0], question) for question in questions))
+            answers = dict(zip(questions, results, strict=True))
             plan = self._plan(key, flow, refusal, answers)
         self._notes.record(flow.metadata, plan.events)
         again = _PROBE_PERIOD if not all(answers.values()) else None
@@ -180,7 +181,7 @@ class JobFlowController:
         if plan.create:
             plan = self._plan(key, flow, refusal, answers)
         known = {name: value for name, value in flow.status.items() if name in _STATUS_FIELDS}
-        if known != plan.status and self._cut.get(flow.metadata.uid) != plan.status:
+        if known != plan.status and self._truncated.get(flow.metadata.uid) != plan.status:
             await self._write_status(key, document, plan.status)
         for job in plan.to_delete:
             await self._delete(job)
@@ -192,14 +193,14 @@ class JobFlowController:
         return plan_flow(flow, refusal, jobs, present, answers, int(self._context.clock()))
 
     def _template(self, namespace: str, name: str) -> FlowObject | None:
-        found = self.templates.get((namespace, name))
-        return None if found is None or found.deleting else found
+        template = self.templates.get((namespace, name))
+        return None if template is None or template.deleting else template
 
     async def _create(self, key: Key, flow: JobFlow, step: FlowStep) -> bool:
-        """Whether the job of a step is there now; False where one of somebody else is."""
+        """Create the job of a step. Return whether it exists now; False if another owner has a job of this name."""
         template = self._template(key[0], step.name)
         if template is None:
-            return True  # it is gone meanwhile, and the next look tells so
+            return True  # the template was deleted; the next reconciliation records it
         name = child_job_name(flow.metadata.name, step.name)
         place = (key[0], name)
         if place in self._foreign:
@@ -224,9 +225,9 @@ class JobFlowController:
         self._notes.record(flow.metadata, (EventNote("Normal", "Created", f"create a job named {name}!", name),))
         return True
 
-    def _adopt(self, metadata: Metadata, place: Key, found: dict[str, Any]) -> bool:
-        """Whether a job that was there already is the flow's own."""
-        raw = msgspec.json.encode(found)
+    def _adopt(self, metadata: Metadata, place: Key, existing: dict[str, Any]) -> bool:
+        """Return whether an existing job belongs to the flow."""
+        raw = msgspec.json.encode(existing)
         if read_child_job(raw).owner == metadata.uid:
             self._foreign.discard(place)
             self.jobs.put(place, raw)
@@ -250,14 +251,14 @@ class JobFlowController:
         self.jobs.remove(key, job.uid)
 
     async def _write_status(self, key: Key, document: dict[str, Any], status: dict[str, Any]) -> None:
-        """Raises ApiError 409 where somebody else has written meanwhile."""
-        kept = {
+        """Write the status. Raise ApiError 409 after a concurrent write of another client."""
+        unmanaged = {
             name: value for name, value in mapping(document.get("status")).items() if name not in _STATUS_FIELDS
         }
-        body = {**document, "status": {**kept, **status}}
+        body = {**document, "status": {**unmanaged, **status}}
         answer = await self._context.writer.replace(JOB_FLOWS.path(*key, "status"), body)
-        if {**kept, **status} != answer.get("status"):
-            self._cut[answer["metadata"]["uid"]] = status
+        if {**unmanaged, **status} != answer.get("status"):
+            self._truncated[answer["metadata"]["uid"]] = status
         self.flows.put(key, msgspec.json.encode(answer))
 
 
@@ -287,7 +288,7 @@ def _job(metadata: Metadata, step: str, name: str, spec: dict[str, Any]) -> dict
         "metadata": {
             "name": name,
             "namespace": metadata.namespace,
-            # Annotations may be longer than the API server lets labels be.
+            # Annotation values can be longer than label values.
             "labels": {key: value for key, value in origin.items() if _LABEL.fullmatch(value)},
             "annotations": origin,
             "ownerReferences": [controlled_by(JOB_FLOWS.api_version, JOB_FLOWS.kind, metadata)],

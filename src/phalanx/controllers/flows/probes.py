@@ -1,7 +1,7 @@
-"""Asks the pods of a task whether they answer, as steps of a JobFlow may wait for.
+"""Probes of the pods of a task, for the dependencies of JobFlow steps.
 
-Who writes a flow names a port, a path and a header, and learns whether there was an answer. So only the pods of
-that very job are asked, at addresses of their own: none in the network of a node, and no redirect is followed.
+The author of a flow chooses port, path and header, and learns whether there was an answer. So only pods of that
+job are probed, only at pod addresses (never in a node's network), and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT_A_TIME = 16
 
 
 class PodProbes:
-    """`client` finds the pods, `ask` asks one at its address."""
+    """Prober of pods; `client` lists the pods, `ask` probes one at its address."""
 
     def __init__(
         self, client: KubeClient, ask: Callable[[str, ProbeQuestion], Awaitable[bool]] | None = None
@@ -34,24 +34,24 @@ class PodProbes:
         self._ask = ask or answers
 
     async def holds(self, namespace: str, question: ProbeQuestion) -> bool:
-        """Whether all pods of the task are there and answer."""
+        """Return whether all pods of the task exist and answer."""
         if not 0 < question.port < 65536:
             return False
         selector = f"{JOB_NAME}={question.job}"
-        found = await self._client.list_all(PODS.path(namespace), {"labelSelector": selector})
-        pods = [pod for pod in sequence(found.get("items")) if _is_of(mapping(pod), question)]
+        listed = await self._client.list_all(PODS.path(namespace), {"labelSelector": selector})
+        pods = [pod for pod in sequence(listed.get("items")) if _belongs_to_task(mapping(pod), question)]
         addresses = [_address(pod) for pod in pods]
         if len(addresses) < max(1, question.replicas) or None in addresses:
             return False
-        given = [address for address in addresses if address is not None]
-        for begin in range(0, len(given), _AT_A_TIME):
-            asked = (self._ask(address, question) for address in given[begin : begin + _AT_A_TIME])
+        known_addresses = [address for address in addresses if address is not None]
+        for begin in range(0, len(known_addresses), _AT_A_TIME):
+            asked = (self._ask(address, question) for address in known_addresses[begin : begin + _AT_A_TIME])
             if not all(await asyncio.gather(*asked)):
                 return False
         return True
 
 
-def _is_of(pod: Mapping[str, Any], question: ProbeQuestion) -> bool:
+def _belongs_to_task(pod: Mapping[str, Any], question: ProbeQuestion) -> bool:
     metadata = mapping(pod.get("metadata"))
     owners = [mapping(owner) for owner in sequence(metadata.get("ownerReferences"))]
     notes, labels = mapping(metadata.get("annotations")), mapping(metadata.get("labels"))
@@ -63,7 +63,7 @@ def _is_of(pod: Mapping[str, Any], question: ProbeQuestion) -> bool:
 
 
 def _address(pod: Mapping[str, Any]) -> str | None:
-    """The address of a pod that runs in a network of its own."""
+    """Return the address of a running pod with its own network."""
     status = mapping(pod.get("status"))
     if mapping(pod.get("spec")).get("hostNetwork") or status.get("phase") != "Running":
         return None
@@ -73,17 +73,17 @@ def _address(pod: Mapping[str, Any]) -> str | None:
     except ValueError:
         return None
     address = getattr(address, "ipv4_mapped", None) or address
-    ours = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
-    # The address of the node is not the pod's own, whatever its spec says.
-    return None if ours or written == status.get("hostIP") else str(address)
+    is_special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
+    # The address of the node is not the pod's own, even if the spec says so.
+    return None if is_special or written == status.get("hostIP") else str(address)
 
 
 async def answers(address: str, question: ProbeQuestion) -> bool:
-    """Whether what listens at this address answers."""
-    return await (_takes_connection if question.path is None else _answers_get)(address, question)
+    """Return whether the server at this address answers."""
+    return await (_accepts_connection if question.path is None else _answers_get)(address, question)
 
 
-async def _takes_connection(address: str, question: ProbeQuestion) -> bool:
+async def _accepts_connection(address: str, question: ProbeQuestion) -> bool:
     try:
         async with asyncio.timeout(_SECONDS):
             _, writer = await asyncio.open_connection(address, question.port)
@@ -94,7 +94,7 @@ async def _takes_connection(address: str, question: ProbeQuestion) -> bool:
 
 
 async def _answers_get(address: str, question: ProbeQuestion) -> bool:
-    """Any status from 200 to 399, as the kubelet's probes have it. The body is not read."""
+    """Return whether a GET has a status from 200 to 399, like kubelet probes. The body is not read."""
     path, _, query = (question.path or "/").partition("?")
     headers = dict([question.header]) if question.header is not None else {}
     timeout = aiohttp.ClientTimeout(total=_SECONDS)

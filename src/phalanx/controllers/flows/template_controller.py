@@ -1,4 +1,4 @@
-"""Volcano's JobTemplate: its status lists the jobs that were made from it."""
+"""Controller of Volcano's JobTemplate: its status lists the jobs created from it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from phalanx.model.text.decoding import decode_json
 log = logging.getLogger(__name__)
 
 _FIELD = "jobDependsOnList"
-# Jobs of a flow come and go together.
+# Delay that groups the changes of a flow's jobs.
 _GATHER = 0.1
 
 
 def _read_job(raw: bytes) -> ChildJob | None:
-    """A job that says what it was made from, in its own namespace."""
+    """Return a job that names its template, in its own namespace."""
     job = read_child_job(raw)
     return job if job.template.startswith(f"{job.namespace}.") else None
 
 
 class JobTemplateController:
-    """Looks at a template whenever it changes, or a job that was made from it comes or goes."""
+    """Controller that reconciles a template when it changes, or when a job of it is created or deleted."""
 
     name = "job template controller"
 
@@ -50,7 +50,7 @@ class JobTemplateController:
         return (WatchedKind(JOB_TEMPLATES, self.templates.sink), WatchedKind(JOBS, self.jobs.sink))
 
     async def run(self, workers: int) -> None:
-        await self._queue.run(self._look, workers)
+        await self._queue.run(self._try_reconcile, workers)
 
     def waiting(self) -> int:
         return len(self._queue)
@@ -70,7 +70,7 @@ class JobTemplateController:
                 if self.templates.get(template) is not None:
                     self._queue.add(template, _GATHER)
 
-    async def _look(self, key: Key) -> float | None:
+    async def _try_reconcile(self, key: Key) -> float | None:
         try:
             await self.reconcile(key)
         except (ApiError, ConnectionLost) as error:

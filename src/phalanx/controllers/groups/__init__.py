@@ -1,1 +1,1 @@
-"""Controllers of gangs whatever makes their pods: restarts, suspended jobs."""
+"""Controllers of gangs, independent of their pods' owner: restarts, suspended jobs, quota reservations."""

@@ -1,4 +1,6 @@
-"""Whether a group may be restarted by deleting its pods: an owner must make them again and restart none itself."""
+"""Check whether a group can be restarted by deleting its pods: the owner must replace them without its own
+restarts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from phalanx.model.pod_quota import mapping, sequence, text
 
 _TRAINING = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
 
-#: (API group, kind) to plural: those that make a deleted pod again, and those above them that leave it at that.
+#: (API group, kind) to plural: owners that replace deleted pods, and their owners without restart rules of their
+#: own.
 _MAKERS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("batch", "Job"): "jobs",
@@ -35,12 +38,12 @@ _ABOVE: Mapping[tuple[str, str], str] = MappingProxyType(
         **_MAKERS,
     }
 )
-#: API groups whose kinds restart what belongs together by rules of their own.
+#: API groups with their own rules for the restart of groups.
 _OWN_RULES: Mapping[str, str] = MappingProxyType(
     {
         "batch.volcano.sh": "has policies of its own (spec.policies)",
         "ray.io": "replaces lost workers itself",
-        "workload.codeflare.dev": "restarts what it wraps itself",
+        "workload.codeflare.dev": "restarts the jobs that it wraps itself",
         "sparkoperator.k8s.io": "has a restart policy of its own",
         "grove.io": "restarts its gangs itself",
     }
@@ -49,24 +52,24 @@ _DEPTH = 8
 
 
 def owner_resources() -> Iterable[tuple[str, str]]:
-    """(API group, plural) of what is read to find out."""
+    """Return (API group, plural) of the owners to read."""
     return sorted({(group, plural) for (group, _), plural in _ABOVE.items()})
 
 
 async def why_no_restart(
     client: KubeClient, namespace: str, pods: Iterable[tuple[str, OwnerReference | None]]
 ) -> str | None:
-    """Why the pods (name, controller) must not be deleted to start them anew; None where they may."""
+    """Return the reason why the pods (name, controller) must not be deleted for a restart; None if they can be."""
     counts: dict[str, int] = {}
     owners: dict[str, OwnerReference] = {}
-    for name, owner in sorted(pods, key=lambda each: each[0]):
+    for name, owner in sorted(pods, key=lambda pod: pod[0]):
         if owner is None:
-            return f"pod {name} has no controller, so nobody would make it again"
+            return f"pod {name} has no controller that would replace it"
         owners[owner.uid] = owner
         counts[owner.uid] = counts.get(owner.uid, 0) + 1
     for uid, owner in owners.items():
         if (_group(owner), owner.kind) not in _MAKERS and _group(owner) not in _OWN_RULES:
-            return f"{owner.kind} {owner.name} is of a kind that need not make its pods again"
+            return f"{owner.kind} {owner.name} is of a kind that does not always replace its pods"
         refusal = await _refusal(client, namespace, owner, counts[uid])
         if refusal is not None:
             return refusal
@@ -74,7 +77,7 @@ async def why_no_restart(
 
 
 async def _refusal(client: KubeClient, namespace: str, owner: OwnerReference, pods: int) -> str | None:
-    """Asks the owner and all above it."""
+    """Return the reason why the owner or one of its owners forbids a restart."""
     current: OwnerReference | None = owner
     for _ in range(_DEPTH):
         if current is None:
@@ -85,19 +88,19 @@ async def _refusal(client: KubeClient, namespace: str, owner: OwnerReference, po
             return f"{name} {_OWN_RULES[group]}"
         plural = _ABOVE.get((group, current.kind))
         if plural is None:
-            return f"{name} is of a kind that may restart its pods itself"
+            return f"{name} is of a kind that can restart its pods itself"
         path = Resource(group, current.api_version.rpartition("/")[2], plural).path(namespace, current.name)
         try:
             found = await client.get(path)
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
-            return f"{name} cannot be read, so nobody knows whether it restarts its pods itself ({error.reason})"
+            return f"{name} is unreadable, so it is unknown whether it restarts its pods itself ({error.reason})"
         if text(mapping(found.get("metadata")).get("uid")) != current.uid:
-            return f"{name} is another one than the pods' owner"
-        told = _rule(current.kind, name, mapping(found.get("spec")), mapping(found.get("status")), pods)
-        if told is not None:
-            return told
+            return f"{name} is not the owner of the pods"
+        reported = _rule(current.kind, name, mapping(found.get("spec")), mapping(found.get("status")), pods)
+        if reported is not None:
+            return reported
         current = _controller(found)
     return f"the owners of {owner.kind} {owner.name} never end"
 
@@ -108,7 +111,7 @@ def _rule(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, An
     if kind == "LeaderWorkerSet" and mapping(spec.get("leaderWorkerTemplate")).get("restartPolicy") != "None":
         return f"{name} recreates its groups itself (leaderWorkerTemplate.restartPolicy)"
     if spec.get("elasticPolicy") is not None:
-        return f"{name} is elastic and goes on with fewer workers"
+        return f"{name} is elastic and continues with fewer workers"
     if kind == "Job" and not _excuses(spec):
         limit, failed = spec.get("backoffLimit"), status.get("failed", 0)
         if isinstance(limit, int) and isinstance(failed, int) and failed + pods > limit:
@@ -120,17 +123,17 @@ def _rule(kind: str, name: str, spec: Mapping[str, Any], status: Mapping[str, An
 
 
 def _excuses(spec: Mapping[str, Any]) -> bool:
-    """Whether a Job does not count pods that are deleted on purpose as failures."""
+    """Return whether a Job does not count pods deleted on purpose as failures."""
     for rule in sequence(mapping(spec.get("podFailurePolicy")).get("rules")):
-        named = [mapping(each).get("type") for each in sequence(mapping(rule).get("onPodConditions"))]
+        named = [mapping(condition).get("type") for condition in sequence(mapping(rule).get("onPodConditions"))]
         if "DisruptionTarget" in named:
             return bool(mapping(rule).get("action") == "Ignore")
     return False
 
 
-def _controller(found: Mapping[str, Any]) -> OwnerReference | None:
-    for each in sequence(mapping(found.get("metadata")).get("ownerReferences")):
-        owner = mapping(each)
+def _controller(document: Mapping[str, Any]) -> OwnerReference | None:
+    for reference in sequence(mapping(document.get("metadata")).get("ownerReferences")):
+        owner = mapping(reference)
         if owner.get("controller") is True:
             return OwnerReference(
                 text(owner.get("apiVersion")),

@@ -1,4 +1,4 @@
-"""What the controller of suspended jobs keeps of each job, of its PodGroups and of their pods."""
+"""Records of suspended jobs, of their PodGroups and of the groups' pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.jobs.suspended import GROUP_NAME, QUEUE_LABEL, SUSPENDABLE
 from phalanx.kube.changes import Key
 
 QueueKey = tuple[str, Key]
-"""(kind, (namespace, name)) of a job."""
+"""Key of a job: (kind, (namespace, name))."""
 
 
 class QueuedJob(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
 
 
 class QueuedGroup(msgspec.Struct, frozen=True):
-    """A PodGroup that was made for a job. `owner` is the job's uid, `job` its place."""
+    """PodGroup of a job. `owner` is the job's uid, `job` its key."""
 
     uid: str
     resource_version: str
@@ -33,7 +33,7 @@ class QueuedGroup(msgspec.Struct, frozen=True):
 
 
 class QueuedPod(msgspec.Struct, frozen=True):
-    """A pod of such a group. `evicted` by the scheduler; `stays` if it may run on, or is done."""
+    """Pod of such a group. `evicted` by the scheduler; `stays` if it is running or finished and is not evicted."""
 
     uid: str
     resource_version: str
@@ -96,7 +96,7 @@ _PREFIXES = tuple(f"{name.lower()}-" for name in QUEUED_KINDS)
 
 
 def read_pod(raw: bytes) -> QueuedPod | None:
-    if _GROUP_NAME not in raw:  # most pods
+    if _GROUP_NAME not in raw:  # most pods have no group
         return None
     pod = _POD.decode(raw)
     metadata, status = pod.metadata, pod.status
@@ -104,9 +104,11 @@ def read_pod(raw: bytes) -> QueuedPod | None:
     if not group.startswith(_PREFIXES):
         return None
     evicted = any(
-        each.type == DISRUPTION_TARGET and each.status == "True" and each.reason == PREEMPTION_BY_SCHEDULER
-        for each in status.conditions
+        condition.type == DISRUPTION_TARGET
+        and condition.status == "True"
+        and condition.reason == PREEMPTION_BY_SCHEDULER
+        for condition in status.conditions
     )
-    goes = evicted or metadata.deletion_timestamp is not None
-    stays = status.phase == "Succeeded" or (status.phase != "Failed" and not goes)
+    leaving = evicted or metadata.deletion_timestamp is not None
+    stays = status.phase == "Succeeded" or (status.phase != "Failed" and not leaving)
     return QueuedPod(metadata.uid, metadata.resource_version, (metadata.namespace, group), evicted, stays)

@@ -1,7 +1,7 @@
-"""Holds quota for groups that state their `totalResources`, in namespaces that opt in.
+"""Controller of quota reservations for groups with `totalResources`, in namespaces that opt in.
 
-A look reads everything anew and writes the namespace's ledger where it should say something else. The admission
-check (`phalanx.admission.quota_reservations`) goes by the ledger alone; the annotation of a group is news only.
+Each reconciliation reads the whole state and updates the ledger of the namespace. The admission check
+(`phalanx.admission.quota_reservations`) uses only the ledger; the annotation of a group only informs users.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from phalanx.model.text.decoding import decode_json
 
 log = logging.getLogger(__name__)
 
-# Quota changes with every pod.
+# Quotas change with every pod: changes are grouped.
 _GATHER = 0.3
 _EXPIRY_PAUSE = 30.0
 
@@ -57,7 +57,7 @@ class _Named(Wire):
 
 
 class ReservingGroup(msgspec.Struct, frozen=True):
-    """A PodGroup that asks for a reservation, or has asked for one in a way that cannot be read (`fault`)."""
+    """PodGroup that requests a reservation, or has an unreadable request (`fault`)."""
 
     uid: str
     resource_version: str
@@ -65,7 +65,7 @@ class ReservingGroup(msgspec.Struct, frozen=True):
     name: str
     request: ReservationRequest | None
     fault: str
-    told: str
+    published: str
     resource: Resource
 
 
@@ -85,8 +85,8 @@ def _reader(dialects: Dialects, kind: ServedKind, resource: Resource) -> Callabl
         if len(specs) != 1 or metadata.deletion_timestamp is not None:
             return None
         request, fault = reservation_request(document, specs[0].gang, parse_time(metadata.creation_timestamp))
-        told = metadata.annotations.get(QUOTA_RESERVED, "")
-        if request is None and not fault and not told:
+        published = metadata.annotations.get(QUOTA_RESERVED, "")
+        if request is None and not fault and not published:
             return None
         return ReservingGroup(
             metadata.uid,
@@ -95,7 +95,7 @@ def _reader(dialects: Dialects, kind: ServedKind, resource: Resource) -> Callabl
             metadata.name,
             request,
             fault,
-            told,
+            published,
             resource,
         )
 
@@ -110,7 +110,7 @@ def _read_namespace(raw: bytes) -> ReservingNamespace | None:
 
 
 class QuotaReservationController:
-    """Looks at a namespace whenever a group or a quota in it changes."""
+    """Controller that reconciles a namespace when a group or a quota in it changes."""
 
     name = "quota reservation controller"
 
@@ -142,7 +142,7 @@ class QuotaReservationController:
         )
 
     async def run(self, workers: int) -> None:
-        await self._queue.run(self._look, workers)
+        await self._queue.run(self._try_reconcile, workers)
 
     def waiting(self) -> int:
         return len(self._queue)
@@ -151,7 +151,7 @@ class QuotaReservationController:
         if self.namespaces.get(("", key[0])) is not None:
             self._queue.add(key[0], _GATHER)
 
-    async def _look(self, namespace: str) -> float | None:
+    async def _try_reconcile(self, namespace: str) -> float | None:
         try:
             return await self.reconcile(namespace)
         except (ApiError, ConnectionLost) as error:
@@ -176,7 +176,7 @@ class QuotaReservationController:
         try:
             before = read_ledger(stored)
         except msgspec.DecodeError:
-            before = ReservationLedger()  # mangled by hand: what is asked for is granted anew
+            before = ReservationLedger()  # the ledger was mangled by hand: all requests are granted again
         requests = [group.request for group in groups if group.request is not None]
         quotas, pods = await self._quotas(namespace), await self._pods(namespace)
         after, answers = renew(before, requests, quotas, pods, int(self._context.clock()))
@@ -190,15 +190,19 @@ class QuotaReservationController:
                 body = with_ledger({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, after)
                 await self._context.writer.create(CONFIG_MAPS.path(LEDGER_NAMESPACE), body)
             else:
-                # Of the version that was read: a pod that was admitted meanwhile is not forgotten.
+                # The replace requires the version that was read: a concurrently admitted pod is not lost.
                 await self._context.writer.replace(path, with_ledger(stored, after))
         for group in groups:
             answer = answers.get(group.uid, f"False: {group.fault}" if group.fault else "")
-            if answer != group.told:
+            if answer != group.published:
                 await self._publish(group, answer)
-        if any(each.claimed for each in after.groups.values()):
+        if any(reservation.claimed for reservation in after.groups.values()):
             return float(CLAIM_SECONDS)
-        return _EXPIRY_PAUSE if any(each.idle_since and not each.over for each in after.groups.values()) else None
+        return (
+            _EXPIRY_PAUSE
+            if any(reservation.idle_since and not reservation.over for reservation in after.groups.values())
+            else None
+        )
 
     async def _stored(self, path: str) -> dict[str, Any] | None:
         try:
@@ -209,15 +213,15 @@ class QuotaReservationController:
             return None
 
     async def _quotas(self, namespace: str) -> list[NamespaceQuota]:
-        found = await self._context.client.list_all(RESOURCE_QUOTAS.path(namespace))
-        quotas = (read_quota(msgspec.json.encode(item)) for item in found.get("items") or ())
+        listed = await self._context.client.list_all(RESOURCE_QUOTAS.path(namespace))
+        quotas = (read_quota(msgspec.json.encode(item)) for item in listed.get("items") or ())
         return [quota for quota in quotas if quota is not None]
 
     async def _pods(self, namespace: str) -> list[ReservedPod]:
-        """Those that are charged."""
-        found = await self._context.client.list_all(PODS.path(namespace))
+        """Return the pods that are charged."""
+        listed = await self._context.client.list_all(PODS.path(namespace))
         pods = []
-        for item in found.get("items") or ():
+        for item in listed.get("items") or ():
             if mapping(item.get("status")).get("phase") in ("Succeeded", "Failed"):
                 continue
             declared = self._declarations.declare(decode_pod(msgspec.json.encode(item)))
@@ -228,11 +232,11 @@ class QuotaReservationController:
     async def _publish(self, group: ReservingGroup, answer: str) -> None:
         metadata = {"uid": group.uid, "annotations": {QUOTA_RESERVED: answer or None}}
         path = group.resource.path(group.namespace, group.name)
-        told = await self._context.writer.patch(path, {"metadata": metadata}, PatchType.MERGE)
-        self.groups[group.resource].put((group.namespace, group.name), msgspec.json.encode(told))
+        updated = await self._context.writer.patch(path, {"metadata": metadata}, PatchType.MERGE)
+        self.groups[group.resource].put((group.namespace, group.name), msgspec.json.encode(updated))
         if answer:
             reason = "QuotaReserved" if answer == "True" else "QuotaNotReserved"
-            note = "the quota for all members is held" if answer == "True" else answer.removeprefix("False: ")
+            note = "the quota for all members is reserved" if answer == "True" else answer.removeprefix("False: ")
             kind = "Normal" if answer == "True" else "Warning"
             regarding = ObjectReference(
                 group.resource.kind,

@@ -1,4 +1,4 @@
-"""What the restarts of groups need of each pod in a gang, and of each PodGroup that asks for them."""
+"""Records of gang members and PodGroups for group restarts."""
 
 from __future__ import annotations
 
@@ -55,8 +55,11 @@ class _Pod(Wire):
 
 
 class MemberRecord(msgspec.Struct, frozen=True):
-    """A pod of a gang. `gang` is `namespace/name`; `objects` are the API groups whose PodGroups it means, all where
-    there are none."""
+    """Pod of a gang.
+
+    `gang` is `namespace/name`; `objects` are the API groups of the PodGroups that it can belong to, empty for
+    all.
+    """
 
     uid: str
     resource_version: str
@@ -72,7 +75,7 @@ _EVICTION_REASONS = ("PreemptionByScheduler", "EvictionByEvictionAPI")
 
 
 def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRecord | None]:
-    """Reads pods; None for those that are in no gang."""
+    """Return a reader of pods; it returns None for pods without a gang."""
 
     def read(raw: bytes) -> MemberRecord | None:
         pod = _POD.decode(raw)
@@ -89,11 +92,15 @@ def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRec
             phase=status.phase,
             deleting=metadata.deletion_timestamp is not None,
             evicted=any(
-                each.type == "DisruptionTarget" and each.status == "True" and each.reason in _EVICTION_REASONS
-                for each in status.conditions
+                condition.type == "DisruptionTarget"
+                and condition.status == "True"
+                and condition.reason in _EVICTION_REASONS
+                for condition in status.conditions
             ),
             exit_codes=tuple(
-                each.state.terminated.exit_code for each in containers if each.state.terminated is not None
+                container.state.terminated.exit_code
+                for container in containers
+                if container.state.terminated is not None
             ),
         )
         return MemberRecord(
@@ -110,7 +117,7 @@ def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRec
 
 
 class RestartableGroup(msgspec.Struct, frozen=True):
-    """A PodGroup that says something about restarts."""
+    """PodGroup with a restart policy."""
 
     uid: str
     resource_version: str
@@ -128,7 +135,7 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 def group_reader(dialects: Dialects, kind: ServedKind) -> Callable[[bytes], RestartableGroup | None]:
-    """Reads PodGroups of a kind; None for those that say nothing of restarts, or declare no gang themselves."""
+    """Return a reader of PodGroups of a kind; None for groups without a restart policy or without a gang."""
 
     def read(raw: bytes) -> RestartableGroup | None:
         metadata = _NAMED.decode(raw).metadata

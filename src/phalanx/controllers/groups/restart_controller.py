@@ -1,7 +1,8 @@
-"""Restarts groups whose running members fall below the minimum, where their PodGroup asks for it (KEP 34).
+"""Controller that restarts groups with fewer running members than their minimum, if their PodGroup requests it
+(KEP 34).
 
-A restart is written down before its first pod is deleted, and bound to the members that were there then. So the
-process may die after any write: whoever looks next goes on with the same restart, and counts it once.
+A restart is recorded before its first pod is deleted, with the members at that time. So the process can die after
+any write: the next reconciliation continues the same restart and counts it once.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from phalanx.jobs.group_restarts import (
     RestartStatus,
     begin_restart,
     decide_restart,
-    described,
     read_restart_policy,
     read_restart_status,
+    restart_event,
 )
 from phalanx.kube.changes import Key
 from phalanx.kube.client import PatchType
@@ -41,14 +42,14 @@ log = logging.getLogger(__name__)
 
 GroupKey = tuple[Resource, Key]
 
-# Pods of a gang change together.
+# Delay that groups the changes of a gang's pods.
 _GATHER = 0.2
-# Why a group cannot be restarted may change without the group or its pods (seconds).
-_ASK_AGAIN = 60.0
+# Seconds until a failed check is repeated: its reason can change without the group or its pods.
+_RECHECK_PERIOD = 60.0
 
 
 class GroupRestartController:
-    """Looks at a group whenever it or one of its pods changes."""
+    """Controller that reconciles a group when it or one of its pods changes."""
 
     name = "group restart controller"
 
@@ -75,7 +76,7 @@ class GroupRestartController:
         return (*kinds, WatchedKind(PODS, self.pods.sink))
 
     async def run(self, workers: int) -> None:
-        await self._queue.run(self._look, workers)
+        await self._queue.run(self._try_reconcile, workers)
 
     def waiting(self) -> int:
         return len(self._queue)
@@ -83,24 +84,24 @@ class GroupRestartController:
     def _group_changed(
         self, resource: Resource, key: Key, old: RestartableGroup | None, new: RestartableGroup | None
     ) -> None:
-        found = (resource, key)
+        group_key = (resource, key)
         if old is not None:
-            named = self._by_gang.get(old.gang, {})
-            named.pop(found, None)
-            if not named:
+            group_keys = self._by_gang.get(old.gang, {})
+            group_keys.pop(group_key, None)
+            if not group_keys:
                 self._by_gang.pop(old.gang, None)
         if new is not None:
-            self._by_gang.setdefault(new.gang, {})[found] = None
-            self._queue.add(found, _GATHER)
+            self._by_gang.setdefault(new.gang, {})[group_key] = None
+            self._queue.add(group_key, _GATHER)
         else:
-            self._queue.forget(found)
+            self._queue.forget(group_key)
 
     def _pod_changed(self, key: Key, old: MemberRecord | None, new: MemberRecord | None) -> None:
         for pod in (old, new):
-            for found in self._by_gang.get(pod.gang, ()) if pod is not None else ():
-                self._queue.add(found, _GATHER)
+            for group_key in self._by_gang.get(pod.gang, ()) if pod is not None else ():
+                self._queue.add(group_key, _GATHER)
 
-    async def _look(self, key: GroupKey) -> float | None:
+    async def _try_reconcile(self, key: GroupKey) -> float | None:
         try:
             return await self.reconcile(key)
         except (ApiError, ConnectionLost) as error:
@@ -132,14 +133,14 @@ class GroupRestartController:
             owners = [(pod.member.name, pod.owner) for pod in pods if pod.member.alive]
             refusal = await why_no_restart(self._context.client, name[0], owners)
             if refusal is not None:
-                after, again = replace(after, message=f"not restarted: {refusal}"), _ASK_AGAIN
+                after, again = replace(after, message=f"not restarted: {refusal}"), _RECHECK_PERIOD
             else:
                 after = begin_restart(after, members, now)
                 to_delete = decide_restart(policy, after, group.minimum, members, now).to_delete
         if after != status:
             await self._write(key, group, after)
             if after.restarts != status.restarts and after.last is not None:
-                self._publish(key, group, "Warning", "GroupRestarted", described(policy, after.last))
+                self._publish(key, group, "Warning", "GroupRestarted", restart_event(policy, after.last))
             elif after.message and after.message != status.message:
                 self._publish(key, group, "Warning", "GroupNotRestarted", after.message)
         by_uid = {pod.uid: pod for pod in pods}
@@ -150,7 +151,7 @@ class GroupRestartController:
         return again
 
     async def _write(self, key: GroupKey, group: RestartableGroup, status: RestartStatus) -> None:
-        """Raises ApiError 409 where the group is another than we think: then one looks again."""
+        """Write the restart status. Raise ApiError 409 if the group has changed: then it is reconciled again."""
         resource, name = key
         note = msgspec.json.encode(status).decode()
         metadata = {
@@ -163,7 +164,7 @@ class GroupRestartController:
         self.groups[resource].put(name, msgspec.json.encode(answer))
 
     async def _delete(self, pods: Sequence[MemberRecord], status: RestartStatus) -> None:
-        """With the condition DisruptionTarget on all before, so that a Job need not count them as failures."""
+        """Delete pods, after setting the condition DisruptionTarget so that a Job can ignore them as failures."""
         number = status.last.number if status.last is not None else 0
         condition = {
             "type": "DisruptionTarget",

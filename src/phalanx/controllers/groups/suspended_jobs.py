@@ -1,8 +1,8 @@
-"""Lets suspended jobs go when their whole gang has its turn: room in the queue, and quota for its pods.
+"""Controller that resumes suspended jobs when the queue admits their whole gang and the quota fits its pods.
 
-A PodGroup is made for the job and goes through the queue as every other. Once it is admitted the job is written
-back, no longer suspended and with the group's name in its pod templates. So nothing is created before it can start.
-A job whose gang is evicted is suspended again, and waits for another turn.
+A PodGroup is created for the job and passes the queue like any other. After its admission the job is updated: no
+longer suspended, and with the group's name in its pod templates. So no pod is created before it can start. After
+the eviction of its gang, a job is suspended again and requeued.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup
 _SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 _NOT_ADMITTED = ("", "Pending")
 _QUOTA_PAUSE = 60.0
-# Seconds between looks for what another controller is to make of a job.
-_MADE_PAUSE = 5.0
+# Seconds between checks for an object that another controller creates for a job.
+_INNER_OBJECT_PAUSE = 5.0
 
 
 class SuspendedJobController:
-    """Looks at a job with a queue whenever it or its PodGroup changes, or one of its pods is evicted."""
+    """Controller that reconciles a queued job when it or its PodGroup changes, or one of its pods is evicted."""
 
     name = "suspended job controller"
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._queue: WorkQueue[QueueKey] = WorkQueue()
-        # In the versions in which they are served.
+        # Kinds in their served versions.
         self._kinds = dict(QUEUED_KINDS)
         self.jobs: dict[str, ObjectStore[QueuedJob]] = {
             name: ObjectStore(read_job, changed=partial(self._job_changed, name)) for name in QUEUED_KINDS
@@ -84,12 +84,12 @@ class SuspendedJobController:
             read_pod, index=lambda pod: "/".join(pod.group), changed=self._pod_changed
         )
         self._quotas = QuotaOrder(context, self._queue.add)
-        self._told: dict[str, str] = {}
+        self._published_notes: dict[str, str] = {}
 
     @property
     def watches(self) -> Sequence[WatchedKind]:
         kinds = (
-            WatchedKind(_resource(version), partial(self._job_told, version), QUEUE_LABEL)
+            WatchedKind(_resource(version), partial(self._apply_job_change, version), QUEUE_LABEL)
             for kind in QUEUED_KINDS.values()
             for version in kind.in_versions()
         )
@@ -101,19 +101,19 @@ class SuspendedJobController:
         )
 
     async def run(self, workers: int) -> None:
-        await self._queue.run(self._look, workers)
+        await self._queue.run(self._try_reconcile, workers)
 
     def waiting(self) -> int:
         return len(self._queue)
 
-    def _job_told(self, kind: SuspendableKind, change: Change[bytes]) -> None:
+    def _apply_job_change(self, kind: SuspendableKind, change: Change[bytes]) -> None:
         if isinstance(change, Upsert):
             self._kinds[kind.served.kind] = kind
         self.jobs[kind.served.kind].sink(change)
 
     def _job_changed(self, kind: str, key: Key, old: QueuedJob | None, new: QueuedJob | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
-            self._told.pop(old.uid, None)
+            self._published_notes.pop(old.uid, None)
             self._quotas.leave(key[0], old.uid)
         self._queue.add((kind, key))
 
@@ -128,7 +128,7 @@ class SuspendedJobController:
             if group is not None:
                 self._queue.add(group.job)
 
-    async def _look(self, key: QueueKey) -> float | None:
+    async def _try_reconcile(self, key: QueueKey) -> float | None:
         try:
             return await self.reconcile(key)
         except (ApiError, ConnectionLost) as error:
@@ -159,7 +159,7 @@ class SuspendedJobController:
             if current and present is None:
                 made = await self._declaring(kind, key, job)
                 if made is not None:
-                    # Its pods name it, and wait for it.
+                    # Its pods reference the group and wait for it.
                     sets = pod_sets(kind.made or kind, made)
                     await self._create(namespace, queued_group(kind, job, current, sets, LABELS))
             elif present is not None and self._is_evicted(namespace, present):
@@ -167,21 +167,21 @@ class SuspendedJobController:
             return None
         declaring = await self._declaring(kind, key, job)
         if declaring is None:
-            return _MADE_PAUSE
+            return _INNER_OBJECT_PAUSE
         sets = pod_sets(kind.made or kind, declaring)
-        held = (job["metadata"].get("annotations") or {}).get(HOLD) == "true"
+        on_hold = (job["metadata"].get("annotations") or {}).get(HOLD) == "true"
         fault = _belongs_to(job) or wrong_scheduler(sets, self._context.scheduler_names)
         name = next_group_name(kind, job)
-        for each in mine:
-            if each.name != name or held or fault:
-                await self._delete(namespace, each)
-        if held or fault:
+        for group_record in mine:
+            if group_record.name != name or on_hold or fault:
+                await self._delete(namespace, group_record)
+        if on_hold or fault:
             self._quotas.leave(namespace, record.uid)
             if fault:
                 self._publish(kind, key, record, "Warning", "NotQueued", fault)
             return None
         short = await self._shortage(key, record, job, sets)
-        group = next((each for each in mine if each.name == name), None)
+        group = next((record for record in mine if record.name == name), None)
         if group is None and short is None:
             await self._create(namespace, queued_group(kind, job, name, sets, LABELS))
             return None
@@ -193,17 +193,17 @@ class SuspendedJobController:
         if group is None or group.phase in _NOT_ADMITTED:
             return None
         if kind.made is not None and (body := grouped(kind.made, declaring, name)) != declaring:
-            # First, so that no pod is made without it.
+            # The inner object is updated first, so that no pod is created without the group.
             await self._context.writer.replace(_resource(self._served(kind.made)).path(*key[1]), body)
         answer = await self._context.writer.replace(_resource(kind).path(*key[1]), resumed(kind, job, name))
         self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
         self._quotas.leave(namespace, record.uid)
         queue = job["metadata"]["labels"][QUEUE_LABEL]
-        self._publish(kind, key, record, "Normal", "Resumed", f"admitted to queue {queue} as PodGroup {name}")
+        self._publish(kind, key, record, "Normal", "Resumed", f"admitted to queue {queue}")
         return None
 
     def _is_evicted(self, namespace: str, group: QueuedGroup) -> bool:
-        """Whether the scheduler takes so many pods of the group away that the rest is no gang any more."""
+        """Return whether evictions by the scheduler reduce the group below its minimum."""
         pods = list(self.pods.of(f"{namespace}/{group.name}"))
         if not any(pod.evicted for pod in pods):
             return False
@@ -211,21 +211,25 @@ class SuspendedJobController:
         return sum(pod.stays for pod in pods) < (parse_whole(str(spec.get("minMember")), 1) or 1)
 
     async def _suspend(self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, job: dict[str, Any]) -> None:
-        """In one write, from which all else follows: its pods go, and the next look makes the next group."""
+        """Suspend the job in one write: its controller deletes the pods, and the next reconciliation creates a
+        new group.
+        """
         answer = await self._context.writer.replace(_resource(kind).path(*key[1]), suspended(kind, job))
         self.jobs[key[0]].put(key[1], msgspec.json.encode(answer))
         queue = job["metadata"]["labels"][QUEUE_LABEL]
         self._publish(
-            kind, key, record, "Normal", "Requeued", f"its gang was evicted: it waits in queue {queue} again"
+            kind, key, record, "Normal", "Requeued", f"its gang was evicted: it is requeued in queue {queue}"
         )
 
     def _served(self, kind: SuspendableKind) -> SuspendableKind:
-        """In the version that is served."""
+        """Return the kind in its served version."""
         return self._kinds.get(kind.served.kind, kind)
 
     async def _declaring(self, kind: SuspendableKind, key: QueueKey, job: dict[str, Any]) -> dict[str, Any] | None:
-        """The object that declares the job's pods: itself, or what its controller makes of it. None where that is
-        not there yet."""
+        """Return the object that declares the job's pods: the job, or the object that its controller creates.
+
+        None if that object does not exist yet.
+        """
         if kind.made is None:
             return job
         try:
@@ -235,15 +239,18 @@ class SuspendedJobController:
                 raise
             return None
         owners = made["metadata"].get("ownerReferences") or ()
-        mine = any(each.get("controller") and each.get("uid") == job["metadata"].get("uid") for each in owners)
+        mine = any(
+            reference.get("controller") and reference.get("uid") == job["metadata"].get("uid")
+            for reference in owners
+        )
         return made if mine else None
 
     async def _shortage(
         self, key: QueueKey, record: QueuedJob, job: dict[str, Any], sets: Sequence[PodTemplateSet]
     ) -> str | None:
-        """What is missing of the namespace's quotas for all pods that the job creates at once."""
+        """Return the shortage in the namespace's quotas for all pods that the job creates at once."""
         namespace = key[1][0]
-        pods = [(each.spec, each.count) for each in sets if each.counted]
+        pods = [(pod_set.spec, pod_set.count) for pod_set in sets if pod_set.counted]
         age = (str(job["metadata"].get("creationTimestamp", "")), key[1][1])
         shortage = quota_shortage(self._quotas.quotas.of(namespace), pods)
         older = self._quotas.ahead(namespace, record.uid, age, pods)
@@ -253,11 +260,11 @@ class SuspendedJobController:
         assert line is not None
         self._quotas.wait(QuotaWait(namespace, key[1][1], key, record.uid, age, pods, line))
         if older is not None:
-            return f"{older.name} is older and waits for quota {line.quota}: it comes first"
+            return f"{older.name} is older and waits for quota {line.quota}"
         return str(shortage)
 
     async def _abandon(self, kind: SuspendableKind, key: QueueKey, groups: Sequence[QueuedGroup]) -> None:
-        """The job is gone, or has left the queue: what still waits there for it goes."""
+        """Delete the queued groups of a job that was deleted or left the queue."""
         if not groups:
             return
         try:
@@ -265,7 +272,7 @@ class SuspendedJobController:
         except ApiError as error:
             if error.status != 404:
                 raise
-            return  # the garbage collector knows the groups' owner
+            return  # the garbage collector deletes the groups with their owner
         metadata = job.get("metadata") or {}
         if is_suspended(kind, job) and QUEUE_LABEL not in (metadata.get("labels") or {}):
             for group in groups:
@@ -277,13 +284,13 @@ class SuspendedJobController:
         self.groups.put((namespace, group["metadata"]["name"]), msgspec.json.encode(answer))
 
     async def _update(self, namespace: str, group: QueuedGroup, desired: dict[str, Any]) -> None:
-        """The group is as large as the job, which may change while it waits."""
-        told = decode_json(group.raw).get("spec") or {}
+        """Update the group to the size of the job, which can change while it is queued."""
+        current = decode_json(group.raw).get("spec") or {}
         wanted = desired["spec"]
-        spec = {key: value for key, value in wanted.items() if told.get(key) != value}
+        spec = {key: value for key, value in wanted.items() if current.get(key) != value}
         if "minResources" in spec:
-            gone = dict.fromkeys(set(told.get("minResources") or {}) - set(wanted["minResources"]))
-            spec["minResources"] = {**gone, **wanted["minResources"]}
+            removed = dict.fromkeys(set(current.get("minResources") or {}) - set(wanted["minResources"]))
+            spec["minResources"] = {**removed, **wanted["minResources"]}
         if not spec:
             return
         body = {"metadata": {"uid": group.uid}, "spec": spec}
@@ -301,10 +308,10 @@ class SuspendedJobController:
     def _publish(
         self, kind: SuspendableKind, key: QueueKey, record: QueuedJob, severity: str, reason: str, note: str
     ) -> None:
-        """Once, until there is something else to tell."""
-        if self._told.get(record.uid) == note:
+        """Record an event, once until the note changes."""
+        if self._published_notes.get(record.uid) == note:
             return
-        self._told[record.uid] = note
+        self._published_notes[record.uid] = note
         regarding = ObjectReference(
             kind.served.kind, key[1][1], key[1][0], record.uid, kind.served.api_version, record.resource_version
         )
@@ -312,11 +319,11 @@ class SuspendedJobController:
 
 
 def _belongs_to(job: dict[str, Any]) -> str:
-    """What is wrong about a job that another one makes and would suspend again; "" for nothing."""
+    """Return the error of a job that its owner would suspend again; "" for none."""
     for owner in job["metadata"].get("ownerReferences") or ():
         above = QUEUED_KINDS.get(str(owner.get("kind")))
         if owner.get("controller") and above is not None and above.made is not None:
-            return f"it belongs to {owner['kind']} {owner.get('name')}: write the label {QUEUE_LABEL} there"
+            return f"it belongs to {owner['kind']} {owner.get('name')}: set the label {QUEUE_LABEL} on that object"
     return ""
 
 

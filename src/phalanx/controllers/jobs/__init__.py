@@ -1,1 +1,1 @@
-"""The controller of Volcano's Job."""
+"""Controller of Volcano's Job."""

@@ -1,7 +1,7 @@
-"""Volcano's Job: its pods, its PodGroup and what its plugins make, from the first look to the last.
+"""Controller of Volcano's Job: its pods, its PodGroup and the objects of its plugins.
 
-Every look decides anew from what the API server has (`phalanx.jobs.reconciliation`), writes the status first, and
-then what follows from it. So the process may die after any write.
+Each reconciliation decides from the state in the API server (`phalanx.jobs.reconciliation`), writes the status
+first, and then executes the plan. So the process can die after any write.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ JOBS = Resource(BATCH, VERSION, "jobs", "Job")
 COMMANDS = Resource(BUS, VERSION, "commands", "Command")
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 
-# Pods of a gang change together: their changes are looked at, and counted in the status, together.
+# Delay that groups the changes of a gang's pods in one status.
 _GATHER = 0.05
 _COMMAND = "command-"
 
 
 class VolcanoJobController:
-    """Looks at a job whenever it, its pods, its group or a Command for it changes."""
+    """Controller that reconciles a job when it, its pods, its group or a Command for it changes."""
 
     name = "job controller"
 
@@ -77,7 +77,7 @@ class VolcanoJobController:
             read_command, index=lambda command: command.job, changed=self._command_changed
         )
         self._by_uid: dict[str, Key] = {}
-        # Why what a job (by uid) needs beside pods is not there: reason and message.
+        # Reason and message, by the uid of the job, why its objects besides pods are missing.
         self._troubles: dict[str, tuple[str, str]] = {}
         self._admission = AdmissionContext(scheduler_names=context.scheduler_names)
         self.classes: ObjectStore[PriorityClassRecord] = ObjectStore(read_priority_class)
@@ -97,12 +97,12 @@ class VolcanoJobController:
         )
 
     async def run(self, workers: int) -> None:
-        await self._queue.run(self._look, workers)
+        await self._queue.run(self._try_reconcile, workers)
 
     def waiting(self) -> int:
         return len(self._queue)
 
-    # -- what changes ------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------
 
     def _job_changed(self, key: Key, old: JobRecord | None, new: JobRecord | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
@@ -133,14 +133,14 @@ class VolcanoJobController:
             namespace, _, name = new.job.partition("/")
             self._queue.add((namespace, name))
 
-    # -- one look ----------------------------------------------------------------------------------------
+    # -- reconciliation ------------------------------------------------------------------------------------
 
-    async def _look(self, key: Key) -> float | None:
+    async def _try_reconcile(self, key: Key) -> float | None:
         try:
             return await self.reconcile(key)
         except ApiError as error:
             if error.status not in (404, 409):
-                # 404 and 409: somebody was faster, and the watch tells what he did.
+                # After 404 and 409, another client was faster: its change arrives by the watch.
                 log.warning("job %s/%s: %s", *key, error)
             raise
         except ConnectionLost as error:
@@ -156,19 +156,19 @@ class VolcanoJobController:
             return await self._drop_orphans(key)
         if record.deleting:
             self._creation.forget(key[0], record.uid)
-            return None  # what it owns goes with it
-        commands = tuple(sorted(self.commands.of("/".join(key)), key=lambda each: each.name))
-        if record.settled and record.phase in ENDED and not commands and not self._remains(record.uid):
+            return None  # the garbage collector deletes its objects
+        commands = tuple(sorted(self.commands.of("/".join(key)), key=lambda candidate: candidate.name))
+        if record.settled and record.phase in ENDED and not commands and not self._has_remains(record.uid):
             return await self._expire(key, record)
         job, faults = decode_job(record.raw)
         if job.status.phase is JobPhase.NEW:
-            # The webhook may not be there. What it would have refused is not begun, and told in its words.
+            # The webhook can be missing. Jobs that it would reject are not started, with its error message.
             refusals = [str(fault) for fault in faults] or validate(decode_json(record.raw), None, self._admission)
             if refusals:
-                await self._refuse(key, record.raw, job, " ".join(refusals))
+                await self._reject(key, record.raw, job, " ".join(refusals))
                 return None
-        group = next((each for each in self.groups.of(record.uid) if not each.deleting), None)
-        # One for an earlier job of this name is not for this one: it only goes.
+        group = next((candidate for candidate in self.groups.of(record.uid) if not candidate.deleting), None)
+        # A Command for an earlier job of this name is only deleted.
         new = [
             command
             for command in commands
@@ -180,31 +180,31 @@ class VolcanoJobController:
         pods = tuple(sorted(self.pods.of(record.uid), key=lambda pod: (pod.task, pod.index, pod.name)))
         orders = (current.order,) if current is not None and current.order is not None else ()
         decided = plan(JobWorld(job, pods, group.group if group is not None else None, now, orders))
-        # A Command is remembered until it is gone: it is carried out once, whenever the process dies.
+        # A Command is remembered until it is deleted, so that it is executed once even if the process dies.
         later = [command for command in new if command.order is not None and command is not current]
         done = [command for command in commands if command not in later]
-        kept = decided.status.controlled_resources.items()
-        remembered = {name: value for name, value in kept if not name.startswith(_COMMAND)}
+        former = decided.status.controlled_resources.items()
+        remembered = {name: value for name, value in former if not name.startswith(_COMMAND)}
         remembered |= {_COMMAND + command.uid: command.name for command in done} | _listed(job)
         status = replace(decided.status, controlled_resources=remembered)
-        status = self._explained(record.uid, status, group, decided)
+        status = self._with_reason(record.uid, status, group, decided)
         if status != job.status:
             await self._write_status(key, record.raw, status)
             self._publish(job, status, decided)
             job = replace(job, status=status)
         await self._drop_commands(key, done)
-        again = await self._carry_out(key, job, group, decided)
+        again = await self._execute(key, job, group, decided)
         if later:
             return 0.0
         wake = decided.wake_at - now if decided.wake_at is not None else None
-        return min((each for each in (again, wake) if each is not None), default=None)
+        return min((candidate for candidate in (again, wake) if candidate is not None), default=None)
 
-    def _remains(self, uid: str) -> bool:
-        """Whether anything of a job that has ended is still to go."""
+    def _has_remains(self, uid: str) -> bool:
+        """Return whether a finished job still has pods or a group."""
         return any(pod.alive for pod in self.pods.of(uid)) or any(True for _ in self.groups.of(uid))
 
-    async def _carry_out(self, key: Key, job: Job, group: JobGroupRecord | None, decided: JobPlan) -> float | None:
-        """Writes what follows from the status. The seconds after which to try again what could not be done."""
+    async def _execute(self, key: Key, job: Job, group: JobGroupRecord | None, decided: JobPlan) -> float | None:
+        """Execute the plan that follows from the status. Return the seconds until the next try."""
         if not decided.wanted:
             self._creation.forget(key[0], job.metadata.uid)
         if not decided.keep_group or (group is not None and outdated(job.status, group.group)):
@@ -221,7 +221,7 @@ class VolcanoJobController:
                 return 0.0  # the status says so too
             return trouble.again
         finally:
-            # Those that stay learn who is left before the others go.
+            # The host files of the remaining pods are updated before other pods are deleted.
             await asyncio.gather(*map(self._delete_pod, decided.to_delete))
         self._troubles.pop(job.metadata.uid, None)
         if decided.wanted:
@@ -244,33 +244,39 @@ class VolcanoJobController:
 
     # -- status ------------------------------------------------------------------------------------------
 
-    def _explained(self, uid: str, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan) -> JobStatus:
-        """Why a job does not run, in its state."""
+    def _with_reason(
+        self, uid: str, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan
+    ) -> JobStatus:
+        """Return the status with the reason why the job does not run."""
         reason, message = "", ""
         if status.phase in (JobPhase.PENDING, JobPhase.RESTARTING):
-            told = self._troubles.get(uid) or self._creation.trouble(uid)
-            if told is not None:
-                reason, message = told
+            trouble = self._troubles.get(uid) or self._creation.trouble(uid)
+            if trouble is not None:
+                reason, message = trouble
             elif group is not None and group.message:
                 reason, message = "Unschedulable", group.message
             elif decided.waiting_tasks:
                 reason = "WaitsForTasks"
-                message = f"tasks {', '.join(decided.waiting_tasks)} wait for those that they depend on"
+                message = f"tasks {', '.join(decided.waiting_tasks)} wait for the tasks that they depend on"
         if (reason, message) == (status.state.reason, status.state.message):
             return status
         return replace(status, state=replace(status.state, reason=reason, message=message))
 
     async def _write_status(self, key: Key, raw: bytes, status: JobStatus) -> dict[str, Any]:
-        """Fields that we do not know stay. Raises ApiError 409 where somebody else has written meanwhile."""
+        """Write the status; unknown fields are preserved. Raise ApiError 409 after a concurrent write of another
+        client.
+        """
         document: dict[str, Any] = decode_json(raw)
         known = {field.encode_name for field in msgspec.structs.fields(JobStatus)}
-        kept = {name: value for name, value in (document.get("status") or {}).items() if name not in known}
-        body = {**document, "status": {**kept, **msgspec.to_builtins(status)}}
+        unknown_fields = {
+            name: value for name, value in (document.get("status") or {}).items() if name not in known
+        }
+        body = {**document, "status": {**unknown_fields, **msgspec.to_builtins(status)}}
         answer = await self._context.writer.replace(JOBS.path(*key, "status"), body)
         self.jobs.put(key, msgspec.json.encode(answer))
         return dict(answer)
 
-    async def _refuse(self, key: Key, raw: bytes, job: Job, text: str) -> None:
+    async def _reject(self, key: Key, raw: bytes, job: Job, text: str) -> None:
         state = replace(job.status.state, reason="InvalidJob", message=text)
         if state != job.status.state:
             await self._write_status(key, raw, replace(job.status, state=state))
@@ -306,7 +312,7 @@ class VolcanoJobController:
     # -- Commands and the end ------------------------------------------------------------------------------
 
     async def _drop_commands(self, key: Key, commands: Sequence[CommandRecord]) -> None:
-        """Those that have been carried out, or that nobody can carry out, go."""
+        """Delete Commands that are executed or not executable."""
         for command in commands:
             path = COMMANDS.path(key[0], command.name)
             try:
@@ -317,7 +323,7 @@ class VolcanoJobController:
             self.commands.remove((key[0], command.name), command.uid)
 
     async def _drop_orphans(self, key: Key) -> float | None:
-        """Commands for a job that is not there go; but the watch of jobs may only be behind that of Commands."""
+        """Delete Commands for a missing job, unless the watch of jobs is only behind the watch of Commands."""
         commands = tuple(self.commands.of("/".join(key)))
         if not commands:
             return None
@@ -331,18 +337,18 @@ class VolcanoJobController:
         return _GATHER
 
     async def _expire(self, key: Key, record: JobRecord) -> float | None:
-        """Deletes a job that has ended when its time is over; the seconds until then."""
+        """Delete a finished job after its TTL. Return the seconds until then."""
         if record.ttl is None or not record.finished:
             return None
-        left = record.finished + record.ttl - self._context.clock()
-        if left > 0:
-            return left
+        remaining = record.finished + record.ttl - self._context.clock()
+        if remaining > 0:
+            return remaining
         await self._context.writer.delete(JOBS.path(*key), uid=record.uid, propagation="Foreground")
         return None
 
 
 def _listed(job: Job) -> dict[str, str]:
-    """What a job's status lists as its own beside pods. A plugin that it cannot have is told elsewhere."""
+    """Return the resources besides pods that the status lists. An invalid plugin is reported elsewhere."""
     with contextlib.suppress(JobPluginError):
         return plugin_resources(job) | volume_resources(job)
     return volume_resources(job)

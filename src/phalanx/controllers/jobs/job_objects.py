@@ -1,4 +1,4 @@
-"""What a job needs beside its pods: its PodGroup, its volumes and what its plugins make."""
+"""Objects of a job besides its pods: its PodGroup, its volumes and the objects of its plugins."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ _MADE = {
         Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
     )
 }
-# Seconds between looks for a claim that somebody else is to make.
+# Seconds between checks for a claim that a user creates.
 _CLAIM_PERIOD = 5.0
 
 
-class ObjectTrouble(Exception):  # noqa: N818 - what the job waits for, no fault of the process
-    """Something that the job's pods need is not there. `reason` is that of the event; `again` the seconds after
-    which to look again, None where only a change of the job helps."""
+class ObjectTrouble(Exception):  # noqa: N818 - a missing prerequisite of the job, not a fault of the process
+    """Missing prerequisite of a job's pods.
+
+    `reason` is that of the event; `again` is the number of seconds until the next check, None if only a change of
+    the job helps.
+    """
 
     def __init__(self, reason: str, message: str, again: float | None) -> None:
         super().__init__(message)
@@ -47,8 +50,10 @@ class ObjectTrouble(Exception):  # noqa: N818 - what the job waits for, no fault
 
 
 class JobObjects:
-    """Makes them, and keeps those in step that follow the job. What was checked for a generation of the job is not
-    checked again by this process. `classes` are the PriorityClasses that there are."""
+    """Creates the objects of jobs, and updates those that follow the job.
+
+    Objects are checked once per generation of the job and process. `classes` are the existing PriorityClasses.
+    """
 
     def __init__(
         self,
@@ -60,11 +65,11 @@ class JobObjects:
         self._groups = groups
         self._classes = classes
         self._checked: dict[str, tuple[int, int, tuple[int, ...]]] = {}
-        self._waited: dict[str, tuple[str, ...]] = {}
+        self._waiting_tasks: dict[str, tuple[str, ...]] = {}
 
     def forget(self, uid: str) -> None:
         self._checked.pop(uid, None)
-        self._waited.pop(uid, None)
+        self._waiting_tasks.pop(uid, None)
 
     async def delete_group(self, namespace: str, group: JobGroupRecord) -> None:
         name = group.group.name
@@ -76,17 +81,18 @@ class JobObjects:
         self._groups.remove((namespace, name), group.uid)
 
     async def ensure(self, job: Job, group: JobGroupRecord | None, waiting: tuple[str, ...]) -> None:
-        """Raises ObjectTrouble where the pods must wait for something."""
+        """Create or update all objects of a job. Raise ObjectTrouble if the pods must wait."""
         priorities = self._priorities(job)
         uid = job.metadata.uid
         state = (job.metadata.generation, job.status.version, tuple(priorities.values()))
         if self._checked.get(uid) != state:
             await self._ensure_volumes(job)
             await self._ensure_plugins(job)
-        # Last, for it is what lets the pods be made. An old definition may drop fields of it: asked for once.
-        if group is None or self._checked.get(uid) != state or waiting != self._waited.get(uid, ()):
+        # The group is last, because it enables the creation of pods. An old definition can drop its fields, so it
+        # is updated once.
+        if group is None or self._checked.get(uid) != state or waiting != self._waiting_tasks.get(uid, ()):
             await self._ensure_group(job, group, waiting, priorities)
-        self._checked[uid], self._waited[uid] = state, waiting
+        self._checked[uid], self._waiting_tasks[uid] = state, waiting
 
     async def _ensure_volumes(self, job: Job) -> None:
         namespace = job.metadata.namespace
@@ -107,7 +113,7 @@ class JobObjects:
         except JobPluginError as error:
             text = f"Execute plugin when job add failed, err: {error}"
             raise ObjectTrouble("PluginError", text, None) from None
-        await asyncio.gather(*(self._ensure_object(job, each) for each in wanted))
+        await asyncio.gather(*(self._ensure_object(job, desired) for desired in wanted))
 
     async def _ensure_object(self, job: Job, wanted: DesiredObject) -> None:
         resource, namespace = _MADE[wanted.kind], job.metadata.namespace
@@ -117,7 +123,7 @@ class JobObjects:
         except ApiError as error:
             if error.status != 404:
                 raise
-            # Making a key takes a moment that nobody else should wait for.
+            # Key generation is slow, so it runs in a thread.
             manifest = await asyncio.to_thread(wanted.manifest)
             if await self._create(resource, namespace, manifest):
                 return
@@ -131,7 +137,7 @@ class JobObjects:
             await self._context.writer.patch(path, patch, PatchType.MERGE)
 
     async def _create(self, resource: Resource, namespace: str, manifest: dict[str, Any]) -> bool:
-        """False where it is there already."""
+        """Create an object. Return False if it exists already."""
         try:
             await self._context.writer.create(resource.path(namespace), manifest)
         except ApiError as error:
@@ -141,9 +147,9 @@ class JobObjects:
         return True
 
     def _priorities(self, job: Job) -> dict[str, int]:
-        """The values of the classes that its tasks name. One that does not exist stands for none, as upstream."""
-        found = {name: self._classes.get(("", name)) for name in priority_classes(job)}
-        return {name: each.value for name, each in found.items() if each is not None}
+        """Return the values of the PriorityClasses of its tasks. A missing class counts as none, as upstream."""
+        records = {name: self._classes.get(("", name)) for name in priority_classes(job)}
+        return {name: record.value for name, record in records.items() if record is not None}
 
     async def _ensure_group(
         self, job: Job, group: JobGroupRecord | None, waiting: tuple[str, ...], priorities: dict[str, int]

@@ -1,9 +1,9 @@
-"""Creating the pods of a job: those that it needs to start all together, or none of them.
+"""Creation of a job's pods: all pods that it needs to start, or none.
 
-A ResourceQuota that runs out in the middle would leave a half: pods that are charged and never start. So quotas are
-looked at before (`quota_order`), and when one of the first `minimum` pods is refused all the same, those that were
-made with it are taken back, and the job waits until quota is there; it is never ended for that. Pods above the
-minimum are made as far as they fit.
+A ResourceQuota that is exhausted midway would leave a part of the pods, which are charged and never start. So
+quotas are checked before (`quota_order`). If one of the first `minimum` pods is rejected nevertheless, the pods
+created with it are deleted, and the job waits for quota; it never fails for that reason. Pods above the minimum
+are created as far as they fit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from phalanx.kube.events import ObjectReference
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+INITIAL_PAUSE, MAX_PAUSE = 1.0, 60.0
 
 
 class _Trouble(msgspec.Struct):
@@ -41,7 +41,7 @@ class _Trouble(msgspec.Struct):
 
 
 class PodCreation:
-    """Posts pods, and remembers why those of a job could not be made."""
+    """Creates pods, and records the reason if the pods of a job cannot be created."""
 
     def __init__(self, context: ControllerContext, pods: ObjectStore[JobPod], quotas: QuotaOrder) -> None:
         self._context = context
@@ -50,25 +50,25 @@ class PodCreation:
         self._troubles: dict[str, _Trouble] = {}
 
     def trouble(self, uid: str) -> tuple[str, str] | None:
-        """Reason and message, where the last pods of a job (by uid) could not be made."""
-        found = self._troubles.get(uid)
-        return (found.reason, found.message) if found is not None else None
+        """Return reason and message if the last pods of a job (by uid) could not be created."""
+        trouble = self._troubles.get(uid)
+        return (trouble.reason, trouble.message) if trouble is not None else None
 
     def forget(self, namespace: str, uid: str) -> None:
-        """The job is gone, or wants no pods."""
+        """Drop the state of a job that was deleted or wants no pods."""
         self._troubles.pop(uid, None)
         self._quotas.leave(namespace, uid)
 
     async def create(
         self, job: Job, wanted: Sequence[tuple[TaskSpec, int]], present: Iterable[JobPod]
     ) -> float | None:
-        """Makes the pods; the seconds after which to try again, None where all were made."""
+        """Create the pods. Return the seconds until the next try, None if all were created."""
         metadata = job.metadata
         trouble = self._troubles.get(metadata.uid)
-        if trouble is not None and (left := trouble.retry_at - self._context.clock()) > 0:
-            return left
-        # Those without which the tasks cannot start come first, should not all of them fit.
-        first = sorted(wanted, key=lambda each: each[1] >= each[0].minimum)
+        if trouble is not None and (remaining := trouble.retry_at - self._context.clock()) > 0:
+            return remaining
+        # If not all pods fit, those within the tasks' minima are created first.
+        first = sorted(wanted, key=lambda entry: entry[1] >= entry[0].minimum)
         try:
             plugins = plugins_of(job)
             manifests = [self._manifest(job, plugins, task, index) for task, index in first]
@@ -94,9 +94,9 @@ class PodCreation:
     async def _post_within(
         self, job: Job, tasks: Sequence[str], manifests: Sequence[dict[str, Any]], living: Sequence[JobPod]
     ) -> float | None:
-        """Posts as many as the quotas have room for, if they are enough to start."""
+        """Create as many pods as the quotas allow, if these suffice for a start."""
         metadata, namespace = job.metadata, job.metadata.namespace
-        # Pods of a task differ in what quotas do not count.
+        # Pods of a task differ only in fields that quotas do not count.
         specs = {task: manifest["spec"] for task, manifest in zip(tasks, manifests, strict=True)}
         needed = max(1, job.spec.minimum - len(living))
         age = (metadata.creation_timestamp, metadata.name)
@@ -114,7 +114,7 @@ class PodCreation:
             if older is not None:
                 count = 0
                 line = older.shortage
-                text = f"{older.name} is older and waits for quota {line.quota}: it comes first"
+                text = f"{older.name} is older and waits for quota {line.quota}"
             assert line is not None
             quorum = len(living) < job.spec.minimum
             self._quotas.wait(
@@ -138,10 +138,10 @@ class PodCreation:
         return await self._post(job, manifests, living)
 
     def _wait(self, job: Job, reason: str, message: str) -> float:
-        """Remembers why; the job is woken when that ends."""
+        """Record the reason; the job is woken when the reason ends."""
         known = self.trouble(job.metadata.uid)
         if known == (reason, message):
-            return LONGEST_PAUSE
+            return MAX_PAUSE
         self._troubles[job.metadata.uid] = _Trouble(reason, message)
         self._publish(job, message)
         return 0.0
@@ -152,33 +152,35 @@ class PodCreation:
         answers = await asyncio.gather(
             *(self._context.writer.create(path, manifest) for manifest in manifests), return_exceptions=True
         )
-        made: list[JobPod] = []
-        refused: ApiError | None = None
+        created: list[JobPod] = []
+        rejection: ApiError | None = None
         for manifest, answer in zip(manifests, answers, strict=True):
             key = (metadata.namespace, manifest["metadata"]["name"])
             if isinstance(answer, ApiError) and answer.status == 409 and answer.reason == "AlreadyExists":
-                # An earlier run's pod that is not gone yet, or our own that the watch has not told: it will.
+                # The pod belongs to an earlier run and is still terminating, or the watch is behind.
                 if self._pods.get(key) is None:
-                    self._note(job, "FailedCreate", f"pod {key[1]} exists and does not belong to this job")
+                    self._record_failure(
+                        job, "FailedCreate", f"pod {key[1]} exists and does not belong to this job"
+                    )
                 continue
             if isinstance(answer, ApiError) and answer.status in (400, 403, 422):
-                refused = refused or answer
+                rejection = rejection or answer
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 self._pods.put(key, msgspec.json.encode(answer))
                 pod = self._pods.get(key)
                 if pod is not None:
-                    made.append(pod)
-        if refused is None:
+                    created.append(pod)
+        if rejection is None:
             self._troubles.pop(metadata.uid, None)
             return None
         if sum(1 for pod in living if pod.bound or not pod.alive) < job.spec.minimum:
-            await self._take_back([*living, *made], job.spec.minimum)
-        return self._note(job, *_told(refused, len(manifests)))
+            await self._delete_surplus([*living, *created], job.spec.minimum)
+        return self._record_failure(job, *_reason_of(rejection, len(manifests)))
 
-    async def _take_back(self, pods: Sequence[JobPod], minimum: int) -> None:
-        """Deletes pods that nobody has placed, where there are too few of them to start."""
+    async def _delete_surplus(self, pods: Sequence[JobPod], minimum: int) -> None:
+        """Delete unbound new pods if there are too few of them to start."""
         if len(pods) >= minimum:
             return
         for pod in pods:
@@ -187,12 +189,12 @@ class PodCreation:
             try:
                 await self._context.writer.delete(PODS.path(pod.namespace, pod.name), uid=pod.uid)
             except (ApiError, ConnectionLost) as error:
-                log.warning("pod %s/%s was not taken back: %s", pod.namespace, pod.name, error)
+                log.warning("surplus pod %s/%s was not deleted: %s", pod.namespace, pod.name, error)
             else:
                 self._pods.remove((pod.namespace, pod.name), pod.uid)
 
-    def _note(self, job: Job, reason: str, message: str) -> float:
-        """Remembers and tells why; the seconds until the next try."""
+    def _record_failure(self, job: Job, reason: str, message: str) -> float:
+        """Record and publish the reason. Return the seconds until the next try."""
         metadata = job.metadata
         trouble = self._troubles.get(metadata.uid)
         if trouble is None or (trouble.reason, trouble.message) != (reason, message):
@@ -200,7 +202,7 @@ class PodCreation:
             trouble = self._troubles[metadata.uid] = _Trouble(reason, message, tries)
         trouble.tries += 1
         self._publish(job, message)
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(trouble.tries - 1, 10))
+        pause = min(MAX_PAUSE, INITIAL_PAUSE * 2.0 ** min(trouble.tries - 1, 10))
         trouble.retry_at = self._context.clock() + pause
         return pause
 
@@ -214,11 +216,11 @@ class PodCreation:
         )
 
 
-def _told(error: ApiError, count: int) -> tuple[str, str]:
-    """Reason and message for the job's state. The API server names the quota and the amounts."""
+def _reason_of(error: ApiError, count: int) -> tuple[str, str]:
+    """Return reason and message for the job's state. The API server's message names the quota and the amounts."""
     if error.status == 403 and "exceeded quota" in error.message:
-        # What is used changes with every try; the quota and its limit say enough.
+        # The used amounts change with every try; the quota and its limit are sufficient.
         name, _, amounts = error.message.partition("exceeded quota: ")[2].partition(",")
         limited = amounts.rpartition("limited: ")[2]
-        return "QuotaExceeded", f"quota {name} has no room for its {count} pods to come (limited: {limited})"
+        return "QuotaExceeded", f"quota {name} does not fit its {count} new pods (limit {limited})"
     return "FailedCreate", f"Error creating pods: {error.message}"

@@ -1,9 +1,9 @@
-"""ResourceQuota for pods that are to come: who may create now, and who waits for whom.
+"""Order of jobs that wait for ResourceQuota of their new pods.
 
-A job's pods are created only if its quotas have room for as many as it needs to start. What is charged for pods
-shows in the quota with their creation, so those of one namespace that have a quota are created one job after the
-other, each against quotas that were read in that moment. Whoever finds no room waits in line by age; who could
-never have room (it asks for more than the limit) holds nobody up.
+A job's pods are created only if the quotas fit as many as it needs to start. The quota is charged at the creation
+of a pod, so jobs of one namespace with a quota create their pods one after the other, each against freshly read
+quotas. A job that does not fit waits in a line ordered by age; a job that requests more than the limit blocks no
+other job.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from phalanx.kube.core_resources import RESOURCE_QUOTAS
 
 Pods = Sequence[tuple[dict[str, Any], int]]
 
-# So many that find no room are asked when quota becomes free; those behind them wait for them anyway.
-_ASKED = 16
+# Maximum number of unfitting jobs that are woken when quota becomes free; later jobs wait for them anyway.
+_MAX_WOKEN = 16
 
 
 class QuotaWait(msgspec.Struct, frozen=True):
-    """Somebody who waits: `age` orders, `pods` are specs with their numbers. Only those whose `quorum` is missing
-    hold up others. `key` is whom to wake."""
+    """Waiting job: `age` is its sort key, `pods` are specs with their counts.
+
+    Only jobs without their `quorum` block later jobs. `key` identifies the job to wake.
+    """
 
     namespace: str
     name: str
@@ -41,7 +43,7 @@ class QuotaWait(msgspec.Struct, frozen=True):
 
 
 class QuotaOrder:
-    """The quotas of all namespaces, and the lines before them. `wake` is told who should try again."""
+    """Quotas of all namespaces, and the jobs that wait for them. `wake` is called with the key of a job."""
 
     def __init__(self, context: ControllerContext, wake: Callable[[Any], None]) -> None:
         self._context = context
@@ -53,25 +55,25 @@ class QuotaOrder:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def limited(self, namespace: str) -> bool:
-        """Whether any quota is about pods there."""
+        """Return whether a quota of the namespace limits pods."""
         return any(True for _ in self.quotas.of(namespace))
 
     def turn(self, namespace: str) -> asyncio.Lock:
-        """To be held from the look at the quotas until the pods are there."""
+        """Return the lock to hold from the check of the quotas to the creation of the pods."""
         if namespace not in self._turns:
             self._turns = {name: lock for name, lock in self._turns.items() if lock.locked()}
             self._turns[namespace] = asyncio.Lock()
         return self._turns[namespace]
 
     async def refresh(self, namespace: str) -> None:
-        """Reads the quotas of a namespace: what others have created in this moment counts, too."""
-        found = await self._context.client.list_all(RESOURCE_QUOTAS.path(namespace))
-        for item in found.get("items") or ():
+        """Read the quotas of a namespace, which include the latest pods of other clients."""
+        listed = await self._context.client.list_all(RESOURCE_QUOTAS.path(namespace))
+        for item in listed.get("items") or ():
             raw = msgspec.json.encode({**item, "kind": RESOURCE_QUOTAS.kind})
             self.quotas.put((namespace, item["metadata"]["name"]), raw)
 
     def ahead(self, namespace: str, uid: str, age: tuple[str, str], pods: Pods) -> QuotaWait | None:
-        """The first of those who are older and wait for something that these pods would take from them."""
+        """Return the first older job that waits for a resource that these pods use."""
         for wait in self._line(namespace):
             if wait.age >= age:
                 return None
@@ -86,14 +88,14 @@ class QuotaOrder:
         self._waits.setdefault(wait.namespace, {})[wait.uid] = wait
 
     def leave(self, namespace: str, uid: str) -> None:
-        """Who has its pods, or wants none any more, waits no longer; those behind may try."""
+        """Remove a job that has its pods, or wants none any more, from the line; wake later jobs."""
         waits = self._waits.get(namespace, {})
         if waits.pop(uid, None) is None:
             return
         if not waits:
             del self._waits[namespace]
         else:
-            self._ask(namespace)
+            self._wake_fitting(namespace)
 
     def _line(self, namespace: str) -> Iterable[QuotaWait]:
         return sorted(self._waits.get(namespace, {}).values(), key=lambda wait: wait.age)
@@ -107,20 +109,20 @@ class QuotaOrder:
             else True
             for name in old.hard
         ):
-            self._ask(key[0])
+            self._wake_fitting(key[0])
 
-    def _ask(self, namespace: str) -> None:
-        """Wakes those who have room now, and the first in line, who has news to tell at least."""
+    def _wake_fitting(self, namespace: str) -> None:
+        """Wake the jobs that fit now, and the first one in line to update its message."""
         quotas = list(self.quotas.of(namespace))
-        taken: list[tuple[dict[str, Any], int]] = []
-        without = 0
+        reserved: list[tuple[dict[str, Any], int]] = []
+        unfitting = 0
         for number, wait in enumerate(self._line(namespace)):
-            if quota_shortage(quotas, [*taken, *wait.pods]) is None:
-                taken += wait.pods
+            if quota_shortage(quotas, [*reserved, *wait.pods]) is None:
+                reserved += wait.pods
             else:
-                without += 1
+                unfitting += 1
                 if number:
-                    if without > _ASKED:
+                    if unfitting > _MAX_WOKEN:
                         return
                     continue
             self._wake(wait.key)

@@ -1,4 +1,4 @@
-"""What the job controller keeps of each job, group and Command: little of those that have ended."""
+"""Records of jobs, groups and Commands; small for finished jobs."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class _Job(Wire):
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """A job as it is stored: its JSON is read when the job is looked at. `settled` when its status counts no pod
-    that may still change."""
+    """Stored job; its JSON is decoded at reconciliation. `settled`: its status counts no pod that can still
+    change.
+    """
 
     uid: str
     resource_version: str
@@ -60,7 +61,7 @@ def read_job_record(raw: bytes) -> JobRecord:
     try:
         job = _JOB.decode(raw)
     except msgspec.ValidationError:
-        # Some field is of the wrong type: the job is told so when it is looked at.
+        # A field has the wrong type: reconciliation reports it on the job.
         job = _Job(metadata=msgspec.json.decode(raw, type=_Named).metadata)
     status, metadata = job.status, job.metadata
     state = status.state
@@ -100,7 +101,7 @@ class _Group(Wire):
 
 
 class JobGroupRecord(msgspec.Struct, frozen=True):
-    """A PodGroup that a job controls."""
+    """PodGroup that a job controls."""
 
     uid: str
     resource_version: str
@@ -115,13 +116,15 @@ _GROUP = msgspec.json.Decoder(_Group, strict=False)
 
 
 def read_group(raw: bytes) -> JobGroupRecord | None:
-    """The PodGroup, if a Volcano Job controls it."""
-    found = _GROUP.decode(raw)
-    metadata, status = found.metadata, found.status
-    owner = next((each for each in metadata.owner_references if each.controller and _is_job(each)), None)
+    """Return the PodGroup if a Volcano Job controls it."""
+    pod_group = _GROUP.decode(raw)
+    metadata, status = pod_group.metadata, pod_group.status
+    owner = next(
+        (reference for reference in metadata.owner_references if reference.controller and _is_job(reference)), None
+    )
     if owner is None:
         return None
-    unschedulable = next((each for each in status.conditions if each.type == "Unschedulable"), None)
+    unschedulable = next((condition for condition in status.conditions if condition.type == "Unschedulable"), None)
     since = parse_time(unschedulable.last_transition_time) if unschedulable else 0
     group = JobGroup(
         metadata.name,
@@ -147,7 +150,7 @@ def _is_job(owner: OwnerReference) -> bool:
 
 
 class CommandRecord(msgspec.Struct, frozen=True):
-    """A Command whose target is a job; of which job, where it says so (`target_uid`)."""
+    """Command for a job; `target_uid` is the uid of the job, if the Command states it."""
 
     uid: str
     resource_version: str
@@ -189,5 +192,7 @@ _PRIORITY_CLASS = msgspec.json.Decoder(_PriorityClass)
 
 
 def read_priority_class(raw: bytes) -> PriorityClassRecord:
-    found = _PRIORITY_CLASS.decode(raw)
-    return PriorityClassRecord(found.metadata.uid, found.metadata.resource_version, found.value)
+    priority_class = _PRIORITY_CLASS.decode(raw)
+    return PriorityClassRecord(
+        priority_class.metadata.uid, priority_class.metadata.resource_version, priority_class.value
+    )

@@ -16,7 +16,7 @@ from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
 from phalanx.daemon.controllers.defragmentation_record import DefragmentationRecord
 from phalanx.daemon.controllers.generated_pod_groups import GeneratedPodGroups
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
-from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindows
+from phalanx.daemon.controllers.maintenance_windows import MaintenanceWindowController
 from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.policy_record import PolicyRecord
 from phalanx.daemon.controllers.queue_gates import QueueGates
@@ -45,7 +45,7 @@ class Controllers(msgspec.Struct, frozen=True, eq=False):
     kubelet_rejections: KubeletRejections
     partial_gangs: PartialGangs
     run_time_exceeded: RunTimeExceeded
-    maintenance_windows: MaintenanceWindows
+    maintenance_windows: MaintenanceWindowController
     advance_reservations: AdvanceReservationStatuses
     leftover_evictions: LeftoverEvictions
     builtin_queues: BuiltinQueues
@@ -93,7 +93,7 @@ def build_controllers(
         RunTimeExceeded(
             state, event_publisher, telemetry.run_time_exceeded, core.parts.verdict_published, time.time
         ),
-        MaintenanceWindows(
+        MaintenanceWindowController(
             client, status.endpoint, pool, state, intake, event_publisher, kinds.knows_all, time.time
         ),
         AdvanceReservationStatuses(

@@ -8,8 +8,9 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.pods.evictability import condemned_by
+from phalanx.dialects.pods.evictability import told_eviction
 from phalanx.model.decisions import Evict, EvictionReason
+from phalanx.model.eviction_condition import ToldEviction
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, Pod
 from phalanx.scheduling.preemption.rules.min_available import holds_quorum
@@ -19,6 +20,8 @@ from phalanx.scheduling.preemption.rules.min_available import holds_quorum
 _PATIENCE = 5.0
 _SPAN = 120.0
 _STALE = 5.0
+# Nobody gets the room for all that is known, so it is nobody's preemption.
+_UNKNOWN = ToldEviction("", EvictionReason.REVOKED)
 _INTERRUPTED = "the rest of the pod's gang was evicted before the scheduler was restarted"
 
 
@@ -50,19 +53,19 @@ class LeftoverEvictions:
         # Pods (uid) that say that we evict them, and since when nobody has; None where that was not looked at yet.
         self._saying: dict[str, float | None] = {}
         # And why, as they say it.
-        self._words: dict[str, str] = {}
+        self._told: dict[str, ToldEviction] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        scheduler, why = condemned_by(pod)
-        if scheduler in self._state.schedulers:
+        told = told_eviction(pod)
+        if told is not None and told.scheduler in self._state.schedulers:
             self._saying.setdefault(pod.metadata.uid, None)
-            self._words[pod.metadata.uid] = why
+            self._told[pod.metadata.uid] = told
         elif self._saying:
             self.pod_gone(pod.metadata.uid)
 
     def pod_gone(self, uid: str) -> None:
         self._saying.pop(uid, None)
-        self._words.pop(uid, None)
+        self._told.pop(uid, None)
 
     def check(self) -> None:
         """To be called about once a second, from the time when everything has been seen."""
@@ -85,10 +88,10 @@ class LeftoverEvictions:
                 self._broken[key] = now
             elif now - since >= _PATIENCE:
                 del self._broken[key]
-                said = (Evict.said_by(self._words.get(member.pod.uid, "")) for member in members)
-                reason, whom, why = next(filter(None, said), (EvictionReason.PREEMPTED, "", ""))
-                message = f"{why}; {_INTERRUPTED}" if why else _INTERRUPTED
-                self._evict(evict_members(self._state, gang, members, reason, message, f"remnant {key}", whom))
+                told = next((self._told[each.pod.uid] for each in members if each.pod.uid in self._told), _UNKNOWN)
+                message = f"{told.why}; {_INTERRUPTED}" if told.why else _INTERRUPTED
+                cause, whom = f"remnant {key}", told.preemptor
+                self._evict(evict_members(self._state, gang, members, told.reason, message, cause, whom))
 
     def _withdraw_stale(self, now: float) -> None:
         for uid, since in self._saying.items():

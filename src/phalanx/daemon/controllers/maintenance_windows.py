@@ -43,7 +43,7 @@ class WindowStatus(msgspec.Struct, frozen=True):
     generation: int
 
 
-class MaintenanceWindows:
+class MaintenanceWindowController:
     """Looks at every window once a second; an object is written to only where its status says something else.
 
     `knows_all` tells whether all objects of a kind (group, plural) have been seen. What runs there

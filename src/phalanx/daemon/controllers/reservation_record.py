@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 from phalanx.daemon.controllers.own_config_map import LeftAlone, OwnConfigMap
@@ -20,12 +21,10 @@ from phalanx.scheduling.reservations.stored import (
     encode,
     encode_starts,
 )
+from phalanx.views.promise_record import DATA_KEY, NAME, STARTS_KEY, WRITTEN_KEY, encode_written
 
 log = logging.getLogger(__name__)
 
-NAME = "reservations"
-DATA_KEY = "reservations.json"
-STARTS_KEY = "starts.json"
 # A ConfigMap holds a megabyte.
 MOST_BYTES = 700_000
 _MOST_BYTES_OF_STARTS = 200_000
@@ -45,11 +44,13 @@ class ReservationRecord:
         *,
         prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "promised starts are made anew", retry)
         self._pool = pool
         self._promises = promises
         self._starts = starts
+        self._now = now
         self._written = 0
         self._data: dict[str, str] = {}
         self._writing = False
@@ -96,7 +97,9 @@ class ReservationRecord:
                     data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
                 news = {key: text for key, text in data.items() if text != self._data.get(key)}
                 if news:
-                    await self._object.put(news, data)
+                    # Views say how old the record is. The time alone is no reason to write.
+                    written = {WRITTEN_KEY: encode_written(self._now(), version)}
+                    await self._object.put(news | written, data | written)
                     self._data |= news
             except (ApiError, ConnectionLost) as error:
                 self._object.complain(f"is not written: {error}")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from prometheus_client import CollectorRegistry
 
 from phalanx.daemon.metrics.cluster_counts import OTHER
-from phalanx.daemon.metrics.distribution import Distribution, Distributions
+from phalanx.daemon.metrics.distribution import BucketCounts, Distributions
 from phalanx.daemon.metrics.exposition import labels, lines_of
 
 #: Combinations with series of their own; further ones count as OTHER.
@@ -25,7 +25,7 @@ class _Requests:
 
     __slots__ = ("calls", "count", "durations")
 
-    def __init__(self, durations: Distribution | None, calls: Distribution | None) -> None:
+    def __init__(self, durations: BucketCounts | None, calls: BucketCounts | None) -> None:
         self.count = 0
         self.durations = durations
         self.calls = calls

@@ -14,7 +14,7 @@ from prometheus_client.utils import floatToGoString
 from phalanx.daemon.metrics.families import FAMILIES
 
 
-class Distribution:
+class BucketCounts:
     """Values of one series, by the upper bounds of their buckets. For one thread."""
 
     __slots__ = ("_bounds", "counts", "total")
@@ -34,15 +34,15 @@ class Distributions(Collector):
 
     def __init__(self, name: str, registry: CollectorRegistry) -> None:
         self._family = FAMILIES[name]
-        self._children: dict[tuple[str, ...], Distribution] = {}
+        self._children: dict[tuple[str, ...], BucketCounts] = {}
         if not self._family.labels:
             self.of()
         registry.register(self)
 
-    def of(self, *values: str) -> Distribution:
+    def of(self, *values: str) -> BucketCounts:
         child = self._children.get(values)
         if child is None:
-            child = self._children[values] = Distribution(self._family.buckets)
+            child = self._children[values] = BucketCounts(self._family.buckets)
         return child
 
     def counts(self) -> dict[tuple[str, ...], int]:

@@ -27,7 +27,7 @@ _CONDITIONS, _KEEP_OUT = "node.kubernetes.io/", ("NoSchedule", "NoExecute")
 _MOST_RESOURCES = 24
 
 
-class Fragmentation:
+class FragmentationMetrics:
     """Counted anew only when something has changed, and then from the arrays of the nodes."""
 
     def __init__(self, state: ClusterState) -> None:

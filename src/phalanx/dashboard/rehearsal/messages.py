@@ -6,12 +6,14 @@ import msgspec
 
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Objects, Verdict
 from phalanx.reports.account_entries import QueueReport
-from phalanx.reports.promised_starts import PromisedStart, StoredPlan
 from phalanx.reports.snapshot import DisruptionTarget
 from phalanx.reports.why_answer import WhyAnswer
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.views.gang_state import PlacementForecast
+from phalanx.views.promises import PromisedStart, Promises
+from phalanx.views.verdict_texts import brief_text
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -27,7 +29,7 @@ class Rehearse(msgspec.Struct, frozen=True):
     refused: dict[str, str]
     disruption_targets: dict[str, DisruptionTarget]
     usages: list[AccountUsage]
-    stored: StoredPlan
+    promises: Promises
     missing: list[str]
 
 
@@ -40,12 +42,32 @@ class AskWhy(msgspec.Struct, frozen=True):
 
 
 class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of the rehearsal for a gang, or a pod on its own: whether it would start now, or why it waits."""
+    """Result of the rehearsal for a gang, or a pod on its own: whether it would start now, or why it waits. `brief`
+    says the latter with its counts and names nothing, `objects` are those that `message` and `change` name."""
 
     forecast: PlacementForecast = PlacementForecast.NONE
     reason: str = ""
     message: str = ""
     change: str = ""
+    brief: str = ""
+    objects: Objects = None
+
+
+def rehearsed_verdict(verdict: Verdict) -> RehearsedVerdict:
+    return RehearsedVerdict(
+        PlacementForecast.NONE,
+        verdict.code,
+        verdict.message,
+        verdict.change,
+        brief_text(
+            verdict.code,
+            needed=verdict.needed,
+            placeable=verdict.placeable,
+            members=verdict.members,
+            nodes=verdict.nodes,
+        ),
+        verdict.objects,
+    )
 
 
 class PlannedStart(msgspec.Struct, frozen=True):

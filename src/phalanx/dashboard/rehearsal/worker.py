@@ -29,6 +29,7 @@ from phalanx.dashboard.rehearsal.messages import (
     Rehearse,
     Rehearsed,
     RehearsedVerdict,
+    rehearsed_verdict,
 )
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.registry import installed_dialects
@@ -115,14 +116,14 @@ class Rehearser:
         )
 
     def _queues(self, request: Rehearse) -> tuple[QueueReport, None]:
-        return report(self._snapshot(request), self._policy, request.now), None
+        return report(self._snapshot(request), self._policy, request.now, request.promises), None
 
     def _verdicts(self, request: Rehearse) -> tuple[Any, Callable[[AskWhy], Answer]]:
-        report = WhyReport(self._snapshot(request), self._policy, request.now, request.stored)
+        report = WhyReport(self._snapshot(request), self._policy, request.now, request.promises)
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
             if (said := report.gang_verdict(key)) is not None:
-                gangs[key] = RehearsedVerdict(PlacementForecast.NONE, said.code, said.message, said.change)
+                gangs[key] = rehearsed_verdict(said)
             elif any(uid in report.bound_to for uid in record.members):
                 gangs[key] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         pods = {}
@@ -130,7 +131,7 @@ class Rehearser:
             if pod.gang is not None:
                 continue
             if (told := report.pod_verdict(uid)) is not None:
-                pods[uid] = RehearsedVerdict(PlacementForecast.NONE, told.code, told.message, told.change)
+                pods[uid] = rehearsed_verdict(told)
             elif uid in report.bound_to:
                 pods[uid] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         deadline = time.monotonic() + _START_SECONDS

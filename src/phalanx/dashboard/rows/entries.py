@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from phalanx.hub.dispatch_answer import DispatchAnswer
+from phalanx.model.verdict import NamedObject, Objects
 from phalanx.reports.account_entries import QueueEntry, QuotaEntry
 from phalanx.reports.whatif.answer import WhatIfAnswer
 from phalanx.reports.why_answer import WhyAnswer
@@ -25,7 +26,8 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     While it waits, `reason` is a code, `message` a sentence and `change` the smallest change that would help, as
     the last rehearsal has them; `start` is when it starts at the latest, or is planned to (`start_kind` promised
     or planned). `asks` is what all members that are there ask for together. `title` is what people call it where
-    `name` is longer.
+    `name` is longer. `brief` says the reason with its counts and names nothing; `objects` are those that `message`
+    and `change` name, absent where that is not known.
     """
 
     id: str
@@ -49,6 +51,8 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     reason: str = ""
     message: str = ""
     change: str = ""
+    brief: str = ""
+    objects: Objects = None
     start: str = ""
     start_kind: str = ""
 
@@ -78,7 +82,8 @@ class QueueRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class EvictionRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Who was evicted: `reason` is Preempted, Reclaimed, Rescheduled or Revoked, `message` for whom and why."""
+    """Who was evicted: `reason` is Preempted, Reclaimed, Rescheduled or Revoked, `message` for whom and why.
+    `preemptor` is the object that gets the room, where there is one."""
 
     id: str
     when: str
@@ -87,6 +92,7 @@ class EvictionRow(msgspec.Struct, omit_defaults=True, kw_only=True):
     gang: str = ""
     reason: str
     message: str
+    preemptor: NamedObject | None = None
 
 
 class ReservationRow(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -148,7 +154,8 @@ class TableDelta(msgspec.Struct, Generic[Row], kw_only=True):
 
 class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The life of one member: when it was created, got its node, began to run, was told to leave, ended, and was
-    gone; "" where that has not happened or was not seen. `cause` says why it was told to leave."""
+    gone; "" where that has not happened or was not seen. `cause` says why it was told to leave, `reason` is the
+    code of that."""
 
     name: str
     state: str
@@ -160,16 +167,19 @@ class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     started: str = ""
     told: str = ""
     cause: str = ""
+    reason: str = ""
     ended: str = ""
     gone: str = ""
 
 
 class Mark(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Something that happened to the gang as a whole."""
+    """Something that happened to the gang as a whole; `objects` are those that `message` names, absent where that
+    is not known."""
 
     when: str
     what: str
     message: str = ""
+    objects: Objects = None
 
 
 class GangAnswer(msgspec.Struct, kw_only=True):

@@ -8,13 +8,15 @@ from typing import Any
 import msgspec
 
 from phalanx.dashboard.rows.entries import EvictionRow
-from phalanx.dashboard.tables import Table
+from phalanx.dashboard.tables import RowTable
 from phalanx.kube.changes import Change, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector
 from phalanx.model.decisions import EvictionReason
+from phalanx.model.text.decoding import MAX_NAME
+from phalanx.model.verdict import NamedObject
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST = 5000
@@ -28,6 +30,12 @@ class _About(msgspec.Struct, rename="camel", frozen=True):
     uid: str = ""
 
 
+class _Related(msgspec.Struct, rename="camel", frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
@@ -37,10 +45,11 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class EvictionEvent(msgspec.Struct, rename="camel"):
-    """What of an Event matters here."""
+    """What of an Event matters here; `related` is the preemptor's object."""
 
     metadata: _Metadata
     involved_object: _About = _About()
+    related: _Related | None = None
     reason: str = ""
     message: str | None = ""
     event_time: str | None = ""
@@ -50,7 +59,9 @@ class EvictionEvent(msgspec.Struct, rename="camel"):
 class Evictions:
     """Follows the events of all reasons for which we evict; `gang_of` knows the gang of a pod by its uid."""
 
-    def __init__(self, client: KubeClient, table: Table, gang_of: Callable[[str], str], failures: Failures) -> None:
+    def __init__(
+        self, client: KubeClient, table: RowTable, gang_of: Callable[[str], str], failures: Failures
+    ) -> None:
         self._table = table
         self._gang_of = gang_of
         self.reflectors: list[Reflector[Any]] = [
@@ -80,10 +91,17 @@ class Evictions:
             gang=self._gang_of(about.uid),
             reason=event.reason,
             message=(event.message or "")[:_MOST_TEXT],
+            preemptor=_preemptor(event.related),
         )
         self._table.put(row.id, row, row.namespace)
         if len(self._table) > _MOST:
             self._table.drop(next(iter(self._table.ids())))
+
+
+def _preemptor(related: _Related | None) -> NamedObject | None:
+    if related is None or not related.name or len(related.name) > MAX_NAME or len(related.namespace) > MAX_NAME:
+        return None
+    return NamedObject(related.kind[:MAX_NAME], related.name, related.namespace)
 
 
 def _decode(raw: bytes) -> EvictionEvent:

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
 from phalanx.dashboard.rows.entries import GangRow
-from phalanx.model.gang import GangCounts, shown_name
+from phalanx.model.gang import GangCounts
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
-from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
+from phalanx.views.gang_names import shown
 from phalanx.views.gang_state import GangState, gang_state
 from phalanx.views.record_facts import gang_facts, pod_facts
 
@@ -42,7 +43,7 @@ def gang_row(
         kind=spec.source.kind if spec is not None and spec.source is not None else "gang",
         namespace=record.key.namespace,
         name=record.key.name,
-        title=shown if (shown := shown_name(record.key.name)) != record.key.name else "",
+        title=title if (title := shown(record)) != record.key.name else "",
         queue=spec.queue if spec is not None else "",
         priority=priority if priority is not None else max((m.pod.priority for m in members), default=0),
         state=gang_state(gang_facts(record, evicted)),
@@ -100,14 +101,17 @@ def _told(row: GangRow, verdict: RehearsedVerdict | None, start: PlannedStart | 
     if row.pending or row.state.waits:
         said = verdict or _NO_VERDICT
         row.reason, row.message, row.change = said.reason, said.message[:_MOST_TEXT], said.change[:_MOST_TEXT]
+        row.brief, row.objects = said.brief, said.objects
         there = row.pending + row.placed + row.gated
         if row.state.waits:
             row.forecast = said.forecast
         if not said.reason and row.state is GangState.GATED:
             row.reason, row.message = "SchedulingGated", f"{row.gated} of its pods have scheduling gates"
+            row.objects = ()
         elif not said.reason and row.state is GangState.PENDING and there < row.minimum:
             row.reason = NOT_ENOUGH_MEMBERS
             row.message = f"the gang has {there} of the {row.minimum} members that it needs, and none is pending"
+            row.objects = ()
     if start is not None and row.state.waits:
         promised = start.start.no_later_than
         row.start = promised or start.start.planned

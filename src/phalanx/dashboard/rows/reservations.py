@@ -10,7 +10,8 @@ from phalanx.cluster.state import ClusterState
 from phalanx.dashboard.rehearsal.messages import PlannedStart
 from phalanx.dashboard.rows.entries import ReservationRow
 from phalanx.model.advance_reservation import NO_END
-from phalanx.model.text.duration import format_moment
+from phalanx.model.gang import GangKey
+from phalanx.model.text.moments import shown_moment
 
 #: So far ahead occurrences are shown, in seconds.
 HORIZON = 7 * 86_400
@@ -71,7 +72,7 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
     timed.sort(key=lambda each: each.start.no_later_than or each.start.planned)
     for each in timed[:_STARTS]:
         namespace = each.gang.namespace if each.gang is not None else each.pod.partition("/")[0]
-        title = str(each.gang) if each.gang is not None else each.pod
+        title = _title(state, each.gang) if each.gang is not None else each.pod
         promised = each.start.no_later_than
         pods = f"{each.pods} pod" if each.pods == 1 else f"{each.pods} pods"
         row = ReservationRow(
@@ -86,5 +87,10 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
         yield row.id, row, namespace
 
 
+def _title(state: ClusterState, key: GangKey) -> str:
+    record = state.gangs.get(key)
+    return record.title if record is not None else str(key)
+
+
 def _moment(seconds: int) -> str:
-    return "" if seconds >= NO_END else format_moment(seconds)
+    return "" if seconds >= NO_END else shown_moment(seconds)

@@ -27,8 +27,8 @@ from phalanx.dialects.pods.pod_class import selector_term
 from phalanx.dialects.reader import Document
 from phalanx.model.devices.claims import (
     AllocatedDevice,
-    Allocation,
     Claim,
+    ClaimResult,
     ClaimSpec,
     ConsumptionPolicy,
     Device,
@@ -215,7 +215,7 @@ def _configs(wires: Iterable[Mapping[str, Any]] | None) -> tuple[DeviceConfig, .
     )
 
 
-def _allocation_of(document: Document) -> Allocation | None:
+def _allocation_of(document: Document) -> ClaimResult | None:
     status = document.get("status")
     body = status.get("allocation") if isinstance(status, Mapping) else None
     if not body:
@@ -223,8 +223,8 @@ def _allocation_of(document: Document) -> Allocation | None:
     try:
         wire = msgspec.convert(body, AllocationWire)
     except msgspec.ValidationError:
-        return Allocation(nodes=(), document="")
-    return Allocation(
+        return ClaimResult(nodes=(), document="")
+    return ClaimResult(
         devices=tuple(
             AllocatedDevice(
                 (result.driver, result.pool, result.device),

@@ -20,6 +20,8 @@ from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, group_ref
 from phalanx.model.composite import Composite
 from phalanx.model.events import ClusterEvent, CompositeRemoved, CompositeUpdated
 from phalanx.model.gang import GangKey, GroupRef, Problem
+from phalanx.model.verdict import Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
 COMPOSITES = WantedKind(NATIVE, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
 
@@ -94,7 +96,7 @@ class CompositeObjects(PodEnricher):
         """Process an undecodable object: the groups below it are held, and evicted only as a whole, the safe
         choice."""
         ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, namespace, name, uid)
-        problem = Problem(CompositeReader.code, f"{describe(ref)} cannot be read: {error}; apply it again")
+        problem = Problem.of(CompositeReader.code, f"{describe(ref)} cannot be read: {error}", "apply it again")
         self._seen.pop(GangKey(namespace, name), None)
         return self._put(Composite(GangKey(namespace, name), ref, unit=True, problem=problem))
 
@@ -130,13 +132,14 @@ class CompositeObjects(PodEnricher):
 class CompositeStatusInput(msgspec.Struct, frozen=True):
     """Input for a composite's status. `placed` is True once its first quorum has been placed. `reason` and
     `message` explain why it waits ("" if unknown). `held` means that it waits for a quota or a turn, for which
-    the API has no condition."""
+    the API has no condition. `verdict` is the exact reason."""
 
     generation: int = 0
     placed: bool = False
     reason: str = ""
     message: str = ""
     held: bool = False
+    verdict: Verdict | None = None
 
 
 def composite_conditions(current: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
@@ -154,4 +157,6 @@ def composite_conditions(current: Conditions, group: CompositeStatusInput, now: 
     elif last_admitted is not None and last_admitted.get("status") == "False":
         admitted = ("True", "Admitted", "")
     desired = [(INITIALLY_SCHEDULED, scheduled), (ADMITTED, admitted)]
+    if group.verdict is not None and any(wish is not None and wish[0] == "False" for _, wish in desired):
+        desired.append((LAST_VERDICT, ("True", group.verdict.code, told_fields(group.verdict))))
     return fresh_conditions(current, desired, group.generation, now)

@@ -8,16 +8,17 @@ the other). It cannot wait for all members, so its pods are scheduled one by one
 from __future__ import annotations
 
 from phalanx.dialects.dialect import Dialect
-from phalanx.dialects.gangs.naming import GangNaming, MinimumKey, Precedence
-from phalanx.model.gang import GangKey, GangRules, MatchPolicy
+from phalanx.dialects.gangs.naming import NOT_FOUND, GangNaming, MinimumKey, Precedence
+from phalanx.model.gang import GangKey, GangRules, MatchPolicy, Problem
 
 GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
 TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
 FAST_ADMISSION = "kueue.x-k8s.io/pod-group-fast-admission"
 
 
-def _missing(key: GangKey, place: str, native_served: bool) -> str:
-    return f'the pods of group {key} do not say how many they are; write the annotation {TOTAL_COUNT}, such as "3"'
+def _missing(key: GangKey, place: str, native_served: bool) -> Problem:
+    wrong = f"the pods of group {key} do not say how many they are"
+    return Problem.of(NOT_FOUND, wrong, f'write the annotation {TOTAL_COUNT}, such as "3"')
 
 
 POD_GROUP = GangNaming(

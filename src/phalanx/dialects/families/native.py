@@ -8,9 +8,9 @@ from phalanx.dialects.dialect import READ, AccessRule, Dialect, GroupKind
 from phalanx.dialects.families.native_groups import read_pod_group, read_workload
 from phalanx.dialects.families.native_status import status_of
 from phalanx.dialects.gangs.extras import Stated
-from phalanx.dialects.gangs.naming import GangNaming, Precedence
+from phalanx.dialects.gangs.naming import NOT_FOUND, GangNaming, Precedence
 from phalanx.dialects.kinds import WantedKind
-from phalanx.model.gang import GangKey, GangRules, MatchPolicy
+from phalanx.model.gang import GangKey, GangRules, MatchPolicy, Problem
 
 _WORKLOAD_REF = "spec.workloadRef"
 
@@ -28,7 +28,7 @@ def _names(pod: PodObject) -> tuple[Stated, ...]:
     return tuple(names)
 
 
-def _missing(key: GangKey, place: str, native_served: bool) -> str:
+def _missing(key: GangKey, place: str, native_served: bool) -> Problem:
     advice = "create it"
     if not native_served:
         advice = (
@@ -36,7 +36,7 @@ def _missing(key: GangKey, place: str, native_served: bool) -> str:
             "phalanx.dev/pod-group and phalanx.dev/min-count"
         )
     subject = f"a Workload that declares the pod group {key}" if place == _WORKLOAD_REF else f"PodGroup {key}"
-    return f"waiting for {subject}; {advice}"
+    return Problem.of(NOT_FOUND, f"waiting for {subject}", advice, waits=True)
 
 
 NAMING = GangNaming(

@@ -12,6 +12,7 @@ from phalanx.dialects.gangs.status_input import (
     current_conditions,
     find_condition,
     fresh_conditions,
+    last_verdict,
 )
 
 # Our own condition: waiting for quota or for a turn is no lack of nodes, and the API has no condition for it.
@@ -40,6 +41,10 @@ def conditions_of(group: GroupStatusInput) -> Conditions:
         (kind, _scheduled(group, find_condition(conditions, kind))),
         (ADMITTED, _admitted(group, conditions)),
     ]
+    exact = last_verdict(group)
+    # It is written together with a condition that it makes exact, and never alone.
+    if exact is not None and any(wish is not None and wish[0] == "False" for _, wish in desired):
+        desired.append(exact)
     return fresh_conditions(conditions, desired, group.generation, group.now)
 
 

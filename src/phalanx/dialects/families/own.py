@@ -9,14 +9,15 @@ from phalanx.dialects.api_groups import NATIVE, PHALANX
 from phalanx.dialects.dialect import AccessRule, Dialect
 from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.gangs.declaration import OWN_GROUP, OWN_MIN_COUNT
-from phalanx.dialects.gangs.naming import GangNaming, MinimumKey, Precedence
+from phalanx.dialects.gangs.naming import NOT_FOUND, GangNaming, MinimumKey, Precedence
 from phalanx.dialects.nodes.maintenance_signals import MaintenanceSignals
 from phalanx.dialects.warnings import ObjectWarnings
-from phalanx.model.gang import GangKey, GangRules, MatchPolicy
+from phalanx.model.gang import GangKey, GangRules, MatchPolicy, Problem
 
 
-def _missing(key: GangKey, place: str, native_served: bool) -> str:
-    return f"waiting for PodGroup {key}; create it, or state its size in the annotation {OWN_MIN_COUNT}"
+def _missing(key: GangKey, place: str, native_served: bool) -> Problem:
+    remedy = f"create it, or state its size in the annotation {OWN_MIN_COUNT}"
+    return Problem.of(NOT_FOUND, f"waiting for PodGroup {key}", remedy, waits=True)
 
 
 OWN = GangNaming(

@@ -19,6 +19,8 @@ from phalanx.dialects.gangs.status_input import (
     GroupStatusInput,
     current_conditions,
     find_condition,
+    last_verdict,
+    lost_members,
     set_condition,
     shortfall,
 )
@@ -213,19 +215,20 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
             if find_condition(conditions, "Unschedulable") is not None:
                 conditions = set_condition(conditions, group.now, "Unschedulable", "False", "Scheduled", "")
         return conditions
-    problem = group.gang.problem
+    problem, exact = group.gang.problem, last_verdict(group)
     if problem is not None:
         reason, message = problem.code, problem.message
     elif group.verdict is not None:
         reason, message = _reason(group), group.verdict.message
     elif has_lost_members(group) or (group.counts.gated and _reason(group) != _NO_ROOM):
         reason, message = _reason(group), shortfall(group.gang, group.counts, group.roles)
+        exact = lost_members(group)
     else:
         return conditions
     conditions = set_condition(conditions, group.now, "Unschedulable", "True", reason, message)
     if find_condition(conditions, "Scheduled") is not None:
         conditions = set_condition(conditions, group.now, "Scheduled", "False", reason, message)
-    return conditions
+    return set_condition(conditions, group.now, exact[0], *exact[1]) if exact is not None else conditions
 
 
 def is_stuck(group: GroupStatusInput) -> bool:

@@ -64,14 +64,13 @@ class Statements:
     def pod_name(self, member: Member) -> str:
         return f"{self.key.namespace}/{member.name}"
 
-    def refuse(self, code: str, message: str, member: Member | None = None) -> None:
-        self._note(self.problems, code, message, member)
+    def refuse(self, problem: Problem, member: Member | None = None) -> None:
+        self._note(self.problems, problem, member)
 
     def warn(self, code: str, message: str, member: Member | None = None) -> None:
-        self._note(self.warnings, code, message, member)
+        self._note(self.warnings, Problem(code, message), member)
 
-    def _note(self, notes: list[Problem], code: str, message: str, member: Member | None) -> None:
-        problem = Problem(code, message)
+    def _note(self, notes: list[Problem], problem: Problem, member: Member | None) -> None:
         notes.append(problem)
         if member is not None:
             self.about[problem] = member
@@ -80,8 +79,7 @@ class Statements:
 class Disagreement(msgspec.Struct, frozen=True):
     """Property in which members disagree. `refused` holds the gang. `member` is the pod at fault."""
 
-    code: str
-    message: str
+    problem: Problem
     member: Member
     refused: bool
 
@@ -132,13 +130,9 @@ class Agreement:
     ) -> Iterator[Disagreement]:
         for member in self._members:
             if select(member.declared) != wanted:
-                yield Disagreement(
-                    code,
-                    f"pod {self._pod(member)} has {label} {select(member.declared)}, "
-                    f"but its PodGroup has {wanted}; {advice}",
-                    member,
-                    True,
-                )
+                value = select(member.declared)
+                wrong = f"pod {self._pod(member)} has {label} {value}, but its PodGroup has {wanted}"
+                yield Disagreement(Problem.of(code, wrong, advice), member, True)
                 return
 
     def _with_each_other(
@@ -148,13 +142,8 @@ class Agreement:
             oldest = self._members[0]
             value, expected = select(member.declared), select(oldest.declared)
             if value != expected:
-                yield Disagreement(
-                    code,
-                    f"pod {self._pod(member)} has {label} {value}, "
-                    f"pod {self._pod(oldest)} has {expected}; {advice}",
-                    member,
-                    refused,
-                )
+                wrong = f"pod {self._pod(member)} has {label} {value}, pod {self._pod(oldest)} has {expected}"
+                yield Disagreement(Problem.of(code, wrong, advice), member, refused)
                 return
 
     def _pod(self, member: Member) -> str:

@@ -40,7 +40,7 @@ from phalanx.dialects.gangs.topology_annotations import (
 )
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import describe
-from phalanx.model.gang import MOST_EXPECTED, MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import MOST_EXPECTED, MOST_GANGS, ExpectedMembers, Gang, GangKey, MatchPolicy, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.text.decoding import quoted
 from phalanx.model.topology import TopologyRule
@@ -122,19 +122,15 @@ class ExtrasResolver:
         foreign_namespaces = sorted({key.namespace for key in named if not self._may_tie(key)})
         if foreign_namespaces:
             # The message does not reveal whether the named gangs exist: the user need not have access to them.
-            self._statements.refuse(
-                "InvalidGangGroups",
+            wrong = (
                 f"gang {self._statements.key}: its gang groups name gangs in namespace {foreign_namespaces[0]!r}; "
-                "the scheduler's policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces); "
-                "take them out",
+                "the scheduler's policy ties gangs of one namespace only (phalanx.dialects.gangGroupNamespaces)"
             )
+            self._statements.refuse(Problem.of("InvalidGangGroups", wrong, "take them out"))
         gang_group = {self._statements.key, *(key for key in named if self._may_tie(key))}
         if len(gang_group) > MOST_GANGS:
-            self._statements.refuse(
-                "InvalidGangGroups",
-                f"gang {self._statements.key}: its gang groups name {len(gang_group)} gangs; at most {MOST_GANGS} "
-                "start together",
-            )
+            wrong = f"gang {self._statements.key}: its gang groups name {len(gang_group)} gangs"
+            self._statements.refuse(Problem.of("InvalidGangGroups", wrong, f"at most {MOST_GANGS} start together"))
             return ()
         return tuple(sorted(gang_group)) if len(gang_group) > 1 else ()
 
@@ -204,8 +200,8 @@ class ExtrasResolver:
         have precedence over it, and tiers over labels."""
         _, slices = self._stated(lambda extras: extras.slice_level)
         if slices is not None:
-            problem = f"gang {self._statements.key}: {slices.key} is not supported; remove it"
-            self._statements.refuse("UnsupportedField", problem)
+            wrong = f"gang {self._statements.key}: {slices.key} is not supported"
+            self._statements.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
         mode = self._level(lambda extras: extras.tier_mode, parse_mode, None)
         highest = self._level(lambda extras: extras.highest_tier, parse_tier, None)
         required = self._level(lambda extras: extras.required_level, str, "")
@@ -216,18 +212,20 @@ class ExtrasResolver:
         )
         for layer in layers:
             if layer.strategy == MUST_GATHER and layer.pod_count_multiple > 1:
-                self._statements.refuse(
-                    "UnsupportedField",
+                wrong = (
                     f"gang {self._statements.key}: layer {layer.layer} asks for a podCountMultiple of "
-                    f"{layer.pod_count_multiple}, which this scheduler cannot honour yet; remove it",
+                    f"{layer.pod_count_multiple}, which this scheduler cannot honour yet"
                 )
+                self._statements.refuse(Problem.of("UnsupportedField", wrong, "remove it"))
         return tier_rule(mode, highest) or level_rule(required, preferred, freely) or layer_rule(layers)
 
     def _level(self, select: Callable[[Extras], Stated | None], parse: Callable[[str], T], default: T) -> T:
         """Parse a topology value; an unreadable one holds the gang, since it can be a hard requirement."""
-        return self._read(
-            select, parse, default, lambda problem: self._statements.refuse("InvalidTopology", problem)
-        )
+
+        def refuse(wrong: str, remedy: str) -> None:
+            self._statements.refuse(Problem.of("InvalidTopology", wrong, remedy))
+
+        return self._read(select, parse, default, refuse)
 
     def _extra(
         self,
@@ -238,16 +236,18 @@ class ExtrasResolver:
         fallback: str,
     ) -> T:
         """Parse a value; for an unreadable one warn with `code` and the fallback."""
-        return self._read(
-            select, parse, default, lambda problem: self._statements.warn(code, f"{problem}; {fallback}")
-        )
+
+        def warn(wrong: str, remedy: str) -> None:
+            self._statements.warn(code, f"{wrong}; {remedy}; {fallback}")
+
+        return self._read(select, parse, default, warn)
 
     def _read(
         self,
         select: Callable[[Extras], Stated | None],
         parse: Callable[[str], T],
         default: T,
-        complain: Callable[[str], None],
+        complain: Callable[[str, str], None],
     ) -> T:
         source, stated = self._stated(select)
         if stated is None:
@@ -255,7 +255,7 @@ class ExtrasResolver:
         try:
             return parse(stated.value)
         except ValueError as error:
-            complain(f"{source}: {stated.key} is {quoted(stated.value)}; {error}")
+            complain(f"{source}: {stated.key} is {quoted(stated.value)}", str(error))
             return default
 
     def _stated(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:

@@ -6,22 +6,26 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 from phalanx.dialects.gangs.context import GangContext
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.members import Members
 from phalanx.dialects.gangs.naming import GangNaming
 from phalanx.dialects.gangs.resolver import Resolved, resolve
+from phalanx.dialects.gangs.shown_names import ShownNames
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, group_ref, pod_ref
 from phalanx.dialects.workloads.rule import KindKey, WorkloadSize, group_of
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
-from phalanx.model.gang import Gang, GangKey, GroupClaim, Problem
+from phalanx.model.gang import Gang, GangKey, GangOwner, GroupClaim, Problem, owner_of_name
 from phalanx.model.pod import Pod
 from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 
 K = TypeVar("K")
+_SPARK = "spark"
 # Gang properties that change its members' specs: revocable, queue, run time and claims.
 _OfMembers = tuple[bool, str, StatedRunTime, tuple[GroupClaim, ...]]
 # These properties for members that arrived before their gang was known.
@@ -46,6 +50,7 @@ class GangIndex:
         self._naming_of = naming_of
         self._options = options
         self._object_warnings = warnings
+        self._names = ShownNames()
         self._entries: dict[GangKey, _Entry] = {}
         # Specs by the gang name that objects declare.
         self._objects: dict[GangKey, list[GroupSpec]] = {}
@@ -120,13 +125,23 @@ class GangIndex:
         entry = self._entries.get(key)
         return entry.members.oldest() if entry and len(entry.members) else None
 
-    def add_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
-        changed = self._entry(key).members.add(pod.created, pod.name, pod.uid, declared)
+    def add_member(
+        self, key: GangKey, pod: Pod, declared: MemberDeclaration, job: GangOwner | None = None
+    ) -> list[ClusterEvent]:
+        """Add a member; `job` has created it (None: a pod without a job)."""
+        members = self._entry(key).members
+        before = members.job
+        changed = members.add(pod.created, pod.name, pod.uid, declared)
+        members.set_job(pod.uid, job)
+        changed = changed or members.job != before
         return self._resolve_all((key,)) if changed or self._entries[key].gang is None else []
 
     def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
-        changed = self._entries[key].members.remove(uid)
-        return self._resolve_all((key,)) if changed else []
+        members = self._entries[key].members
+        before = members.job
+        changed = members.remove(uid)
+        members.set_job(uid, None)
+        return self._resolve_all((key,)) if changed or members.job != before else []
 
     def change_member(self, key: GangKey, pod: Pod, declared: MemberDeclaration) -> list[ClusterEvent]:
         """Update a member with another declaration than before."""
@@ -236,9 +251,15 @@ class GangIndex:
         entry = self._entry(key)
         context = self._context(self._queues.get(key.namespace, ""), self._sizes.get(name))
         resolved = resolve(key, entry.members.oldest_first(), groups, context, self._options)
-        gang = resolved.gang
+        gang, job = resolved.gang, self._job_of(key, name, groups, entry.members.job)
+        if job is not None:
+            gang = msgspec.structs.replace(gang, owner=job)
+        others = self._names.set(key, gang)
+        if shown := others.pop(key):
+            gang = msgspec.structs.replace(gang, shown=shown)
+        renamed = self._rename(others)
         if gang == entry.gang:
-            return []
+            return renamed
         self._publish_resolved(resolved, entry)
         last = entry.gang
         if _of_members(gang) != (_of_members(last) if last is not None else _OF_NONE):
@@ -246,7 +267,32 @@ class GangIndex:
         entry.gang = gang
         if gang.expected is not None or (last is not None and last.expected is not None):
             self._note_expecting(key, gang.expected is not None)
-        return [GangUpdated(gang)]
+        return [GangUpdated(gang), *renamed]
+
+    def _job_of(
+        self, key: GangKey, name: GangKey, groups: Iterable[GroupSpec], of_members: GangOwner | None
+    ) -> GangOwner | None:
+        """Return the job by whose name the gang is shown; None where the key says it, or there is no job."""
+        spec = next((each for each in groups if not each.made and each.job is not None), None)
+        about = GangKey(key.namespace, group_of(spec.owner)) if spec is not None and spec.owner else name
+        size = self._sizes.get(about)
+        if size is not None and size.submitted is not None:
+            return size.submitted
+        if spec is not None:
+            return spec.job
+        kind, _ = owner_of_name(key.name)
+        # An owner that names the gang is known better from the key, but for Spark: its own name is no object's.
+        return of_members if not kind or kind == _SPARK else None
+
+    def _rename(self, names: Mapping[GangKey, str]) -> list[ClusterEvent]:
+        """Give gangs their shown names anew, after a gang of the same name has come or gone."""
+        events: list[ClusterEvent] = []
+        for key, shown in sorted(names.items()):
+            entry = self._entries.get(key)
+            if entry is not None and entry.gang is not None and entry.gang.shown != shown:
+                entry.gang = msgspec.structs.replace(entry.gang, shown=shown)
+                events.append(GangUpdated(entry.gang))
+        return events
 
     def _context(self, queue: str, size: WorkloadSize | None) -> GangContext:
         """Return the context of a gang; all gangs without an owner's size share one."""
@@ -266,7 +312,8 @@ class GangIndex:
         name = _declared_as(key)
         self._forget_dependent(name, key)
         _discard(self._namespaces, key.namespace, key)
-        return [GangRemoved(key)] if entry.gang is not None else []
+        renamed = self._rename(self._names.remove(key))
+        return [GangRemoved(key), *renamed] if entry.gang is not None else renamed
 
     def _forget_dependent(self, name: GangKey, key: GangKey) -> None:
         if name != key:

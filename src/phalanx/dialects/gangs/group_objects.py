@@ -12,6 +12,7 @@ from phalanx.dialects.dialect import GroupKind
 from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.generated_pod_groups import GeneratedPodGroup, generated_pod_group
 from phalanx.dialects.gangs.group_spec import GroupSpec
+from phalanx.dialects.gangs.job_owner import job_of_group
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.model.events import ClusterEvent
@@ -80,6 +81,8 @@ class GroupObjects:
             log.exception("%s of %s/%s cannot be read", kind.plural, *address[1:])
             fault = f"{type(error).__name__}: {error}"
             specs = (unreadable_group(*address, str(metadata.get("uid") or ""), fault),)
+        if (job := job_of_group(metadata)) is not None:
+            specs = tuple(msgspec.structs.replace(spec, job=job) for spec in specs)
         return self._declare(address, specs)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
@@ -141,6 +144,6 @@ def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, 
     The object could forbid eviction, or partial eviction, so the members are not evicted.
     """
     ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
-    message = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}; apply it again"
-    problem = Problem("InvalidPodGroup", message)
+    wrong = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}"
+    problem = Problem.of("InvalidPodGroup", wrong, "apply it again")
     return GroupSpec(ref, name, unit=True, preemptable=False, problem=problem)

@@ -15,7 +15,7 @@ from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe,
 from phalanx.dialects.run_times.stated import stated_run_time
 from phalanx.dialects.workloads.rule import PAYING_AHEAD, STAGED_OWNERS, controller_of
 from phalanx.model.disruption import Portion
-from phalanx.model.gang import GroupClaim, GroupRef, Problem
+from phalanx.model.gang import GangOwner, GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.run_time import NOTHING_STATED, StatedRunTime
 from phalanx.model.tasks import TaskTopology
@@ -33,7 +33,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     and declare nothing themselves. Only pods of its own API are members of a `template`. `owner` is the uid of an
     owner that can create members in stages; an `owned` group has an owner of any kind but Pod. With `pays_ahead`,
     minResources include the requests of a pod that is created once the members run and that the minimum does not
-    count.
+    count. `job` is the job of the object; None if a user wrote the object.
     """
 
     ref: GroupRef
@@ -71,6 +71,7 @@ class GroupSpec(msgspec.Struct, frozen=True, gc=False):
     template: bool = False
     owner: str = ""
     pays_ahead: bool = False
+    job: GangOwner | None = None
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 
@@ -133,7 +134,6 @@ class GroupReader(ObjectReader):
     def _amounts(self, parsed: tuple[Requests, tuple[DecodingFault, ...]]) -> Requests:
         requests, faults = parsed
         for fault in faults:
-            self.problems.append(
-                Problem(self.code, f"{describe(self.ref)}: {fault}; write a quantity such as 4, 500m or 8Gi")
-            )
+            remedy = "write a quantity such as 4, 500m or 8Gi"
+            self.problems.append(Problem.of(self.code, f"{describe(self.ref)}: {fault}", remedy))
         return requests

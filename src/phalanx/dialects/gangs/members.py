@@ -6,18 +6,22 @@ import heapq
 from collections.abc import KeysView
 
 from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
+from phalanx.model.gang import GangOwner
 
 
 class Members:
     """Pods by declaration, with the oldest pod of each at hand. Adding and removing cost O(log n)."""
 
-    __slots__ = ("_by_declaration", "_declared")
+    __slots__ = ("_by_declaration", "_declared", "_job_of", "_jobs")
 
     def __init__(self) -> None:
         self._declared: dict[str, MemberDeclaration] = {}
         # Heaps of (created, name, uid). Entries of removed pods, or of pods with another declaration now, remain
         # until they are on top; the top entry is always valid.
         self._by_declaration: dict[MemberDeclaration, list[tuple[int, str, str]]] = {}
+        # The jobs of members that have one, and how many members each job has.
+        self._job_of: dict[str, GangOwner] = {}
+        self._jobs: dict[GangOwner, int] = {}
 
     def __len__(self) -> int:
         return len(self._declared)
@@ -42,6 +46,23 @@ class Members:
         if not entries:
             del self._by_declaration[declared]
         return was_oldest
+
+    @property
+    def job(self) -> GangOwner | None:
+        """The job that made all members; None where there is none, or several."""
+        if len(self._jobs) != 1 or len(self._job_of) != len(self._declared):
+            return None
+        return next(iter(self._jobs))
+
+    def set_job(self, uid: str, job: GangOwner | None) -> None:
+        """Note the job of a member; None also for a pod that has left."""
+        if (last := self._job_of.pop(uid, None)) is not None:
+            self._jobs[last] -= 1
+            if not self._jobs[last]:
+                del self._jobs[last]
+        if job is not None:
+            self._job_of[uid] = job
+            self._jobs[job] = self._jobs.get(job, 0) + 1
 
     def oldest_first(self) -> list[Member]:
         oldest = [Member(*entries[0], declared) for declared, entries in self._by_declaration.items()]

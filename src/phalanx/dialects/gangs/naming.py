@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.gangs.extras import Stated
-from phalanx.model.gang import GangKey, GangRules, MatchPolicy
+from phalanx.model.gang import GangKey, GangRules, MatchPolicy, Problem
 
 
 class Precedence(enum.IntEnum):
@@ -41,12 +41,13 @@ class MinimumKey(msgspec.Struct, frozen=True):
     needs_name: bool = False
 
 
-def podgroup_missing(key: GangKey, place: str, native_served: bool) -> str:
-    """Return the message for a gang that pods name at `place` and that no object declares."""
-    return (
-        f"PodGroup {key} not found; create it, or label its pods with "
-        "pod-group.scheduling.sigs.k8s.io/name and .../min-available instead"
-    )
+NOT_FOUND = "PodGroupNotFound"
+
+
+def podgroup_missing(key: GangKey, place: str, native_served: bool) -> Problem:
+    """Return the problem of a gang that pods name at `place` and that no object declares."""
+    remedy = "create it, or label its pods with pod-group.scheduling.sigs.k8s.io/name and .../min-available instead"
+    return Problem.of(NOT_FOUND, f"PodGroup {key} not found", remedy)
 
 
 class GangNaming(msgspec.Struct, frozen=True, eq=False):
@@ -68,4 +69,4 @@ class GangNaming(msgspec.Struct, frozen=True, eq=False):
     invalid_minimum: InvalidMinimum = InvalidMinimum.HOLD
     objects: tuple[str, ...] = ()
     needed: bool = False
-    missing: Callable[[GangKey, str, bool], str] = podgroup_missing
+    missing: Callable[[GangKey, str, bool], Problem] = podgroup_missing

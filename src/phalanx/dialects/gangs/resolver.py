@@ -100,8 +100,11 @@ class _Resolution:
         if strict or len(active) > 1:
             agreement = Agreement(self.key.namespace, active)
             for disagreement in agreement.disagreements(spec if strict else None, strict):
-                note = self.statements.refuse if disagreement.refused else self.statements.warn
-                note(disagreement.code, disagreement.message, disagreement.member)
+                problem, member = disagreement.problem, disagreement.member
+                if disagreement.refused:
+                    self.statements.refuse(problem, member)
+                else:
+                    self.statements.warn(problem.code, problem.message, member)
         if not self.statements.problems and not self.statements.warnings:
             return gang
         return msgspec.structs.replace(
@@ -241,7 +244,8 @@ class _Resolution:
                 "InvalidPodGroup", f"{self.statements.quote(member, minimum)}; {advice}; 1 is used", member
             )
         else:
-            self.statements.refuse("InvalidPodGroup", f"{self.statements.quote(member, minimum)}; {advice}", member)
+            problem = Problem.of("InvalidPodGroup", self.statements.quote(member, minimum), advice)
+            self.statements.refuse(problem, member)
         return 1
 
     def _staged_parts(self) -> tuple[Sequence[WorkloadPart], Sequence[WorkloadPart]]:
@@ -285,11 +289,9 @@ class _Resolution:
                 f"start one by one; {advice}, or write the annotation phalanx.dev/min-count on its pods",
             )
         elif any(member.declared.active for member in self.members):
-            self.statements.refuse(
-                "OwnerNotFound",
-                f"waiting for {owner}, which states how many of its pods start together; it does not exist, or not "
-                "with the uid that its pods name",
-            )
+            wrong = f"waiting for {owner}, which states how many of its pods start together"
+            remedy = "it does not exist, or not with the uid that its pods name"
+            self.statements.refuse(Problem.of("OwnerNotFound", wrong, remedy, waits=True))
         return 1
 
     def _check_name(self) -> None:
@@ -299,17 +301,14 @@ class _Resolution:
         if len(self.key.name) > MAX_NAME or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
             member = self.members[0]
             stated = Stated(member.declared.declaration.key, self.key.name)
-            self.statements.refuse(
-                "InvalidPodGroup",
-                f"{self.statements.quote(member, stated)}, which can name no PodGroup; "
-                "use lower-case letters, digits, '-' and '.', such as \"tf-smoke-gpu\"",
-                member,
-            )
+            wrong = f"{self.statements.quote(member, stated)}, which can name no PodGroup"
+            remedy = "use lower-case letters, digits, '-' and '.', such as \"tf-smoke-gpu\""
+            self.statements.refuse(Problem.of("InvalidPodGroup", wrong, remedy), member)
 
     def _not_found(self) -> None:
         """Report a missing declaration (rule 5)."""
         place = self.members[0].declared.declaration.key
-        self.statements.refuse("PodGroupNotFound", self.naming.missing(self.key, place, self.context.native))
+        self.statements.refuse(self.naming.missing(self.key, place, self.context.native))
 
     def _dissent(self, member: Member, stated: Stated, against: str) -> None:
         problem = f"{self.statements.quote(member, stated)}, but {against}, which holds"

@@ -9,7 +9,8 @@ import msgspec
 
 from phalanx.dialects.times import format_time
 from phalanx.model.gang import Gang, GangCounts, GroupRef, MatchPolicy
-from phalanx.model.verdict import Verdict
+from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
+from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
 
 class GroupStatusInput(msgspec.Struct, frozen=True):
@@ -70,7 +71,7 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
 def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -> str:
     """Return the message for a gang with fewer existing members than its minimum, or than a role's minimum."""
     have, needed = counts.present + counts.succeeded, gang.min_member
-    text = f"gang {gang.key} has {have} of the {needed} members that it needs"
+    text = f"gang {gang.title} has {have} of the {needed} members that it needs"
     if have >= needed:
         role_counts = {role: roles.get(role, GangCounts()) for role, _ in gang.roles}
         short = [
@@ -78,7 +79,7 @@ def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -
             for role, minimum in gang.roles
             if role_counts[role].present + role_counts[role].succeeded < minimum
         ]
-        text = f"gang {gang.key} has too few members of {', '.join(short)}"
+        text = f"gang {gang.title} has too few members of {', '.join(short)}"
     words = (("failed", counts.failed), ("terminating", counts.terminating), ("gated", counts.gated))
     aside = ", ".join(f"{count} {word}" for word, count in words if count)
     return f"{text} ({aside})" if aside else text
@@ -126,6 +127,24 @@ def set_condition(
 
 ConditionContent = tuple[str, str, str]
 """(status, reason, message) of a condition."""
+
+
+def last_verdict(group: GroupStatusInput) -> tuple[str, ConditionContent] | None:
+    """Return the condition with the exact reason why a group waits (type, content); None where nothing is known."""
+    if group.verdict is not None:
+        return _told(group.verdict)
+    problem = group.gang.problem
+    return _told(Verdict(problem.code, problem.message)) if problem is not None else None
+
+
+def lost_members(group: GroupStatusInput) -> tuple[str, ConditionContent]:
+    """Return the same for a group of which no member waits, as those that it lacks do not exist."""
+    have = group.counts.present + group.counts.succeeded
+    return _told(Verdict(NOT_ENOUGH_MEMBERS, "", needed=group.gang.min_member, members=have))
+
+
+def _told(verdict: Verdict) -> tuple[str, ConditionContent]:
+    return LAST_VERDICT, ("True", verdict.code, told_fields(verdict))
 
 
 def fresh_conditions(

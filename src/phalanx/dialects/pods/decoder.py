@@ -171,7 +171,7 @@ class PodDecoder:
             critical=is_critical(pod, self._options.is_system(metadata.namespace)),
             budgets=budgets,
             labels=self.shared(metadata.labels) if shared is None else shared,
-            condemned=condemned_by(pod)[0],
+            condemned=condemned_by(pod),
         )
         # Most pods have none of the following, and each constructor argument costs time.
         if stated is not _NOTHING_STATED:

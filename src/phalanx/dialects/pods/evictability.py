@@ -14,6 +14,7 @@ import msgspec
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.lenient import DecodingFault
 from phalanx.dialects.times import parse_duration, parse_moment
+from phalanx.model.eviction_condition import EVICTION, ToldEviction, read_eviction
 from phalanx.model.text.decoding import quoted
 
 PREEMPTABLE = "volcano.sh/preemptable"
@@ -100,16 +101,26 @@ def bound_at(pod: PodObject) -> str | None:
     return scheduled.last_transition_time if scheduled.status == "True" else None
 
 
-def condemned_by(pod: PodObject) -> tuple[str, str]:
-    """Return the scheduler that evicts the pod, and its reason, parsed from the condition's message."""
+def told_eviction(pod: PodObject) -> ToldEviction | None:
+    """Return by which of our schedulers the pod is being evicted and why, as its conditions say."""
     types = pod.condition_types()
-    if DISRUPTION_TARGET not in types:
-        return "", ""
+    if DISRUPTION_TARGET not in types or EVICTION not in types:
+        return None
     target = pod.status.conditions[types.index(DISRUPTION_TARGET)]
-    if target.status != "True" or target.reason != PREEMPTION_BY_SCHEDULER:
-        return "", ""
-    scheduler, _, why = target.message.partition(": ")
-    return scheduler, why
+    own = pod.status.conditions[types.index(EVICTION)]
+    # Either may have been taken back by somebody else: Kubernetes' disruption controller does so with the first.
+    if (target.status, target.reason, own.status) != ("True", PREEMPTION_BY_SCHEDULER, "True"):
+        return None
+    # Both are written by one request: another scheduler may have condemned the pod since.
+    if target.last_transition_time != own.last_transition_time:
+        return None
+    return read_eviction(own.reason, own.message)
+
+
+def condemned_by(pod: PodObject) -> str:
+    """Return the name of that scheduler, "" for none."""
+    told = told_eviction(pod)
+    return told.scheduler if told is not None else ""
 
 
 def is_fixture(pod: PodObject) -> bool:

@@ -16,7 +16,7 @@ _FIELDS = ("object", "controller", "labelSelector", "namespaces", "queues")
 _MOST_OWNERS = 64
 
 
-class OwnerReference(msgspec.Struct, frozen=True):
+class OwnerIdentity(msgspec.Struct, frozen=True):
     """Reference to an object by namespace, name and uid; "" matches any."""
 
     namespace: str = ""
@@ -28,8 +28,8 @@ class ReservationOwner(msgspec.Struct, frozen=True):
     """Condition for pods that can use a reservation: the pod is `object`, its owner is `controller`, its labels
     match `selector`, and its namespace and queue are listed. All stated parts must match."""
 
-    object: OwnerReference | None = None
-    controller: OwnerReference | None = None
+    object: OwnerIdentity | None = None
+    controller: OwnerIdentity | None = None
     selector: tuple[Requirement, ...] | None = None
     namespaces: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class ReservationOwner(msgspec.Struct, frozen=True):
         return _is(self.controller, pod.namespace, names, pod.controller)
 
 
-def _is(wanted: OwnerReference, namespace: str, names: tuple[str, ...], uid: str) -> bool:
+def _is(wanted: OwnerIdentity, namespace: str, names: tuple[str, ...], uid: str) -> bool:
     return (
         wanted.namespace in ("", namespace)
         and (not wanted.name or wanted.name in names)
@@ -98,7 +98,7 @@ def _owner(reader: ObjectReader, field: str, stated: object) -> ReservationOwner
     )
 
 
-def _reference(reader: ObjectReader, field: str, stated: Mapping[str, object], name: str) -> OwnerReference | None:
+def _reference(reader: ObjectReader, field: str, stated: Mapping[str, object], name: str) -> OwnerIdentity | None:
     value = stated.get(name)
     if value is None:
         return None
@@ -106,7 +106,7 @@ def _reference(reader: ObjectReader, field: str, stated: Mapping[str, object], n
         reader.refuse(f"{field}.{name}", value, "write {namespace: a, name: b} or {uid: c}")
         return None
     texts = [value.get(key) or "" for key in ("namespace", "name", "uid")]
-    return OwnerReference(*(text if isinstance(text, str) else show(text) for text in texts))
+    return OwnerIdentity(*(text if isinstance(text, str) else show(text) for text in texts))
 
 
 def _names(reader: ObjectReader, field: str, stated: Mapping[str, object], name: str) -> tuple[str, ...]:

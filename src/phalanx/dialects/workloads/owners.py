@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from phalanx.dialects.gangs.gang_index import GangIndex
+from phalanx.dialects.gangs.job_owner import submitted_job
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
 from phalanx.dialects.warnings import ObjectRef
@@ -52,6 +55,8 @@ class WorkloadOwners:
         assert read is not None, kind
         try:
             sizes = read(OwnerReader(document))
+            if (job := submitted_job(metadata)) is not None:
+                sizes = tuple(msgspec.structs.replace(size, submitted=job) for size in sizes)
         except Exception as error:
             text = str(error) if isinstance(error, OwnerFieldError) else f"{type(error).__name__}: {error}"
             if not isinstance(error, OwnerFieldError):

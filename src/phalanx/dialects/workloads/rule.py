@@ -13,7 +13,7 @@ from phalanx.dialects.gangs.naming import GangNaming, Precedence
 from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.pods.requests import demand_of
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole, show
-from phalanx.model.gang import MOST_GANGS, GangKey, GangRules, MatchPolicy, owned_name
+from phalanx.model.gang import MOST_GANGS, GangKey, GangOwner, GangRules, MatchPolicy, owned_name
 from phalanx.model.resources import Requests
 from phalanx.model.topology import SubgroupRule
 
@@ -72,7 +72,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     of each. These pods form the `later_gangs`, which have this gang as `expected_by`.
 
     A size under `group_of` refers to a gang with a PodGroup, which states the size; `parts` are its possible
-    members.
+    members. `submitted` is the user's job whose operator created the owner.
     """
 
     gang: str
@@ -87,6 +87,7 @@ class WorkloadSize(msgspec.Struct, frozen=True):
     requests: Requests = ()
     later_gangs: tuple[str, ...] = ()
     expected_by: str = ""
+    submitted: GangOwner | None = None
 
     def gang_group_of(self, key: GangKey) -> tuple[GangKey, ...]:
         """Return the gangs of the same replica that start together with this one."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from phalanx.dialects.times import format_time
-from phalanx.hub.dispatch import Answer
+from phalanx.hub.dispatch import ForecastAnswer
 
 #: Starts that are less apart than this are the same: a forecast is not that exact (seconds).
 SAME_START = 60
@@ -31,8 +31,8 @@ class Candidate(msgspec.Struct, frozen=True):
     moving: int = 0
     bytes_to_move: int = 0
 
-    def answer(self) -> Answer:
-        return Answer(self.name, format_time(self.start) if self.start is not None else "", self.message)
+    def answer(self) -> ForecastAnswer:
+        return ForecastAnswer(self.name, format_time(self.start) if self.start is not None else "", self.message)
 
     def begins(self, now: int) -> int:
         """When its work begins, as far as anybody knows: a room that is free and data that are there."""

@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from phalanx.hub.choice.assignment import Candidate
-from phalanx.hub.choice.ledger import Account, account_of
+from phalanx.hub.choice.ledger import ClusterAccount, account_of
 from phalanx.hub.copies import startable
 from phalanx.hub.names import DISPATCH_LABEL, GRANT_GATE
 from phalanx.hub.objects import Json, printable
@@ -77,7 +77,7 @@ class _Known(msgspec.Struct):
     moment: float
     cluster: SimulatedCluster
     pods: dict[tuple[str, str], str]
-    account: Account
+    account: ClusterAccount
 
 
 class _Asked(msgspec.Struct):
@@ -122,7 +122,7 @@ class Estimates:
         if (asked := self._asked.get(cluster)) is not None:
             asked.known = None
 
-    def account(self, cluster: str) -> Account | None:
+    def account(self, cluster: str) -> ClusterAccount | None:
         """What the cluster has, and who holds how much of it, as it was read last."""
         asked = self._asked.get(cluster)
         return asked.known.account if asked is not None and asked.known is not None else None

@@ -30,7 +30,7 @@ Amounts = dict[str, int]
 _DEEPEST = 20
 
 
-class Account(msgspec.Struct, frozen=True):
+class ClusterAccount(msgspec.Struct, frozen=True):
     """What one cluster has in all, how much of it the pods of each queue hold that are none of the hub's copies,
     and how much those hold."""
 
@@ -66,7 +66,9 @@ class WaitingGang(msgspec.Struct, frozen=True):
     demand: QueueDemand
 
 
-def account_of(cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()) -> Account:
+def account_of(
+    cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()
+) -> ClusterAccount:
     """`copies` are the hub's by namespace and name. Raises InputError."""
     _, events = cluster.open(dialect_options(policy))
     total: Amounts = {}
@@ -81,7 +83,7 @@ def account_of(cluster: SimulatedCluster, policy: Policy, copies: Collection[tup
             queue = gangs.get(GangKey(pod.namespace, pod.gang), pod.queue) or DEFAULT_QUEUE
             holder = ours if (pod.namespace, pod.name) in copies else held.setdefault(queue, {})
             _add(holder, pod.pod_class.charged(pod.usage))
-    return Account(total, held, ours)
+    return ClusterAccount(total, held, ours)
 
 
 def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequence[str]) -> QueueDemand:
@@ -117,10 +119,10 @@ def queues_of(documents: Iterable[Document], policy: Policy) -> dict[str, Queue]
     return found
 
 
-class Ledger:
+class ClusterLedger:
     """`accounts` are those of the clusters; what is sent on top of them is told by `charge`."""
 
-    def __init__(self, accounts: Iterable[Account], queues: Mapping[str, Queue]) -> None:
+    def __init__(self, accounts: Iterable[ClusterAccount], queues: Mapping[str, Queue]) -> None:
         self._queues = queues
         self._total: Amounts = {}
         self._held: dict[str, Amounts] = {}

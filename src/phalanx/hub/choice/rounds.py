@@ -15,7 +15,7 @@ from phalanx.hub import protocol
 from phalanx.hub.choice.asked_objects import declared, kind_of
 from phalanx.hub.choice.assignment import MOST_WAITING, Candidate, Decision, Standing, Wish, decide, refusals
 from phalanx.hub.choice.estimates import AskedGang, Estimates
-from phalanx.hub.choice.ledger import Ledger, QueueDemand, WaitingGang, demand_of
+from phalanx.hub.choice.ledger import ClusterLedger, QueueDemand, WaitingGang, demand_of
 from phalanx.hub.choice.questions import Questions, run_rounds
 from phalanx.hub.data_objects import DataNeeds, bytes_to_move, held_data
 from phalanx.hub.dispatch import Dispatch, DispatchAttempt, DispatchStatus, Phase
@@ -224,10 +224,10 @@ class Rounds:
         self._considered[gang_uid] = (version, made)
         return made
 
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> ClusterLedger:
         """What clusters show of others, and what the hub itself has sent somewhere."""
         accounts = [self._estimates.account(name) for name in self._connections]
-        ledger = Ledger([each for each in accounts if each is not None], self._queues())
+        ledger = ClusterLedger([each for each in accounts if each is not None], self._queues())
         for record in self._objects.records.values():
             if record.status.cluster and record.phase is not Phase.ENDED:
                 ledger.charge(self.demand(record.gang.uid))

@@ -26,7 +26,7 @@ class AskedBinding(msgspec.Struct, frozen=True):
     barred: tuple[Candidate, ...]
 
 
-class RefusedError(Exception):
+class BindingRefusedError(Exception):
     """A binding goes nowhere until it, its policy or its template is changed; one that is `quiet` is what its user
     wants."""
 
@@ -40,23 +40,23 @@ async def consider(client: KubeClient, binding: StoredObject, clusters: Mapping[
     template that has another shape than its kind."""
     spec = binding.document.get("spec") or {}
     if why := placement.refusal(spec):
-        raise RefusedError(why)
+        raise BindingRefusedError(why)
     resource = spec.get("resource")
     kind = template_kind(resource)
     if kind is None:
-        raise RefusedError(unknown_kind(resource))
+        raise BindingRefusedError(unknown_kind(resource))
     template = await client.get(kind.resource.path(binding.namespace, str(at(resource, ("name",)))))
     uid = at(resource, ("uid",))
     if uid and uid != at(template, ("metadata", "uid")):
-        raise RefusedError("the template has been replaced; Karmada makes another binding", quiet=True)
+        raise BindingRefusedError("the template has been replaced; Karmada makes another binding", quiet=True)
     if kind is not VOLCANO_JOB and wants_suspension(kind, template):
-        raise RefusedError("it is suspended", quiet=True)
+        raise BindingRefusedError("it is suspended", quiet=True)
     try:
         documents = question(kind, template)
     except TooManyPodsError as error:
-        raise RefusedError(str(error)) from error
+        raise BindingRefusedError(str(error)) from error
     if len(documents) < 2:
-        raise RefusedError("it declares no pods")
+        raise BindingRefusedError("it declares no pods")
     groups, barred = allowed(spec, clusters)
     name = f"{binding.namespace}/{template['metadata']['name']}"
     return AskedBinding(binding, AskedGang(binding.uid, name, tuple(documents), declared=True), groups, barred)

@@ -16,7 +16,7 @@ from phalanx.hub.choice.questions import Questions, run_rounds
 from phalanx.hub.jobs.kinds import at
 from phalanx.hub.karmada import bindings
 from phalanx.hub.karmada.bindings import Step
-from phalanx.hub.karmada.questions import AskedBinding, RefusedError, consider, gangs_by_cluster, wish
+from phalanx.hub.karmada.questions import AskedBinding, BindingRefusedError, consider, gangs_by_cluster, wish
 from phalanx.hub.objects import Json, StoredObject, printable
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
@@ -163,14 +163,16 @@ class BindingRounds:
             self._due[key] = asyncio.get_running_loop().time() + self._again
             try:
                 each = await consider(self._client, binding, clusters)
-            except RefusedError as refusal:
+            except BindingRefusedError as refusal:
                 await self._refuse(binding, refusal)
             except (ApiError, ConnectionLost) as error:
                 log.info("binding %s/%s: %s", *key, error)
             except Exception as error:
                 # Whatever a template looks like, it is no reason to keep others from being sent.
                 log.warning("binding %s/%s: %s: %s", *key, type(error).__name__, printable(error))
-                await self._refuse(binding, RefusedError(f"its template cannot be read: {type(error).__name__}"))
+                await self._refuse(
+                    binding, BindingRefusedError(f"its template cannot be read: {type(error).__name__}")
+                )
             else:
                 if each.gang.name in asked:
                     self._due[key] = 0.0  # two of one name are asked about one after the other
@@ -248,7 +250,7 @@ class BindingRounds:
         self._bindings.put(key, msgspec.json.encode(answer))
         return self._bindings.get(key)
 
-    async def _refuse(self, binding: StoredObject, refusal: RefusedError) -> None:
+    async def _refuse(self, binding: StoredObject, refusal: BindingRefusedError) -> None:
         if refusal.quiet:
             return
         self._due.pop((binding.namespace, binding.name), None)  # its next change is looked at

@@ -18,7 +18,7 @@ from phalanx.model.text.quantity import QuantityError, canonical_quantity
 _MOST_RESOURCES = 24
 
 
-class Capacity(msgspec.Struct, frozen=True):
+class ClusterCapacity(msgspec.Struct, frozen=True):
     """`allocatable` is the sum over all nodes, in the scheduler's units; `ready` of them report so."""
 
     version: str
@@ -27,7 +27,7 @@ class Capacity(msgspec.Struct, frozen=True):
     allocatable: Mapping[str, int]
 
 
-async def read_capacity(client: KubeClient) -> Capacity:
+async def read_capacity(client: KubeClient) -> ClusterCapacity:
     """Raises ApiError, ConnectionLost."""
     try:
         answer = await client.get("/version")
@@ -35,7 +35,7 @@ async def read_capacity(client: KubeClient) -> Capacity:
     except ApiError:
         version = ""  # (not everybody may ask)
     nodes = [node for node in (await client.list_all(NODES.path()))["items"] if isinstance(node, dict)]
-    return Capacity(version, len(nodes), sum(map(_is_ready, nodes)), _sum(nodes))
+    return ClusterCapacity(version, len(nodes), sum(map(_is_ready, nodes)), _sum(nodes))
 
 
 def written(amounts: Mapping[str, int]) -> dict[str, str]:

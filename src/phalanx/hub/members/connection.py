@@ -22,7 +22,7 @@ from phalanx.hub.copies import copy_view
 from phalanx.hub.dispatch import Dispatch
 from phalanx.hub.jobs.copies import is_copy, job_view
 from phalanx.hub.jobs.kinds import JOB_KINDS
-from phalanx.hub.members.capacity import Capacity, read_capacity
+from phalanx.hub.members.capacity import ClusterCapacity, read_capacity
 from phalanx.hub.names import DISPATCH_LABEL, GROUP_KINDS, LEASE_NAMESPACE, RESULT_FINALIZER
 from phalanx.hub.objects import StoredObject, printable, read_object
 from phalanx.kube.client import KubeClient, PatchType
@@ -87,7 +87,7 @@ class ClusterConnection:
         self.silent_since = int(time.time())
         self.last_seen = 0
         #: As it was read last.
-        self.capacity: Capacity | None = None
+        self.capacity: ClusterCapacity | None = None
         self._last_sent = 0
         self._sweep_due = False
         self.kinds: frozenset[Resource] = frozenset()

@@ -62,7 +62,8 @@ class MemberClusters:
         self._period = period
         self._used = used
         self._connected: dict[str, _Connected] = {}
-        self._problems: dict[str, str] = {}
+        # Reason and message of each that cannot be connected.
+        self._problems: dict[str, tuple[str, str]] = {}
         self._wake = asyncio.Event()
 
     def look(self) -> None:
@@ -105,11 +106,11 @@ class MemberClusters:
             # (What it refers to is read when it is used first; here, so that it is told here.)
             config.tls.context()
         except (ConfigError, ValueError) as error:
-            self._problems[cluster.name] = f"InvalidKubeconfig: {printable(error)}"
+            self._problems[cluster.name] = ("InvalidKubeconfig", printable(error))
             return
         except (ApiError, ConnectionLost) as error:
             reason = "NoSecret" if isinstance(error, ApiError) and error.status == 404 else "Unread"
-            self._problems[cluster.name] = f"{reason}: {where}: {printable(error)}"
+            self._problems[cluster.name] = (reason, f"{where}: {printable(error)}")
             return
         self._problems.pop(cluster.name, None)
         await self._disconnect(cluster.name)
@@ -137,7 +138,7 @@ class MemberClusters:
         if connection is not None and (connection.ready or problem is None):
             status, reason, message = connection.condition()
         else:
-            reason, _, message = (problem or "Connecting: ").partition(": ")
+            reason, message = problem or ("Connecting", "")
             status = "False"
         old = cluster.document.get("status") or {}
         now = int(time.time())

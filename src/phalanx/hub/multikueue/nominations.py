@@ -35,7 +35,7 @@ _MOST_NAMES = 20
 _MOST_PODS = 10_000
 
 
-class Rounds(msgspec.Struct, frozen=True):
+class NominationRounds(msgspec.Struct, frozen=True):
     """What is to be nominated now: `names` are all, those before included. `wait` is how long (seconds) to leave it
     so; `message` says why nothing is nominated."""
 
@@ -76,21 +76,21 @@ def nominated(workload: Json) -> tuple[str, ...]:
     return tuple(each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
 
 
-def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) -> Rounds:
+def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) -> NominationRounds:
     """One cluster more: of those that were not tried the one where it starts first. Where nobody can say they are
     all tried at once, as Kueue would. Who would never start it is not tried."""
     others = [each for each in answers if each.name not in before]
     chosen = best(others, now)
     if chosen is None:
         said = "; ".join(f"{each.name}: {each.message or 'would not start it'}" for each in others)
-        return Rounds(tuple(before), message=printable(said or "no cluster is left to try", 1000))
+        return NominationRounds(tuple(before), message=printable(said or "no cluster is left to try", 1000))
     if chosen.start is not None:
         more = [chosen.name]
     else:
         more = [each.name for each in others if not each.never and each.start is None]
     names = (*before, *more)[:_MOST_NAMES]
     # Nobody else is tried before the chosen one could have started.
-    return Rounds(names, max(ROUND_SECONDS, (chosen.start or now) - now + ROUND_SECONDS))
+    return NominationRounds(names, max(ROUND_SECONDS, (chosen.start or now) - now + ROUND_SECONDS))
 
 
 def question(workload: Json) -> list[Json]:

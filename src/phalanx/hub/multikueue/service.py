@@ -117,7 +117,7 @@ class MultiKueueService(HubProcess):
         await self._nominate(workload, found)
         return found.wait
 
-    async def _nominate(self, workload: StoredObject, found: nominations.Rounds) -> None:
+    async def _nominate(self, workload: StoredObject, found: nominations.NominationRounds) -> None:
         """Of the version that was seen; who has written since is looked at first."""
         document, applied = nominations.nomination(workload.document, found.names)
         path = nominations.WORKLOADS.path(workload.namespace, workload.name, "status")

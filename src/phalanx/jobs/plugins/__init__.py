@@ -1,1 +1,1 @@
-"""What jobs ask for by name: hosts, ssh keys, variables of MPI, PyTorch and others (docs/rules/jobs.md, B6)."""
+"""Job plugins: hosts, ssh keys, variables for MPI, PyTorch and similar frameworks (docs/rules/jobs.md, B6)."""

@@ -1,4 +1,4 @@
-"""env: a pod's own index within its task."""
+"""Plugin env: the index of a pod within its task, as a variable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.jobs.spec import Job, TaskSpec
 
 
 class EnvPlugin(PodPlugin):
-    """Takes no arguments, and reads none."""
+    """Plugin env; it ignores its arguments."""
 
     name = "env"
 

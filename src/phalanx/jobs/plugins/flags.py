@@ -1,8 +1,8 @@
-"""The arguments of plugins, read as Volcano reads them: by Go's package `flag`.
+"""Arguments of plugins, parsed like Volcano with Go's package `flag`.
 
 https://pkg.go.dev/flag#hdr-Command_line_flag_syntax : `-port 22` in two arguments, `-port=22`, `--port=22`; a
-flag that is true or false is set by its name alone, and takes a value after `=` only. What comes after the first
-argument that is no flag is not read.
+boolean flag is set by its name alone, and takes a value only after `=`. Arguments after the first one that is no
+flag are ignored.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
-# Bases by prefix; a number that begins with 0 is octal. Underscores may stand between digits.
+# Bases by prefix; a number with a leading 0 is octal. Underscores are allowed between digits.
 _NUMBER = re.compile(r"([+-]?)(0[xX]_?[0-9a-fA-F_]+|0[bB]_?[01_]+|0[oO]_?[0-7_]+|0_?[0-7_]*|[1-9][0-9_]*)")
 _LONGEST_NUMBER = 80
 
 
 class Flags:
-    """The values of a plugin's flags: those of its arguments, else the defaults, by which their kinds are known."""
+    """Values of a plugin's flags from its arguments; `defaults` defines the flags and their types."""
 
     def __init__(self, plugin: str, arguments: Sequence[str], defaults: Mapping[str, str | int | bool]) -> None:
         self._values = dict(defaults)
@@ -31,7 +31,7 @@ class Flags:
             self._read(list(arguments))
         except ValueError as error:
             raise JobPluginError(
-                f"plugin {plugin} flagset parse failed, err: {error}; it knows "
+                f"plugin {plugin} flagset parse failed, err: {error}; supported flags: "
                 + ", ".join(f"--{name}" for name in sorted(defaults))
             ) from None
 

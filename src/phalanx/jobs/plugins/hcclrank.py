@@ -1,4 +1,4 @@
-"""hcclrank: a pod's rank in the rank table of Ascend devices, as an annotation."""
+"""Plugin hcclrank: the rank of a pod in the rank table of Ascend devices, as an annotation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _KEY = "hccl/rankIndex"
 
 
 class HcclrankPlugin(PodPlugin):
-    """The rank is the variable RANK of the first container that has one, else it follows from the tasks."""
+    """Plugin hcclrank; the rank is the variable RANK of the first container with it, else it follows from the
+    tasks.
+    """
 
     name = "hcclrank"
 

@@ -1,4 +1,4 @@
-"""mpi: the master knows the hosts of the workers, and all of them open the port of ssh."""
+"""Plugin mpi: the master gets the hosts of the workers, and all pods open the ssh port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin of jobs is, and the objects that it makes beside pods."""
+"""Interface of job plugins, and the objects that they create besides pods."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ Json = dict[str, Any]
 
 
 class JobPluginError(Exception):
-    """A plugin that a job cannot have as it asks for it. The text names the plugin and what is wrong."""
+    """Plugin that cannot be configured as the job requests. The text names the plugin and the error."""
 
 
 class SshKey(msgspec.Struct, frozen=True):
-    """An ssh key: the private one as PEM, the public one as a line of `authorized_keys`."""
+    """SSH key: the private key as PEM, the public key as a line of `authorized_keys`."""
 
     private: str
     public: str
 
 
 class DesiredObject(msgspec.Struct, frozen=True):
-    """An object that a job needs. `content` makes up what it holds; it may be costly (a key), so it is asked for
-    only if the object is missing or kept in step. The fields in `owned`, such as `data` or `spec.selector`, follow
-    the job; without any the object is made once and never touched."""
+    """Object that a job needs.
+
+    `content` returns its fields; it can be expensive (a key), so it is called only if the object is missing or
+    follows the job. The fields in `owned`, such as `data` or `spec.selector`, follow the job; without any, the
+    object is created once and never updated.
+    """
 
     api_version: str
     kind: str
@@ -39,7 +42,7 @@ class DesiredObject(msgspec.Struct, frozen=True):
     owned: tuple[str, ...] = ()
 
     @property
-    def kept_in_step(self) -> bool:
+    def follows_job(self) -> bool:
         return bool(self.owned)
 
     def manifest(self) -> Json:
@@ -52,22 +55,24 @@ class DesiredObject(msgspec.Struct, frozen=True):
         }
 
     def belongs_to_job(self, existing: Json) -> bool:
-        """Whether one of this name was made for this job, not by a user or for an earlier job of its name."""
+        """Return whether the existing object was created for this job, not by a user or for an earlier job of its
+        name.
+        """
         owners = sequence(mapping(existing.get("metadata")).get("ownerReferences"))
         return any(mapping(owner).get("uid") == self.job.metadata.uid for owner in owners)
 
     def changed(self, existing: Json) -> Json | None:
-        """A merge patch that brings one that exists into step; None if it is."""
+        """Return the merge patch that updates an existing object; None if it is up to date."""
         if not self.owned:
             return None
         patch: Json = {}
         content = self.content()
         for path in self.owned:
             *parents, field = path.split(".")
-            here, there, target = content, existing, patch
+            desired_part, existing_part, target = content, existing, patch
             for parent in parents:
-                here, there = mapping(here.get(parent)), mapping(there.get(parent))
-            difference = _difference(there.get(field), here.get(field))
+                desired_part, existing_part = mapping(desired_part.get(parent)), mapping(existing_part.get(parent))
+            difference = _difference(existing_part.get(field), desired_part.get(field))
             if difference is _SAME:
                 continue
             for parent in parents:
@@ -80,7 +85,7 @@ _SAME = object()
 
 
 def _difference(old: object, new: object) -> object:
-    """What a merge patch says for one field. What is empty and what is absent are the same."""
+    """Return the merge patch value of one field. Empty and absent values are equal."""
     if old == new or (not old and not new):
         return _SAME
     if not isinstance(old, dict) or not isinstance(new, dict):
@@ -92,19 +97,19 @@ def _difference(old: object, new: object) -> object:
 
 
 class JobPlugin(Protocol):
-    """Made for one job, from its arguments."""
+    """Plugin of one job, created from its arguments."""
 
     name: str
 
     def shape_pod(self, job: Job, task: TaskSpec, index: int, pod: Json) -> None:
-        """Adds to the manifest of a pod. Raises JobPluginError."""
+        """Add to the manifest of a pod. Raise JobPluginError."""
 
     def objects(self, job: Job, generate_key: Callable[[], SshKey]) -> tuple[DesiredObject, ...]:
-        """What must exist before the pods do."""
+        """Return the objects that must exist before the pods."""
 
 
 class PodPlugin:
-    """A plugin that needs no objects."""
+    """Plugin without objects."""
 
     def objects(self, job: Job, generate_key: Callable[[], SshKey]) -> tuple[DesiredObject, ...]:
         return ()

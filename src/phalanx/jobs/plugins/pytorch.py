@@ -1,4 +1,4 @@
-"""pytorch: the variables by which torch.distributed finds its master and knows its rank."""
+"""Plugin pytorch: the variables with the master and the rank for torch.distributed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WAIT = "wait-for-master"
 
 
 class PytorchPlugin(PodPlugin):
-    """A job without the master task gets nothing, as upstream."""
+    """Plugin pytorch; a job without the master task gets nothing, as upstream."""
 
     name = "pytorch"
 
@@ -43,7 +43,11 @@ class PytorchPlugin(PodPlugin):
         if master is None:
             return
         address = host(job, master, 0)
-        members = sum(each.replicas for each in job.spec.named_tasks() if each.name in (self._master, self._worker))
+        members = sum(
+            member_task.replicas
+            for member_task in job.spec.named_tasks()
+            if member_task.name in (self._master, self._worker)
+        )
         variables = [
             variable("MASTER_ADDR", address),
             variable("MASTER_PORT", str(self._port)),
@@ -57,18 +61,20 @@ class PytorchPlugin(PodPlugin):
             variables.append(variable("RANK", "0"))
         for container in containers(pod):
             add_port(container, "pytorchjob-port", self._port)
-            add_env(container, [dict(each) for each in variables])
+            add_env(container, [dict(member_task) for member_task in variables])
 
     def _wait(self, pod: Json, address: str) -> None:
-        """Lets the worker begin when somebody listens at the master's port, or fail after the timeout."""
+        """Add an init container that waits until the master's port accepts connections, or fails after the
+        timeout.
+        """
         first = pod["spec"].setdefault("initContainers", [])
-        if any(mapping(each).get("name") == _WAIT for each in sequence(first)):
+        if any(mapping(container).get("name") == _WAIT for container in sequence(first)):
             return
         script = (
             f"left={self._timeout}\n"
-            # An image without nc may have bash, which asks without it.
+            # An image without nc can have bash, which connects without it.
             f"until {{ nc -z {address} {self._port} || : > /dev/tcp/{address}/{self._port}; }} 2>/dev/null; do\n"
-            f'  [ "$left" -gt 0 ] || {{ echo "nobody listens at {address}:{self._port}"; exit 1; }}\n'
+            f'  [ "$left" -gt 0 ] || {{ echo "no connection to {address}:{self._port}"; exit 1; }}\n'
             "  sleep 2\n"
             "  left=$((left - 2))\n"
             "done\n"

@@ -1,4 +1,4 @@
-"""ray: the head and the workers are started with the right commands, and the head has a Service."""
+"""Plugin ray: starts the head and the workers with the right commands, and creates a Service for the head."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RayPlugin:
             ],
         }
         name = f"{metadata.name}-head-svc"
-        # Its ports are not kept in step: the API server gives them node ports where it is made so.
+        # The ports are not updated, because the API server adds node ports to some Services.
         return (DesiredObject("v1", "Service", name, job, lambda: {"spec": spec}, ("spec.selector",)),)
 
 

@@ -1,4 +1,4 @@
-"""The plugins of a job, in an order that is always the same."""
+"""Plugins of a job, in a fixed order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.jobs.plugins.tensorflow import TensorflowPlugin
 from phalanx.jobs.spec import Job, TaskSpec
 from phalanx.jobs.volumes import mount_volumes
 
-# In this order; hcclrank reads what pytorch has written.
+# The order matters: hcclrank reads the variables of pytorch.
 _BUILDERS: dict[str, Callable[[Sequence[str]], JobPlugin]] = {
     "svc": SvcPlugin,
     "env": EnvPlugin,
@@ -28,33 +28,33 @@ _BUILDERS: dict[str, Callable[[Sequence[str]], JobPlugin]] = {
     "ray": RayPlugin,
     "hcclrank": HcclrankPlugin,
 }
-#: What a plugin needs beside it.
+#: Plugins that a plugin needs.
 NEEDED_PLUGINS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"tensorflow": ("svc",), "pytorch": ("svc",), "ray": ("svc",), "mpi": ("svc", "ssh")}
 )
-# Upstream notes no others in the status.
+# Plugins that upstream omits from the status.
 _UNLISTED = frozenset({"hcclrank"})
 
 PLUGIN_NAMES = tuple(_BUILDERS)
 
 
 def plugin_arguments(job: Job) -> dict[str, tuple[str, ...]]:
-    """The plugins that a job names and those that they need, with their arguments. Raises JobPluginError."""
+    """Return the plugins of a job and the plugins that these need, with their arguments. Raise JobPluginError."""
     stated = job.spec.plugins
     for name in sorted(stated):
         if name not in _BUILDERS:
-            raise JobPluginError(f"failed to get plugin {name}; there are {', '.join(PLUGIN_NAMES)}")
-    needed = {other for name in stated for other in NEEDED_PLUGINS.get(name, ())}
+            raise JobPluginError(f"failed to get plugin {name}; expected one of {', '.join(PLUGIN_NAMES)}")
+    needed = {needed_plugin for name in stated for needed_plugin in NEEDED_PLUGINS.get(name, ())}
     return {name: stated.get(name, ()) for name in _BUILDERS if name in stated or name in needed}
 
 
 def plugins_of(job: Job) -> tuple[JobPlugin, ...]:
-    """Raises JobPluginError."""
+    """Return the plugins of a job. Raise JobPluginError."""
     return tuple(_BUILDERS[name](arguments) for name, arguments in plugin_arguments(job).items())
 
 
 def shape(plugins: Sequence[JobPlugin], job: Job, task: TaskSpec, index: int, pod: Json) -> Json:
-    """The pod, to which the job's volumes are added and what its plugins add. Raises JobPluginError."""
+    """Add the volumes of the job and the additions of its plugins to a pod, and return it. Raise JobPluginError."""
     mount_volumes(job, pod)
     for plugin in plugins:
         plugin.shape_pod(job, task, index, pod)
@@ -62,10 +62,10 @@ def shape(plugins: Sequence[JobPlugin], job: Job, task: TaskSpec, index: int, po
 
 
 def desired_objects(job: Job, generate_key: Callable[[], SshKey]) -> tuple[DesiredObject, ...]:
-    """What the plugins need beside pods. Raises JobPluginError."""
-    return tuple(each for plugin in plugins_of(job) for each in plugin.objects(job, generate_key))
+    """Return the objects that the plugins need besides pods. Raise JobPluginError."""
+    return tuple(desired for plugin in plugins_of(job) for desired in plugin.objects(job, generate_key))
 
 
 def plugin_resources(job: Job) -> dict[str, str]:
-    """The plugins as the job's status lists them. Raises JobPluginError."""
+    """Return the plugins in the form of the job's status. Raise JobPluginError."""
     return {f"plugin-{name}": name for name in plugin_arguments(job) if name not in _UNLISTED}

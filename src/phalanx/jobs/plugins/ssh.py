@@ -1,4 +1,4 @@
-"""ssh: the pods of a job log in to each other with a key that only they have, as long as the job lives."""
+"""Plugin ssh: the pods of a job log in to each other with a key of the job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SshPlugin:
                 "ssh-private-key": "",
                 "ssh-public-key": "",
                 "ssh-port": _PORT,
-                # Of early releases, and still in many jobs; it means nothing any more.
+                # Flag of early releases that is still common in jobs; it has no effect.
                 "no-root": False,
             },
         )
@@ -41,7 +41,7 @@ class SshPlugin:
     def shape_pod(self, job: Job, task: TaskSpec, index: int, pod: Json) -> None:
         secret = _secret(job)
         volume = volume_name(secret)
-        # Root's ssh wants its files for itself; who is not root must be able to read them.
+        # The ssh of root requires private files; for other users the files must be readable.
         mode = 0o600 if self._path == _PATH else 0o644
         items = [{"key": file, "path": f"{_DIRECTORY}/{file}"} for file in _FILES]
         add_volume(pod, {"name": volume, "secret": {"secretName": secret, "items": items, "defaultMode": mode}})
@@ -69,7 +69,7 @@ class SshPlugin:
 
 
 def generate_rsa_key() -> SshKey:
-    """A new one, in the forms that every ssh reads. It takes a moment."""
+    """Generate an RSA key, in forms that every ssh reads. It takes a moment."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 

@@ -1,4 +1,4 @@
-"""svc: the pods of a job find each other by name, in files and variables too, and nobody else reaches them."""
+"""Plugin svc: host names of the job's pods, also in files and variables, and a network policy around the job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class SvcPlugin:
             spec["subdomain"] = job.metadata.name
         volume = volume_name(config_map)
         add_volume(pod, {"name": volume, "configMap": {"name": config_map}})
-        keys = [key for each in job.spec.named_tasks() for key in _variables(each)] if self._inject else []
+        keys = (
+            [key for named_task in job.spec.named_tasks() for key in _variables(named_task)] if self._inject else []
+        )
         for container in containers(pod, ALL_CONTAINERS):
             if self._inject:
                 add_env(container, [_reference(config_map, key) for key in keys])
@@ -50,7 +52,7 @@ class SvcPlugin:
             "ingress": [{"from": [{"podSelector": {"matchLabels": members}}]}],
             "policyTypes": ["Ingress"],
         }
-        found = [
+        desired = [
             DesiredObject("v1", "ConfigMap", _config_map(job), job, lambda: {"data": host_files(job)}, ("data",)),
             DesiredObject(
                 "v1",
@@ -62,7 +64,7 @@ class SvcPlugin:
             ),
         ]
         if self._closed:
-            found.append(
+            desired.append(
                 DesiredObject(
                     "networking.k8s.io/v1",
                     "NetworkPolicy",
@@ -72,18 +74,18 @@ class SvcPlugin:
                     ("spec.podSelector", "spec.ingress", "spec.policyTypes"),
                 )
             )
-        return tuple(found)
+        return tuple(desired)
 
 
 def host_files(job: Job) -> dict[str, str]:
-    """Where the pods of each task are: a file of lines, and two variables."""
+    """Return the files with the hosts of each task: a file with one host per line, and two variables."""
     data = {}
     for task in job.spec.named_tasks():
-        found = hosts(job, task)
+        task_hosts = hosts(job, task)
         listed, number = _variables(task)
-        data[f"{task.name.replace('-', '_')}.host"] = "\n".join(found)
-        data[listed] = ",".join(found)
-        data[number] = str(len(found))
+        data[f"{task.name.replace('-', '_')}.host"] = "\n".join(task_hosts)
+        data[listed] = ",".join(task_hosts)
+        data[number] = str(len(task_hosts))
     return data
 
 

@@ -1,4 +1,4 @@
-"""tensorflow: TF_CONFIG, which names every member of the cluster and which of them a pod is."""
+"""Plugin tensorflow: TF_CONFIG with all members of the cluster and the role of the pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROLES = ("ps", "worker", "chief", "evaluator")
 
 
 class TensorflowPlugin(PodPlugin):
-    """A single pod is told nothing: it is no cluster."""
+    """Plugin tensorflow; a job with a single pod gets nothing, because it is no cluster."""
 
     name = "tensorflow"
 
@@ -30,9 +30,11 @@ class TensorflowPlugin(PodPlugin):
             return
         cluster = {}
         for role, name in self._tasks.items():
-            found = job.spec.task(name)
-            if found is not None and found.replicas:
-                cluster[role] = [f"{host(job, found, each)}:{self._port}" for each in range(found.replicas)]
+            role_task = job.spec.task(name)
+            if role_task is not None and role_task.replicas:
+                cluster[role] = [
+                    f"{host(job, role_task, replica)}:{self._port}" for replica in range(role_task.replicas)
+                ]
         role = next((role for role in ("chief", "worker", "ps", "evaluator") if self._tasks[role] == task.name), "")
         config = {"cluster": cluster, "task": {"type": role or task.name, "index": index}}
         value = json.dumps(config, separators=(",", ":"))

@@ -1,1 +1,1 @@
-"""Devices: cards and their parts, NUMA nodes, claims."""
+"""Devices: shared cards, NUMA nodes, resource claims."""

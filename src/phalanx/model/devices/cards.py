@@ -1,4 +1,4 @@
-"""Cards (GPUs and the like) that pods share, and the parts of them that pods ask for and hold."""
+"""Cards (GPUs and similar devices) that pods share, and the shares that pods request and use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import enum
 import msgspec
 
 FULL = 100
-"""All of a card's cores, in percent; memory shares in percent count the same way."""
+"""All cores of a card, in percent; memory percentages use the same scale."""
 
 
 class Family(enum.StrEnum):
-    """Whose words a card is described and asked for in; cards of one family do not serve another."""
+    """API family of a card and of its requests; a card serves only requests of its own family."""
 
     VGPU = "vgpu"  # Volcano's vGPU (HAMi-core): volcano.sh/vgpu-*
     GPU_SHARE = "gpu-share"  # Volcano's first GPU sharing: volcano.sh/gpu-memory, volcano.sh/gpu-number
@@ -19,9 +19,12 @@ class Family(enum.StrEnum):
 
 
 class Card(msgspec.Struct, frozen=True):
-    """One card of a node. `id` is what pods are told: a UUID, or its number on the node. `memory` is in units of
-    its family (MiB or bytes), `slots` is how many pods' containers may share it, `kind` its model, `mode` how it is
-    divided ("" where its family knows one way only)."""
+    """One card of a node.
+
+    `id` is the name for pods: a UUID, or the card's index on the node. `memory` is in units of its family (MiB or
+    bytes), `slots` is the maximum number of containers that share it, `kind` is its model, `mode` its
+    partitioning ("" if its family has only one mode).
+    """
 
     family: Family
     id: str
@@ -33,9 +36,9 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class CardShare(msgspec.Struct, frozen=True, cache_hash=True):
-    """What one container (or a pod as a whole) asks for: a part of each of `count` different cards.
+    """Request of one container (or of a pod as a whole): a share of each of `count` different cards.
 
-    `memory` is an amount per card, unless `percent` of the card's memory is stated. `cores` are percent per card.
+    `memory` is an amount per card, unless `percent` of the card's memory is set. `cores` are percent per card.
     """
 
     count: int = 1
@@ -45,12 +48,12 @@ class CardShare(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceNeed(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a pod asks of the cards of its node; the `shares` are in the order of its containers.
+    """Request of a pod for cards of its node; the `shares` are in the order of its containers.
 
-    A card serves it if its model contains one of `kinds` (where there are any) and none of `other_kinds`, its id is
-    one of `ids` (where there are any) and none of `other_ids`, and its mode is `mode` (unless ""). With `group` no
-    card serves two pods of that group. `problem` says why no card can serve it. A `lenient` need is none on nodes
-    without cards of the family: somebody else hands them out there.
+    A card matches if its model contains one of `kinds` (if any) and none of `other_kinds`, its id is one of `ids`
+    (if any) and none of `other_ids`, and its mode is `mode` (unless ""). With `group` no card serves two pods of
+    that group. `problem` is the reason why no card can serve the request. A `lenient` request is ignored on nodes
+    without cards of the family: another component allocates cards there.
     """
 
     family: Family
@@ -66,7 +69,7 @@ class DeviceNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class CardHold(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a pod holds of one card."""
+    """Share of one card that a pod uses."""
 
     family: Family
     card: str
@@ -75,7 +78,7 @@ class CardHold(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class NodeCards(msgspec.Struct, frozen=True):
-    """The cards that an object beside the node describes; none where it is gone."""
+    """Cards of a node from an object besides the Node; empty after its deletion."""
 
     node: str
     family: Family

@@ -1,6 +1,6 @@
 """Devices that pods claim by name and selector: resource.k8s.io, dynamic resource allocation.
 
-Quantities are kept as they were written (`40Gi`): they are compared exactly, in `cluster/dra/`.
+Quantities have their original text (`40Gi`); `cluster/dra/` compares them exactly.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import msgspec
 from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm
 
-# What one claim may be given, and by how many it may be reserved (resource.k8s.io/v1).
+# Limits of resource.k8s.io/v1: devices and consumers of one claim.
 MOST_DEVICES = 32
 MOST_CONSUMERS = 256
-# How a device is told from all others: driver, pool, device.
+# Identity of a device: driver, pool, device.
 DeviceId = tuple[str, str, str]
 
 
 class DeviceToleration(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which device taints a request puts up with; the empty `key` and `effect` mean all, `seconds` is only handed
-    on."""
+    """Device taints that a request tolerates; empty `key` and `effect` mean all, `seconds` is only passed on."""
 
     key: str = ""
     operator: str = "Equal"
@@ -35,10 +34,11 @@ class DeviceTaint(msgspec.Struct, frozen=True):
 
 
 class DeviceAsk(msgspec.Struct, frozen=True, cache_hash=True):
-    """Devices of one class that meet all `selectors` (CEL): `count` of them, or all that a node has (`count` 0).
+    """Request for devices of one class that match all `selectors` (CEL): `count` devices, or all of a node
+    (`count` 0).
 
-    With `admin` the devices are used beside whoever has them. `capacity` is what is consumed of a device that
-    several may share: (capacity's name, quantity).
+    With `admin` the devices are used besides their users. `capacity` is the consumed capacity of a shared device:
+    (name of the capacity, quantity).
     """
 
     name: str
@@ -51,20 +51,25 @@ class DeviceAsk(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceRequest(msgspec.Struct, frozen=True, cache_hash=True):
-    """One request of a claim: its only ask, or `prioritised` alternatives of which the first that can be met is."""
+    """One request of a claim: its only ask, or `prioritised` alternatives, of which the first satisfiable one
+    applies.
+    """
 
     name: str
     asks: tuple[DeviceAsk, ...]
     prioritised: bool = False
 
     def full_name(self, ask: int) -> str:
-        """How results and configuration refer to one of the alternatives."""
+        """Return the name of an alternative in results and configuration."""
         return f"{self.name}/{self.asks[ask].name}" if self.prioritised else self.name
 
 
 class DeviceConstraint(msgspec.Struct, frozen=True, cache_hash=True):
-    """All devices of the `requests` (none named: of the claim) agree in the attribute `match`, or each pair differs
-    in the attribute `distinct`; where both are stated the former counts."""
+    """Constraint on all devices of the `requests` (none: of the claim): equal `match` attributes, or pairwise
+    different `distinct` attributes.
+
+    If both are set, `match` applies.
+    """
 
     requests: tuple[str, ...] = ()
     match: str = ""
@@ -72,15 +77,16 @@ class DeviceConstraint(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceConfig(msgspec.Struct, frozen=True, cache_hash=True):
-    """Configuration for drivers, handed on as it is: `body` is the JSON object without its requests."""
+    """Configuration for drivers, passed on unchanged: `body` is the JSON object without its requests."""
 
     requests: tuple[str, ...]
     body: str
 
 
 class ClaimSpec(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a claim asks for. `fault` says why it cannot be read as a whole (a kind of request or constraint that
-    this version does not know): then nothing is allocated for it."""
+    """Spec of a claim. `fault` is the reason why it is unreadable (an unknown kind of request or constraint):
+    then no device is allocated.
+    """
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -93,7 +99,7 @@ class ClaimSpec(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class DeviceMapping(msgspec.Struct, frozen=True, cache_hash=True, rename="camel"):
-    """Which request of a pod's claim for extended resources serves a container's amount of one."""
+    """Request of a pod's claim for extended resources that serves the amount of one container."""
 
     container_name: str
     resource_name: str
@@ -101,8 +107,9 @@ class DeviceMapping(msgspec.Struct, frozen=True, cache_hash=True, rename="camel"
 
 
 class ExtendedNeed(msgspec.Struct, frozen=True, cache_hash=True):
-    """An extended resource that a device class offers: `amount` of it on a node whose kubelet offers it, on others
-    the devices of the `requests`."""
+    """Extended resource of a device class: `amount` on a node whose kubelet offers it, the devices of `requests`
+    on other nodes.
+    """
 
     resource: str
     amount: int
@@ -111,13 +118,13 @@ class ExtendedNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ClaimNeed(msgspec.Struct, frozen=True, cache_hash=True):
-    """One resource claim of a pod, as its class sees it.
+    """One resource claim of a pod, in the form of its class.
 
-    A claim of the pod's own that is not allocated yet is nothing but its `spec`, so pods made from equal templates
-    are one class. `claim` (namespace/name) names one that several pods share, or that is allocated already: then it
-    decides where the pods can be. `reserved`: the pod is among its consumers already, or its PodGroup is or will be
-    instead. `waits` says what has to come before the pod can be placed at all. A claim for `extended` resources
-    does not exist yet: what it asks for depends on the node, and the scheduler makes it.
+    The pod's own unallocated claim is only its `spec`, so that pods of equal templates are one class. `claim`
+    (namespace/name) names a claim that several pods share, or that is allocated already: then it restricts the
+    nodes. `reserved`: the pod is one of its consumers already, or its PodGroup is or will be. `waits` is the
+    reason why the pod cannot be placed yet. A claim for `extended` resources does not exist yet: its requests
+    depend on the node, and the scheduler creates it.
     """
 
     spec: ClaimSpec = ClaimSpec()
@@ -128,7 +135,7 @@ class ClaimNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class AllocatedDevice(msgspec.Struct, frozen=True):
-    """One device that a claim has got. `consumed` is set for a device that others may share."""
+    """One device of a claim. `consumed` is set for a device that several claims can share."""
 
     id: DeviceId
     admin: bool = False
@@ -136,11 +143,11 @@ class AllocatedDevice(msgspec.Struct, frozen=True):
     consumed: tuple[tuple[str, str], ...] = ()
 
 
-class Allocation(msgspec.Struct, frozen=True):
-    """What a claim was given, and the nodes on which it can be used (None: all), as the API tells.
+class ClaimResult(msgspec.Struct, frozen=True):
+    """ClaimResult of a claim, and the nodes that can use it (None: all), from the API.
 
-    `document` is the JSON of `status.allocation` of what is yet to be written, "" once it has been; `conditions`
-    says that the claim is usable only when its devices are ready (binding conditions).
+    `document` is the JSON of a `status.allocation` to write, "" once it is written; `conditions`: the claim is
+    usable only after its devices are ready (binding conditions).
     """
 
     devices: tuple[AllocatedDevice, ...] = ()
@@ -150,15 +157,18 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A ResourceClaim as last observed. `consumers` are the uids for which it is reserved, `owner` the uid of its
-    controlling owner ("" without one), which is the PodGroup `group` if that is set. `extended`: a scheduler made
-    it for the extended resources of its owner. `version` is that of the API which serves it."""
+    """ResourceClaim as last observed.
+
+    `consumers` are the uids for which it is reserved, `owner` is the uid of its controlling owner ("" without
+    one), which is the PodGroup `group` if that is set. `extended`: a scheduler created it for the extended
+    resources of its owner. `version` is the version of its API.
+    """
 
     namespace: str
     name: str
     uid: str
     spec: ClaimSpec = ClaimSpec()
-    allocation: Allocation | None = None
+    allocation: ClaimResult | None = None
     consumers: tuple[str, ...] = ()
     owner: str = ""
     group: str = ""
@@ -173,7 +183,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class DeviceClass(msgspec.Struct, frozen=True):
-    """What administrators call a kind of device; `extended` is the extended resource that stands for it."""
+    """Device class of administrators; `extended` is its extended resource."""
 
     name: str
     selectors: tuple[str, ...] = ()
@@ -183,14 +193,16 @@ class DeviceClass(msgspec.Struct, frozen=True):
 
 
 class DeviceAttribute(msgspec.Struct, frozen=True):
-    """`kind` is int, bool, string or version, or the plural of one for a list (a tuple here)."""
+    """Attribute of a device; `kind` is int, bool, string or version, or the plural of one for a list (a tuple
+    here).
+    """
 
     kind: str
     value: int | bool | str | tuple[int | bool | str, ...]
 
 
 class ConsumptionPolicy(msgspec.Struct, frozen=True):
-    """How requests for a capacity that is shared are rounded up: to one of `values`, or into low..high by steps."""
+    """Rounding of requests for a shared capacity: up to one of `values`, or into low..high by steps."""
 
     default: str = ""
     values: tuple[str, ...] = ()
@@ -205,17 +217,20 @@ class DeviceCapacity(msgspec.Struct, frozen=True):
 
 
 class NodeAccess(msgspec.Struct, frozen=True):
-    """From which nodes something can be used: from one, from those that a term selects, or from `all`."""
+    """Nodes that can use a device: one node, the nodes that a term selects, or `all` nodes."""
 
     node: str = ""
     terms: tuple[NodeSelectorTerm, ...] | None = None
     all: bool = False
-    selector: str = ""  # JSON of the node selector, handed on with allocations
+    selector: str = ""  # JSON of the node selector, copied to allocations
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One device of a pool. Names without a domain belong to the driver's. `counters` are what it draws from the
-    pool's shared counters: (counter set, counter, quantity). `access` is set where each device has its own."""
+    """One device of a pool. Names without a domain belong to the domain of the driver.
+
+    `counters` are its usage of the pool's shared counters: (counter set, counter, quantity). `access` is set if
+    each device has its own.
+    """
 
     name: str
     attributes: tuple[tuple[str, DeviceAttribute], ...] = ()
@@ -230,8 +245,11 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class DeviceSlice(msgspec.Struct, frozen=True):
-    """A ResourceSlice: a part of a pool of devices. Only the newest generation of a pool counts, and only when all
-    `parts` of it are there. `access` is None where each device says it."""
+    """ResourceSlice: a part of a pool of devices.
+
+    Only the newest generation of a pool counts, and only with all of its `parts`. `access` is None if each device
+    has its own.
+    """
 
     name: str
     driver: str
@@ -245,12 +263,12 @@ class DeviceSlice(msgspec.Struct, frozen=True):
 
 
 class AllocateClaim(Preparation, frozen=True):
-    """Give a claim its devices and reserve it for a pod, or for the pod's PodGroup if `group` names one.
+    """ClaimResult of a claim and its reservation for a pod, or for the pod's PodGroup if `group` is set.
 
-    `allocation` is the JSON of `status.allocation`, "" where the claim has been allocated before. `uid` is the
-    claim's, `version` the one of its API. With `conditions` the pod has to wait until the devices are ready, and
-    `fault` says that none were found after all. A claim for extended resources is made first, from the JSON of its
-    spec in `create`; `mappings` is the JSON of what the pod's status says about it.
+    `allocation` is the JSON of `status.allocation`, "" if the claim is allocated already. `uid` is that of the
+    claim, `version` that of its API. With `conditions` the pod must wait until the devices are ready. `fault` is
+    the reason if no devices were found after all. A claim for extended resources is created first, from the JSON
+    of its spec in `create`; `mappings` is the JSON for the pod's status.
     """
 
     namespace: str
@@ -268,7 +286,7 @@ class AllocateClaim(Preparation, frozen=True):
     mappings: str = ""
 
 
-# What the allocator of claims is told (`AllocatorFact`).
+# Facts for the claim allocator (`AllocatorFact`).
 
 
 class ClaimGone(msgspec.Struct, frozen=True):

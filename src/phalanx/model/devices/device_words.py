@@ -1,4 +1,4 @@
-"""The annotations and resources in which pods, schedulers and device plugins speak about cards.
+"""Annotations and resources for cards, of pods, schedulers and device plugins.
 
 Volcano's are those of its device packages (api/devices/nvidia/vgpu and gpushare), Koordinator's those of
 apis/extension/device_share.go.

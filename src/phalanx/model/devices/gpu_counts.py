@@ -1,4 +1,4 @@
-"""How many GPUs an amount of resources is, for lists: whoever makes them, whole or in parts."""
+"""Number of GPUs in an amount of resources, for lists: all vendors, whole GPUs and shares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from phalanx.model.devices import device_words as words
 
-# Each is one card, or a part that its vendor counts as one.
+# Resources whose unit is one card, or a part that its vendor counts as one.
 _COUNTED = frozenset(
     {
         "nvidia.com/gpu",
@@ -17,7 +17,7 @@ _COUNTED = frozenset(
     }
 )
 _COUNTED_PREFIXES = ("nvidia.com/mig-", "gpu.intel.com/i915", "gpu.intel.com/xe")
-# In hundredths of a card.
+# Resources in hundredths of a card.
 _IN_PERCENT = frozenset({words.KOORDINATOR_GPU, words.KOORDINATOR_CORE})
 
 
@@ -26,7 +26,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def gpu_percent(requests: Iterable[tuple[str, int]]) -> int:
-    """The GPUs of (resource, count) pairs, in hundredths of a card."""
+    """Return the GPUs of (resource, count) pairs, in hundredths of a card."""
     counted = percent = 0
     for resource, amount in requests:
         if resource in _IN_PERCENT:

@@ -1,4 +1,4 @@
-"""CPUs by NUMA node, and who may have them (Volcano's Numatopology objects)."""
+"""CPUs by NUMA node and their users (Volcano's Numatopology objects)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class NumaPolicy(enum.StrEnum):
-    """The kubelet's policies of its topology manager."""
+    """Topology manager policies of the kubelet."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"
@@ -17,13 +17,15 @@ class NumaPolicy(enum.StrEnum):
 
 
 AS_THE_NODE = "as-the-node"
-"""What `PodClass.numa` says of pods that state no policy: their kubelet's holds."""
+"""Value of `PodClass.numa` for pods without a policy: their kubelet's policy applies."""
 
 
 class NumaTopology(msgspec.Struct, frozen=True):
-    """One node's: `cpus` and `free` count CPUs per NUMA node. In `free` those are not that the kubelet keeps for
-    itself, or that the pods in `assigned` have (uids, and names after their namespaces); `pinned` kubelets give
-    Guaranteed pods whole CPUs of their own."""
+    """NUMA topology of one node: `cpus` and `free` count CPUs per NUMA node.
+
+    `free` excludes CPUs that the kubelet reserves and CPUs of the pods in `assigned` (uids, and names with their
+    namespaces). `pinned` kubelets assign exclusive CPUs to Guaranteed pods.
+    """
 
     node: str
     policy: NumaPolicy

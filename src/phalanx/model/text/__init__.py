@@ -1,1 +1,3 @@
-"""Text that somebody else wrote: JSON, YAML, numbers, quantities, durations and patterns, read within limits."""
+"""Text from users and other programs: JSON, YAML, numbers, quantities, durations and patterns, parsed within
+limits.
+"""

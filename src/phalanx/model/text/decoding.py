@@ -1,8 +1,8 @@
-"""The one decoder of JSON and numbers that others wrote: with limits, in linear time, and with one error each.
+"""The decoder of JSON and numbers from outside, with limits, in linear time, and one exception type each.
 
-Python's own limits are met as exceptions that nobody expects (RecursionError for deep JSON, ValueError for an int
-of more than 4,300 digits), and below them its work grows with the square of the digits. So everything that comes
-from an object, an annotation, an answer or a file is read here, or bounded in length before it is read.
+Python's own limits raise unexpected exceptions (RecursionError for deep JSON, ValueError for an int of more than
+4,300 digits), and below these limits parsing takes quadratic time. So all text of objects, annotations, responses
+and files is decoded here, or its length is limited before.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-# Levels of lists and objects. Objects that we read have some twenty; trees of quotas have two per level.
+# Maximum nesting of lists and objects. Known objects have about twenty levels; trees of quotas have two per
+# level.
 MAX_DEPTH = 200
-# Characters of one number, duration or moment of time. Leading zeros are legal, endless ones are not worth reading.
+# Maximum number of characters of a number, duration or time. Leading zeros are valid, but not endless ones.
 MAX_NUMBER = 64
-# Characters of a name in the API.
+# Maximum number of characters of a name in the API.
 MAX_NAME = 253
-# Between the parts of a message: what is wrong; what helps.
+# Separator of the parts of a message: the problem; the fix.
 _SEPARATOR = "; "
 
 _TOO_DEEP = b'"(nested too deep)"'
@@ -40,7 +41,7 @@ def decode_json(text: bytes | str) -> Any: ...
 @overload
 def decode_json(text: bytes | str, kind: type[T]) -> T: ...
 def decode_json(text: bytes | str, kind: Any = Any) -> Any:
-    """JSON as a `kind`, at most `MAX_DEPTH` levels deep. Raises msgspec.DecodeError, whatever is wrong with it."""
+    """Decode JSON as a `kind`, at most `MAX_DEPTH` levels deep. Raise msgspec.DecodeError for any error."""
     if nested_too_deep(text):
         raise msgspec.DecodeError(f"it is nested more than {MAX_DEPTH} levels deep")
     return decoded(_decoder_of(kind), text)
@@ -48,14 +49,14 @@ def decode_json(text: bytes | str, kind: Any = Any) -> Any:
 
 @cache
 def _decoder_of(kind: Any) -> _Decoder[Any]:
-    """To make one takes longer than to read a small object with it."""
+    """Return a cached decoder, because its creation takes longer than decoding a small object."""
     return msgspec.json.Decoder(kind).decode
 
 
 def decoded(decode: _Decoder[T], text: bytes | str) -> T:
-    """What a decoder of msgspec's makes of a text that is as it came. Raises msgspec.DecodeError.
+    """Call a decoder of msgspec with an unchecked text. Raise msgspec.DecodeError for any error.
 
-    For typed decoders: what they pass over may be nested as deep as it likes, but for Python's own limit.
+    For typed decoders: the nesting of skipped fields is limited only by Python.
     """
     try:
         return decode(text)
@@ -66,9 +67,9 @@ def decoded(decode: _Decoder[T], text: bytes | str) -> T:
 
 
 def decode_loosely(raw: bytes) -> Any:
-    """JSON of which a part is beyond the limits: that part is a text, so that whoever reads its field can name it.
+    """Decode JSON; parts beyond the limits become texts, so that the reader of a field can report it.
 
-    Raises msgspec.DecodeError for what is no JSON.
+    Raises msgspec.DecodeError for other texts than JSON.
     """
     try:
         return json.loads(
@@ -88,7 +89,9 @@ def _float(text: str) -> float | str:
 
 
 def nested_too_deep(text: bytes | str) -> bool:
-    """Whether lists and objects lie deeper in each other than `MAX_DEPTH`. Text that is no JSON may be either."""
+    """Return whether lists and objects are nested deeper than `MAX_DEPTH`. The result for other texts than JSON
+    is arbitrary.
+    """
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return False
@@ -101,30 +104,30 @@ def nested_too_deep(text: bytes | str) -> bool:
 
 
 def parts_at(raw: bytes, level: int) -> list[tuple[int, int, bytes]]:
-    """Where the lists and objects of one level of a JSON text begin and end, and which bracket they lie in.
+    """Return start, end and enclosing bracket of the lists and objects at one level of a JSON text.
 
-    The outermost value is at level 1. Walks over the text without recursion: for text that no decoder takes.
+    The outermost value is at level 1. The function does not recurse, for texts that no decoder accepts.
     """
-    found: list[tuple[int, int, bytes]] = []
-    around: list[bytes] = []
+    spans: list[tuple[int, int, bytes]] = []
+    brackets: list[bytes] = []
     begin = 0
     for token in _NEXT.finditer(raw):
         sign = token[0]
         if sign in (b"[", b"{"):
-            around.append(sign)
-            if len(around) == level:
+            brackets.append(sign)
+            if len(brackets) == level:
                 begin = token.start()
-        elif sign in (b"]", b"}") and around:
-            if len(around) == level:
-                found.append((begin, token.end(), around[-2] if level > 1 else b""))
-            around.pop()
-    if len(around) >= level:  # it is cut off
-        found.append((begin, len(raw), around[level - 2] if level > 1 else b""))
-    return found
+        elif sign in (b"]", b"}") and brackets:
+            if len(brackets) == level:
+                spans.append((begin, token.end(), brackets[-2] if level > 1 else b""))
+            brackets.pop()
+    if len(brackets) >= level:  # the text is truncated
+        spans.append((begin, len(raw), brackets[level - 2] if level > 1 else b""))
+    return spans
 
 
 def shallow(raw: bytes, level: int, instead: bytes = b"null") -> bytes:
-    """A JSON text with something else in the place of each list and object at this level."""
+    """Return a JSON text in which `instead` replaces each list and object at this level."""
     pieces, at = [], 0
     for begin, end, _ in parts_at(raw, level):
         pieces += [raw[at:begin], instead]
@@ -133,7 +136,7 @@ def shallow(raw: bytes, level: int, instead: bytes = b"null") -> bytes:
 
 
 def parse_whole(text: str, least: int = -(2**63), most: int = 2**63 - 1) -> int | None:
-    """A whole number in decimal ASCII digits with or without a sign; None for anything else or out of range."""
+    """Parse a whole number in ASCII digits with an optional sign; return None for other texts or out of range."""
     if len(text) > MAX_NUMBER or not _WHOLE.fullmatch(text):
         return None
     value = int(text)
@@ -141,7 +144,7 @@ def parse_whole(text: str, least: int = -(2**63), most: int = 2**63 - 1) -> int 
 
 
 def parse_float(text: str) -> float | None:
-    """A finite number in any spelling of Python's; None for anything else."""
+    """Parse a finite number in Python's notation; return None for other texts."""
     if len(text) > MAX_NUMBER:
         return None
     try:
@@ -152,8 +155,10 @@ def parse_float(text: str) -> float | None:
 
 
 def quoted(value: object) -> str:
-    """A value as a message quotes it: its repr, cut to a readable length; never raises. Nothing in it looks like
-    the end of a part of the message."""
+    """Quote a value for a message: its repr, shortened to a readable length. Never raises.
+
+    The result does not contain the separator of a message's parts.
+    """
     if isinstance(value, str):
         return _in_one_part(repr(value)) if len(value) <= 80 else f"{_in_one_part(repr(value[:77]))}..."
     try:
@@ -164,7 +169,7 @@ def quoted(value: object) -> str:
 
 
 def legible(name: str) -> str:
-    """A name that anybody may have chosen, as messages show it: on one line, and no longer than names are."""
+    """Return a user-chosen name for a message: on one line, and shortened to the length of a name."""
     if len(name) > MAX_NAME:
         return f"{legible(name[:MAX_NUMBER])}..."
     return name if name.isprintable() and _SEPARATOR not in name else _in_one_part(repr(name)[1:-1])

@@ -1,4 +1,4 @@
-"""Spans and moments of time as people write them in objects, policies and sentences."""
+"""Durations and times in the notation of objects, policies and messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TERM = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 def parse_nanoseconds(text: str) -> int:
-    """A Go duration (`1h10m`, `-1.5s`) in nanoseconds, below 2**63 as in Go. Raises ValueError."""
+    """Parse a Go duration (`1h10m`, `-1.5s`) to nanoseconds, below 2**63 as in Go. Raise ValueError."""
     if len(text) > MAX_NUMBER:
         raise ValueError(f"{quoted(text)} is too long for a duration such as 30s, 10m or 1h30m")
     sign = -1 if text.startswith("-") else 1
@@ -42,25 +42,25 @@ def parse_nanoseconds(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """The same in seconds, rounded away from zero."""
+    """Parse a Go duration to seconds, rounded away from zero."""
     span = parse_nanoseconds(text)
     seconds = -(-abs(span) // 10**9)
     return seconds if span >= 0 else -seconds
 
 
 def format_duration(seconds: int) -> str:
-    """The shortest way to write whole seconds of at least 0: `36h`, `1h30m`, `90s` as `1m30s`, `0s`."""
-    hours, rest = divmod(seconds, 3600)
-    minutes, left = divmod(rest, 60)
-    parts = ((hours, "h"), (minutes, "m"), (left, "s"))
+    """Format whole seconds of at least 0 in the shortest form: `36h`, `1h30m`, `90s` as `1m30s`, `0s`."""
+    hours, remainder = divmod(seconds, 3600)
+    minutes, remaining_seconds = divmod(remainder, 60)
+    parts = ((hours, "h"), (minutes, "m"), (remaining_seconds, "s"))
     return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0s"
 
 
 def format_moment(seconds: int) -> str:
-    """Seconds since the epoch as `2024-10-05T00:00:00Z`.
+    """Format seconds since the epoch as `2024-10-05T00:00:00Z`.
 
-    The date is Howard Hinnant's civil_from_days ("chrono-Compatible Low-Level Date Algorithms"): years begin in
-    March there, so that the leap day is the last, and 400 of them always have 146097 days.
+    The date is computed by Howard Hinnant's civil_from_days ("chrono-Compatible Low-Level Date Algorithms"):
+    years begin in March, so that the leap day is the last day, and 400 years always have 146097 days.
     """
     days, second = divmod(seconds, 86_400)
     era, day = divmod(days + 719_468, 146_097)

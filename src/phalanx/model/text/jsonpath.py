@@ -1,7 +1,7 @@
-"""Kubernetes' JSONPath: fields, indexes, slices, wildcards, comparisons, and everything below (`..`).
+"""Kubernetes JSONPath: fields, indexes, slices, wildcards, comparisons, and recursive descent (`..`).
 
-https://kubernetes.io/docs/reference/kubectl/jsonpath/ ; what apiextensions accepts in a column is simple
-paths such as .status.conditions[?(@.type=="Ready")].status
+https://kubernetes.io/docs/reference/kubectl/jsonpath/ ; apiextensions accepts only simple paths in columns, such
+as .status.conditions[?(@.type=="Ready")].status
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _STEP: Final = re.compile(
 )
 
 
-class Step(NamedTuple):
-    """One step: a field, one at any depth, an index, a slice, everything, a filter (key path, operator, value)."""
+class PathStep(NamedTuple):
+    """One step: a field, a field at any depth, an index, a slice, all items, or a filter (key path, operator,
+    value).
+    """
 
     kind: str
     key: str
@@ -34,20 +36,20 @@ class Step(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A compiled path; without steps it finds nothing, which is how a malformed path behaves."""
+    """Compiled path; a path without steps matches nothing, like a malformed path."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     def find(self, obj: Any) -> list[Any]:
-        """The values at the path, in document order; nulls are not found."""
-        found = [obj] if self.steps else []
+        """Return the values at the path in document order, without nulls."""
+        values = [obj] if self.steps else []
         for step in self.steps:
-            found = [value for item in found for value in _apply(step, item)]
-        return [value for value in found if value is not None]
+            values = [value for item in values for value in _apply(step, item)]
+        return [value for value in values if value is not None]
 
 
 def parse_path(source: str) -> Path:
-    """Compiles `.a.b[0].c`; braces around it are allowed."""
+    """Compile `.a.b[0].c`; braces around it are allowed. A malformed path matches nothing."""
     try:
         return compile_path(source)
     except ValueError:
@@ -55,14 +57,14 @@ def parse_path(source: str) -> Path:
 
 
 def compile_path(source: str) -> Path:
-    """The same. Raises ValueError that names what is no path."""
+    """Compile a path. Raise ValueError that names the invalid part."""
     text = source.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
     text = text.removeprefix("$")
     if text and text[0] not in ".[":
         text = "." + text
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     at = 0
     while at < len(text):
         match = _STEP.match(text, at)
@@ -73,21 +75,21 @@ def compile_path(source: str) -> Path:
     return Path(tuple(steps))
 
 
-def _step(match: re.Match[str]) -> Step:
+def _step(match: re.Match[str]) -> PathStep:
     part = match.groupdict()
     if part["field"] is not None:
-        return Step("field", re.sub(r"\\(.)", r"\1", part["field"]))
+        return PathStep("field", re.sub(r"\\(.)", r"\1", part["field"]))
     if part["quoted"] is not None:
-        return Step("field", part["quoted"][1:-1])
+        return PathStep("field", part["quoted"][1:-1])
     if part["below"] is not None:
-        return Step("below", re.sub(r"\\(.)", r"\1", part["below"]))
+        return PathStep("below", re.sub(r"\\(.)", r"\1", part["below"]))
     if part["slice"] is not None:
-        return Step("slice", part["slice"])
+        return PathStep("slice", part["slice"])
     if part["index"] is not None:
-        return Step("index", part["index"])
+        return PathStep("index", part["index"])
     if part["filter"] is not None:
-        return Step("filter", part["filter"], part["operator"] or "", _literal(part["value"]))
-    return Step("all", "")
+        return PathStep("filter", part["filter"], part["operator"] or "", _literal(part["value"]))
+    return PathStep("all", "")
 
 
 def _literal(source: str | None) -> Any:
@@ -103,7 +105,7 @@ def _literal(source: str | None) -> Any:
         return source
 
 
-def _apply(step: Step, item: Any) -> list[Any]:
+def _apply(step: PathStep, item: Any) -> list[Any]:
     if step.kind == "field":
         return [item[step.key]] if isinstance(item, dict) and step.key in item else []
     if step.kind == "all":
@@ -124,19 +126,19 @@ def _apply(step: Step, item: Any) -> list[Any]:
 
 
 def _below(key: str, item: Any) -> Iterator[Any]:
-    """The values of a key at any depth, those above first."""
+    """Yield the values of a key at any depth, outer values first."""
     waiting = [item]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            if key in each:
-                yield each[key]
-            waiting.extend(reversed(each.values()))
-        elif isinstance(each, list):
-            waiting.extend(reversed(each))
+        container = waiting.pop()
+        if isinstance(container, dict):
+            if key in container:
+                yield container[key]
+            waiting.extend(reversed(container.values()))
+        elif isinstance(container, list):
+            waiting.extend(reversed(container))
 
 
-def _passes(step: Step, item: Any) -> bool:
+def _passes(step: PathStep, item: Any) -> bool:
     value = item
     for key in step.key.split(".") if step.key else ():
         if not isinstance(value, dict) or key not in value:

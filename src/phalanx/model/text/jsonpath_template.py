@@ -1,4 +1,4 @@
-"""kubectl's templates: text with JSONPaths in braces, as in `{range .items[*]}{.name}{"\\n"}{end}`."""
+"""kubectl templates: text with JSONPaths in braces, such as `{range .items[*]}{.name}{"\\n"}{end}`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from phalanx.model.text.jsonpath import Path, compile_path
 
-#: One part in braces: quoted text, or anything without a brace but in quotes.
+#: Part in braces: quoted text, or a path without braces outside of quotes.
 _BRACES: Final = re.compile(r"""\{\s*((?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^{}"'])*)\}""")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 _HERE: Final = frozenset({"", "@", "$", "."})
@@ -20,7 +20,7 @@ class _Text(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """`path` None stands for the object itself."""
+    """Value at `path`; None for the object itself."""
 
     path: Path | None
 
@@ -34,46 +34,46 @@ _Part = _Text | _Value | _Range
 
 
 class Template:
-    """A compiled template. Raises ValueError that says what is wrong with it."""
+    """Compiled template. Raises ValueError for a malformed template."""
 
     def __init__(self, source: str) -> None:
-        parts, rest = _parse(list(_pieces(source)), inside=False)
-        assert not rest
+        parts, unparsed = _parse(list(_pieces(source)), inside=False)
+        assert not unparsed
         self._parts = parts
 
     def render(self, document: Any) -> str:
-        """Several values of a path are apart by a space; what is not there is nothing."""
+        """Render a document. Several values of a path are joined by spaces; missing values are empty."""
         return "".join(_render(self._parts, document))
 
 
 def value_text(value: Any) -> str:
-    """Text as it is, anything else as JSON."""
+    """Return a string as it is, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _pieces(source: str) -> Iterator[tuple[bool, str]]:
-    """(whether in braces, text) each. A template without braces is one path, as in kubectl."""
+    """Yield (whether in braces, text) of each piece. A template without braces is one path, as in kubectl."""
     if "{" not in source and "}" not in source:
         yield True, source.strip()
         return
     at = 0
-    for found in _BRACES.finditer(source):
-        yield False, _without_braces(source[at : found.start()], source)
-        yield True, found[1].strip()
-        at = found.end()
+    for match in _BRACES.finditer(source):
+        yield False, _without_braces(source[at : match.start()], source)
+        yield True, match[1].strip()
+        at = match.end()
     yield False, _without_braces(source[at:], source)
 
 
 def _without_braces(text: str, source: str) -> str:
     if "{" in text or "}" in text:
-        raise ValueError(f"{source!r} is no JSONPath template: a brace is not closed, or closes nothing")
+        raise ValueError(f"{source!r} is no JSONPath template: it has an unbalanced brace")
     return text
 
 
 def _parse(
     pieces: Sequence[tuple[bool, str]], *, inside: bool
 ) -> tuple[tuple[_Part, ...], Sequence[tuple[bool, str]]]:
-    """The parts until the end, or until the `{end}` of the range that we are inside of; what comes behind it."""
+    """Return the parts until the end, or until the `{end}` of the enclosing range, and the pieces after it."""
     parts: list[_Part] = []
     while pieces:
         (braces, text), pieces = pieces[0], pieces[1:]
@@ -113,9 +113,9 @@ def _render(parts: Sequence[_Part], here: Any) -> Iterator[str]:
         if isinstance(part, _Text):
             yield part.text
             continue
-        found = [here] if part.path is None else part.path.find(here)
+        values = [here] if part.path is None else part.path.find(here)
         if isinstance(part, _Value):
-            yield " ".join(map(value_text, found))
+            yield " ".join(map(value_text, values))
         else:
-            for value in found:
+            for value in values:
                 yield from _render(part.body, value)

@@ -1,7 +1,7 @@
-"""Regular expressions that others wrote, in Go's syntax (which is RE2's), by an engine that cannot backtrack.
+"""Regular expressions from outside, in Go's syntax (RE2), with an engine that cannot backtrack.
 
-Kubernetes compiles patterns of CustomResourceDefinitions and of rules, and Volcano those of HyperNodes, with Go's
-package. The time that a match takes grows with the text and no faster, whatever the pattern.
+Kubernetes compiles patterns of CustomResourceDefinitions and rules, and Volcano those of HyperNodes, with Go's
+regexp package. The time of a match is linear in the text, for any pattern.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import re2
 
-# RE2's words for what is wrong, and Go's.
+# Error messages of RE2, and the corresponding ones of Go.
 _WORDS = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -23,48 +23,48 @@ _WORDS = {
     "invalid named capture group": "invalid named capture",
     "pattern too large": "expression too large",
 }
-# Bytes that one expression may take once compiled; classes of all scripts need several million.
+# Maximum size of a compiled expression in bytes; classes of all scripts need several million.
 _MEMORY = 2**25
 _NAMED = re.compile(r"(?<!\\)\(\?P?<([A-Za-z0-9_]+)>")
 
 
 class PatternError(ValueError):
-    """The text is no regular expression; the message is the one of Go's regexp.Compile."""
+    """Invalid regular expression; the message is that of Go's regexp.Compile."""
 
     def __init__(self, problem: str, text: str) -> None:
         super().__init__(f"error parsing regexp: {problem}: `{text}`")
 
 
 class Pattern:
-    """One expression. It is searched for anywhere in a text."""
+    """Compiled expression, searched for anywhere in a text."""
 
     def __init__(self, text: str) -> None:
         self._regexp = _compiled(text)
-        # A set answers yes or no much faster than a search that tells where.
+        # A set answers yes or no much faster than a search with positions.
         self._set = _set_of((text,))
 
     def found_in(self, text: str) -> bool:
         return self.find(text) is not None if self._set is None else bool(self._set.Match(text))
 
     def find(self, text: str) -> str | None:
-        """What is found first."""
+        """Return the first match."""
         return next(self.find_all(text), None)
 
     def find_all(self, text: str) -> Iterator[str]:
-        """What is found, from left to right."""
+        """Yield the matches from left to right."""
         for match in self._regexp.finditer(text):
             yield match.group()
 
 
 class PatternSet:
-    """Many expressions that are searched for at once. Raises PatternError."""
+    """Set of expressions that are searched for at the same time. Raises PatternError."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._patterns = [compile_pattern(text) for text in texts]
         self._set = _set_of(texts) if texts else None
 
     def found_in(self, text: str) -> list[int]:
-        """The places of those that are found."""
+        """Return the indexes of the matching expressions."""
         if self._set is not None:
             return self._set.Match(text) or []
         return [place for place, pattern in enumerate(self._patterns) if pattern.found_in(text)]
@@ -72,7 +72,7 @@ class PatternSet:
 
 @lru_cache(maxsize=1024)
 def compile_pattern(text: str) -> Pattern:
-    """Raises PatternError."""
+    """Compile an expression. Raise PatternError."""
     return Pattern(text)
 
 
@@ -84,8 +84,8 @@ def _compiled(text: str) -> re2._Regexp:
     try:
         return re2.compile(text, _options())
     except re2.error as error:
-        (said,) = error.args
-        words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        (message,) = error.args
+        words = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
         if words.startswith("trailing \\"):
             raise PatternError("trailing backslash at end of expression", "") from None
         problem, _, part = words.partition(": ")
@@ -96,15 +96,15 @@ def _compiled(text: str) -> re2._Regexp:
 
 
 def _set_of(texts: Sequence[str]) -> re2.Set | None:
-    """None where it would be too large."""
-    found = re2.Set.SearchSet(_options())
+    """Return a set of expressions; None if it would be too large."""
+    pattern_set = re2.Set.SearchSet(_options())
     try:
         for text in texts:
-            found.Add(text)
-        found.Compile()
+            pattern_set.Add(text)
+        pattern_set.Compile()
     except re2.error:
         return None
-    return found
+    return pattern_set
 
 
 def _options() -> re2.Options:

@@ -1,8 +1,8 @@
-"""Kubernetes quantities, exactly.
+"""Kubernetes quantities as exact numbers.
 
-The grammar is that of `k8s.io/apimachinery/pkg/api/resource`: a signed decimal number followed by a decimal
-SI suffix (n u m k M G T P E), a binary suffix (Ki Mi Gi Ti Pi Ei) or a decimal exponent (e3, E3). As there, digits
-that are missing count as zero, what is finer than one nano is rounded away from zero, and binary amounts end at
+The grammar is that of `k8s.io/apimachinery/pkg/api/resource`: a signed decimal number followed by a decimal SI
+suffix (n u m k M G T P E), a binary suffix (Ki Mi Gi Ti Pi Ei) or a decimal exponent (e3, E3). As there, missing
+digits count as zero, amounts finer than one nano are rounded away from zero, and binary amounts are capped at
 2^63-1.
 """
 
@@ -16,12 +16,12 @@ from typing import Final, Literal
 from phalanx.model.text.decoding import MAX_NUMBER, quoted
 
 NANO: Final = 10**9
-# The API server caps at the same bound, so a larger number is not an error but "more than anything".
+# The API server has the same cap, so a larger number is no error.
 MAX_QUANTITY: Final = 2**63 - 1
-# Amounts are cut here so that sums over a node stay far inside int64 and single amounts are exact in float64.
-# 2**53 bytes are 8 PiB on one node: more than any, so a request that was cut still never fits.
+# Amounts are capped so that sums over a node stay far inside int64 and single amounts are exact in float64. 2**53
+# bytes are 8 PiB on one node: a capped request still never fits.
 MAX_AMOUNT: Final = 2**53
-# Nobody counts the digits of such a number.
+# Amounts from this size on are displayed with few digits.
 _ABSURD: Final = 10**15
 
 QuantityStyle = Literal["binary", "decimal", "exponent"]
@@ -33,13 +33,13 @@ _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
-# An exponent beyond any amount would only cost time.
+# A larger exponent exceeds any amount and would only cost time.
 _EXPONENT_LIMIT: Final = 400
 _GRAMMAR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 class QuantityError(ValueError):
-    """A text that is not a Kubernetes quantity; `reason` says it in the words of the API server."""
+    """Text that is not a Kubernetes quantity; `reason` is the message of the API server."""
 
     def __init__(self, text: object, reason: str = _GRAMMAR) -> None:
         super().__init__(f"{quoted(text)} is not a quantity such as 2, 500m, 1.5Gi or 1e3")
@@ -49,7 +49,7 @@ class QuantityError(ValueError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact amount in billionths, with the style that its text had (ignored when comparing)."""
+    """Exact amount in billionths, with the style of its text (ignored in comparisons)."""
 
     nano: int
     style: QuantityStyle = field(default="decimal", compare=False)
@@ -59,7 +59,7 @@ class Quantity:
         return self.nano % NANO == 0
 
     def __str__(self) -> str:
-        """The spelling that the API server stores: no fraction digits, the largest suffix that keeps it exact."""
+        """Format the quantity like the API server: without fraction digits, with the largest exact suffix."""
         nano, style = self.nano, self.style
         if nano == 0:
             return "0"
@@ -82,7 +82,7 @@ class Quantity:
 
 @lru_cache(maxsize=4096)
 def exact_quantity(text: str) -> Quantity:
-    """What a text spells. Raises QuantityError."""
+    """Parse `text` into an exact quantity. Raise QuantityError."""
     return Quantity(*_amount(text))
 
 
@@ -110,7 +110,7 @@ def _amount(text: str) -> tuple[int, QuantityStyle]:
 
 
 def read_quantity(value: object) -> Quantity:
-    """A quantity as it stands in JSON: a string, in which space around it is ignored, or a number.
+    """Return a quantity from its JSON value: a string, with surrounding spaces ignored, or a number.
 
     Raises QuantityError.
     """
@@ -120,7 +120,7 @@ def read_quantity(value: object) -> Quantity:
 
 
 def parse_quantity(value: object, scale: int = 1) -> int:
-    """The quantity in units of 1/`scale`, rounded away from zero, capped at ±MAX_QUANTITY.
+    """Parse a quantity in units of 1/`scale`, rounded away from zero, capped at ±MAX_QUANTITY.
 
     `scale` is 1 for bytes and counts and 1000 for milli-CPU. Raises QuantityError.
     """
@@ -141,13 +141,13 @@ def _scaled(text: str, scale: int) -> int:
 
 
 def format_quantity(amount: int, resource: str) -> str:
-    """The amount as a person writes it: `500m` CPU, `4Gi` memory, `8` GPUs; `1.2e12` of what is absurd.
+    """Format an amount for users: `500m` CPU, `4Gi` memory, `8` GPUs; absurd amounts as `1.2e12`.
 
-    `amount` is in the units of `resource` (see `phalanx.model.resources`). MAX_AMOUNT, at which others are cut, is
-    told as `9e12+`. Where a program reads it, `canonical_quantity` belongs.
+    `amount` is in the units of `resource` (see `phalanx.model.resources`). MAX_AMOUNT, the cap, is displayed as
+    `9e12+`. For output that programs read, use `canonical_quantity`.
     """
     if _is_bytes(resource):
-        # Sums of memory may well be larger than what is asked for at once.
+        # Sums of memory can be larger than any single request.
         return _bytes(amount) + ("+" if amount == MAX_AMOUNT else "")
     if abs(amount) >= _ABSURD:
         text = _first_digits(amount // 1000 if resource == "cpu" else amount)
@@ -156,7 +156,7 @@ def format_quantity(amount: int, resource: str) -> str:
 
 
 def canonical_quantity(amount: int, resource: str) -> str:
-    """The amount as a quantity that a program reads: nothing is rounded."""
+    """Format an amount as an exact quantity for programs."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if amount and _is_bytes(resource):
@@ -182,7 +182,7 @@ def _bytes(amount: int) -> str:
 
 
 def _first_digits(number: int) -> str:
-    """`9.1e12`: cut rather than rounded, so that it is not more than there is."""
+    """Format a number as `9.1e12`, rounded down so that it does not exceed the real amount."""
     digits = str(abs(number))
     mantissa = f"{digits[0]}.{digits[1]}".removesuffix(".0")
     return f"{'-' if number < 0 else ''}{mantissa}e{len(digits) - 1}"

@@ -1,4 +1,4 @@
-"""What people are told of pods that run longer than they may."""
+"""Messages about pods that exceed their allowed run time."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from phalanx.model.text.duration import format_duration
 
 
 def run_time_sentence(run_time: RunTime) -> str:
-    """Why a pod's time is over."""
+    """Return the reason why a pod's run time is exceeded."""
     return f"it runs longer than the {format_duration(run_time.allowed)} of {run_time.allowed_source}"

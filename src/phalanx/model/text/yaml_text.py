@@ -1,4 +1,4 @@
-"""YAML that others wrote, as the plain JSON that it stands for, with limits."""
+"""YAML from outside, decoded to plain JSON values within limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 from phalanx.model.text.decoding import MAX_DEPTH, MAX_NUMBER, decode_json, quoted
 
-# Values that a document may have once its aliases are written out.
+# Maximum number of values in a document with expanded aliases.
 MAX_VALUES = 500_000
 _MERGED = "tag:yaml.org,2002:merge"
 
@@ -18,7 +18,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """YAML's core schema: a date is a text, as in JSON."""
+    """Loader of YAML's core schema: a date is a text, as in JSON."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the loader's own way to be configured
         first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
@@ -27,7 +27,9 @@ class _Loader(_Base):  # type: ignore[misc]
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> float | str:
-    """A number that JSON does not know (`.nan`, `.inf`) is a text, so that whoever reads its field can name it."""
+    """Construct a number; one unknown to JSON (`.nan`, `.inf`) becomes a text, so that the reader of the field
+    can report it.
+    """
     value = float(_Base.construct_yaml_float(loader, node))
     return value if abs(value) < float("inf") else str(value)
 
@@ -36,7 +38,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def decode_yaml(text: str | bytes) -> Any:
-    """The one document, None for none. Raises yaml.YAMLError, whatever is wrong with it."""
+    """Decode one document, None for none. Raise yaml.YAMLError for any error."""
     documents = list(decode_yaml_all(text))
     if len(documents) > 1:
         raise yaml.YAMLError("expected a single document in the stream")
@@ -44,7 +46,7 @@ def decode_yaml(text: str | bytes) -> Any:
 
 
 def decode_yaml_all(text: str | bytes) -> Iterator[Any]:
-    """Each document. Raises yaml.YAMLError."""
+    """Yield each document. Raise yaml.YAMLError for any error."""
     try:
         _check_depth(text)
         loader = _Loader(text)
@@ -56,53 +58,55 @@ def decode_yaml_all(text: str | bytes) -> Iterator[Any]:
         finally:
             loader.dispose()
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        # A text that is not what its tag says, a key that is no text.
+        # A text does not match its tag, or a key is not a text.
         raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
 
 
 class RepeatedKey(msgspec.Struct, frozen=True):
-    """A key that stands twice in one mapping, of which the last counts. `place` is written as
-    tiers[0].plugins[1].name; lines count from 1."""
+    """Key that occurs twice in one mapping; the last value counts.
+
+    `place` has the form tiers[0].plugins[1].name; lines count from 1.
+    """
 
     place: str
     first: int
     again: int
 
     def told(self, lines_before: int = 0) -> str:
-        """In words; `lines_before` is what stands above the text in its file."""
+        """Return the message; `lines_before` is the number of lines before the text in its file."""
         lines = f"on lines {self.first + lines_before} and {self.again + lines_before}"
         return f"{self.place}: the key stands twice, {lines}; leave one of them"
 
 
 def repeated_keys(text: str) -> list[RepeatedKey]:
-    """In a text that `decode_yaml` has taken."""
-    found: list[RepeatedKey] = []
+    """Return the repeated keys of a text that `decode_yaml` accepts."""
+    repeated: list[RepeatedKey] = []
     known: set[int] = set()
     root = yaml.compose(text, Loader=_Loader)
-    rest: list[tuple[yaml.Node, str]] = [(root, "")] if root is not None else []
-    while rest:
-        node, place = rest.pop()
-        # What an alias stands for is looked at once.
+    pending: list[tuple[yaml.Node, str]] = [(root, "")] if root is not None else []
+    while pending:
+        node, place = pending.pop()
+        # The node of an alias is visited once.
         if id(node) in known:
             continue
         known.add(id(node))
         if isinstance(node, yaml.SequenceNode):
-            rest += [(each, f"{place}[{at}]") for at, each in enumerate(node.value)]
+            pending += [(item, f"{place}[{at}]") for at, item in enumerate(node.value)]
         elif isinstance(node, yaml.MappingNode):
             lines: dict[str, int] = {}
             for key, value in node.value:
                 here = f"{place}.{key.value}" if place else str(key.value)
                 line = key.start_mark.line + 1
                 if key.value in lines:
-                    found.append(RepeatedKey(here, lines[key.value], line))
+                    repeated.append(RepeatedKey(here, lines[key.value], line))
                 elif isinstance(key, yaml.ScalarNode) and key.tag != _MERGED:
                     lines[key.value] = line
-                rest.append((value, here))
-    return sorted(found, key=lambda each: (each.again, each.place))
+                pending.append((value, here))
+    return sorted(repeated, key=lambda item: (item.again, item.place))
 
 
 def _check_depth(text: str | bytes) -> None:
-    """To be done first: the loader walks by recursion, in C, where too deep is the end of the process."""
+    """Check the nesting before loading: the loader recurses in C, where deep nesting crashes the process."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -118,14 +122,14 @@ def _plain(value: Any) -> Any:
 
 
 def _check(root: yaml.Node) -> None:
-    """Refuses a document that is too large with each alias in full, or endless."""
+    """Reject a document that is too large with expanded aliases, or infinite."""
     sizes: dict[int, int] = {}
     path: list[tuple[yaml.Node, Iterator[yaml.Node]]] = [(root, _children(root))]
     around = {id(root)}
     total = [1]
     while path:
-        node, rest = path[-1]
-        child = next(rest, None)
+        node, children = path[-1]
+        child = next(children, None)
         if child is None:
             path.pop()
             around.discard(id(node))

@@ -19,7 +19,8 @@ from phalanx.dialects.core import (
     ResourceQuotaStatus,
 )
 from phalanx.dialects.devices.claim_wire import ClaimSpecWire, ClaimStatusWire, ClassSpecWire, SliceSpecWire
-from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from phalanx.dialects.pods.evictability import PREEMPTION_BY_SCHEDULER
+from phalanx.model.eviction_condition import EVICTION, eviction_fields, read_eviction
 from phalanx.reports.capture.allowed_fields import (
     SCALAR,
     SCALARS,
@@ -308,7 +309,7 @@ def captured(api_version: str, kind: str, document: Mapping[str, Any]) -> dict[s
 
 
 def _cut_conditions(kept: dict[str, Any], document: Mapping[str, Any]) -> None:
-    """Reasons that decoders know; of the message by which a scheduler tells whom it evicts, its own name."""
+    """Reasons that decoders know; of the fields by which a scheduler tells whom it evicts, its own name."""
     status = kept.get("status", {})
     status.pop("reason", None)
     stated = document.get("status") or {}
@@ -316,7 +317,8 @@ def _cut_conditions(kept: dict[str, Any], document: Mapping[str, Any]) -> None:
         reason = now.pop("reason", "")
         if reason in _REASONS:
             now["reason"] = reason
-        if (now.get("type"), reason) == (DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER):
-            scheduler = str(before.get("message") or "").partition(": ")[0]
-            if scheduler == (document.get("spec") or {}).get("schedulerName"):
-                now["message"] = f"{scheduler}: "
+        if now.get("type") != EVICTION:
+            continue
+        told = read_eviction(str(reason), str(before.get("message") or ""))
+        if told is not None and told.scheduler == (document.get("spec") or {}).get("schedulerName"):
+            now["reason"], now["message"] = told.reason.value, eviction_fields(told.scheduler)

@@ -12,7 +12,7 @@ from phalanx.daemon.policy_file import dialect_options
 from phalanx.kube.client import KubeClient
 from phalanx.kube.paths import Resource
 from phalanx.reports.capture.captured_kinds import captured
-from phalanx.reports.promised_starts import read_plan
+from phalanx.reports.read_promises import read_promises
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.stored_usage import read_usage
 from phalanx.scheduling.framework.policy import Policy
@@ -54,14 +54,15 @@ async def capture_cluster(
         signed=False,
     )
     await read_usage(client, snapshot, policy, lease_namespace, names)
-    promises = (await read_plan(client, lease_namespace, names)).promises
+    promises = await read_promises(client, lease_namespace, names)
     capture = Capture(
         int(now),
         names,
         snapshot.native_groups,
         tuple(sorted(snapshot.missing)),
-        tuple(promises),
+        promises.promises,
         tuple(snapshot.usages),
+        promises.origin,
     )
     return capture, [found[key] for key in sorted(found)]
 

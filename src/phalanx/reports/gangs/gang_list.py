@@ -7,19 +7,22 @@ from typing import Any
 
 from phalanx.daemon.gang_entries import GangEntry, whole_or_part
 from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION
+from phalanx.dialects.gangs.generated_pod_groups import FORMER_GENERATED_FROM_PODS, GENERATED_FROM_PODS
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.core_resources import PODS
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.devices.gpu_counts import gpu_percent, is_gpu
+from phalanx.model.gang_names import PODGROUP
 from phalanx.model.resources import parse_amount
-from phalanx.model.text.duration import format_moment
 from phalanx.model.text.quantity import QuantityError
 from phalanx.reports.jobs.entries import JobEntry, PodEntry
+from phalanx.reports.jobs.job_names import name_facts
 from phalanx.reports.jobs.job_report import FoundJob
 from phalanx.reports.jobs.kinds import GANG
 from phalanx.reports.jobs.read_documents import mapping, number, text
-from phalanx.reports.promised_starts import StoredPlan
+from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.views.gang_state import GangState
+from phalanx.views.promises import PromisedStart, Promises
 
 Json = Mapping[str, Any]
 
@@ -30,26 +33,24 @@ _BEFORE_PODS = frozenset(
 )
 
 
-def gang_entries(jobs: Sequence[FoundJob], options: DialectOptions, plan: StoredPlan) -> list[GangEntry]:
-    """In the order of the jobs; `options` say who is behind pods, `plan` what starts are promised."""
-    starts = {gang: promise for promise in plan.promises for gang in promise.gangs}
-    return [_entry(job, options, starts) for job in jobs]
+def gang_entries(jobs: Sequence[FoundJob], options: DialectOptions, promises: Promises) -> list[GangEntry]:
+    """In the order of the jobs; `options` say who is behind pods."""
+    return [_entry(job, options, promises) for job in jobs]
 
 
-def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, str, str], Any]) -> GangEntry:
+def _entry(found: FoundJob, options: DialectOptions, promises: Promises) -> GangEntry:
     job, members = found.entry, found.members
     alive = [pod for pod in found.pods if not pod.finished and not pod.terminating]
     state = job.state
     reason, message = _reason(job, state, alive)
-    promise = None
-    if state.waits:
-        promise = next((starts[key] for key in map(_key, found.groups) if key in starts), None)
+    promise = _promise(found, promises) if state.waits else None
+    start = promises.start(promise) if promise is not None else PromisedStart()
     return GangEntry(
         kind=_kind(job, found),
         namespace=job.namespace,
-        name=job.name,
+        name=job.shown or job.name,
         uid=job.uid,
-        target=_target(job, found),
+        target=found.target or _target(job),
         state=state,
         queue=job.queue or _of_groups(found, "queue") or _of_pods(found),
         user=_user(found, options),
@@ -63,8 +64,9 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
         created=job.created,
         started=_started(members, job.minimum),
         finished=job.finished,
-        start=format_moment(promise.told) if promise is not None else "",
-        expected=format_moment(promise.words.expected) if promise is not None and promise.words else "",
+        start=start.no_later_than,
+        expected=start.expected,
+        promise=start.origin,
         nodes=tuple(sorted({pod.node for pod in alive if pod.node})),
         reason=reason,
         message=message,
@@ -72,6 +74,20 @@ def _entry(found: FoundJob, options: DialectOptions, starts: Mapping[tuple[str, 
         owner=job.owner,
         labels=job.labels,
     )
+
+
+def _promise(found: FoundJob, promises: Promises) -> StoredReservation | None:
+    """Return the promise of a pod on its own, of the first of a job's groups that has one, or of the gang that only
+    the pods declare."""
+    job = found.entry
+    if found.resource == PODS:
+        return promises.of_pod(job.uid)
+    for group in found.groups:
+        if (promise := promises.of_gang(*_key(group))) is not None:
+            return promise
+    if job.kind == GANG and not found.groups:
+        return promises.of_gang(job.namespace, job.name, "")
+    return promises.of_owner(job.namespace, job.uid)
 
 
 def _reason(job: JobEntry, state: GangState, alive: Sequence[PodEntry]) -> tuple[str, str]:
@@ -90,25 +106,24 @@ def _kind(job: JobEntry, found: FoundJob) -> str:
         return job.kind
     if found.resource == PODS:
         return "pod"
-    if job.owner:
-        return job.owner.partition("/")[0].lower()
+    word = name_facts(found).kind
+    if word != PODGROUP:
+        return word
     return "podgroup" if found.resource is not None else GANG
 
 
-def _target(job: JobEntry, found: FoundJob) -> str:
-    """What other commands call it: of a gang that an owner's pods are, without a group, the owner."""
-    if job.kind != GANG:
-        return f"{job.kind}/{job.name}"
-    if found.resource == PODS:
-        return f"pod/{job.name}"
-    kind, _, name = job.owner.partition("/")
-    alone = found.resource is None and name == job.name
-    return f"{kind.lower()}/{name}" if alone else f"podgroup/{job.name}"
+def _target(job: JobEntry) -> str:
+    """Return KIND/NAME of a job that was read alone."""
+    return f"{job.kind if job.kind != GANG else PODGROUP}/{job.name}"
 
 
 def _key(group: Json) -> tuple[str, str, str]:
     metadata = mapping(group.get("metadata"))
-    return text(metadata.get("namespace")), text(metadata.get("name")), text(metadata.get("uid"))
+    annotations = mapping(metadata.get("annotations"))
+    # The pods stay the declaration of a gang whose PodGroup is generated from them.
+    generated = GENERATED_FROM_PODS in annotations or FORMER_GENERATED_FROM_PODS in annotations
+    uid = "" if generated else text(metadata.get("uid"))
+    return text(metadata.get("namespace")), text(metadata.get("name")), uid
 
 
 def _of_groups(found: FoundJob, field: str) -> str:

@@ -56,7 +56,7 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     `total` are the pods that the job wants, `minimum` those that start together. `reason` and `message` say why
     it waits or how it ended. `retries` counts restarts, of at most `retry_limit` (None: unknown). `group` is its
-    PodGroup, `owner` who made it."""
+    PodGroup, `owner` who made it. `shown` is its name in lists, "" where it was read alone."""
 
     kind: str
     namespace: str
@@ -85,6 +85,7 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     job_type: str = ""
     labels: dict[str, str] = {}
+    shown: str = ""
 
     @property
     def over(self) -> bool:

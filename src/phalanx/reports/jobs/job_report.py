@@ -11,13 +11,16 @@ import msgspec
 
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.gangs.declaration import Declaration, GangDeclarations
+from phalanx.dialects.gangs.job_owner import submitted_job
 from phalanx.dialects.registry import installed_dialects
 from phalanx.kube.client import KubeClient
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.model.gang import shown_name
+from phalanx.model.gang import GangOwner
+from phalanx.model.gang_names import AmbiguousGangError
+from phalanx.model.verdict_condition import LAST_VERDICT
 from phalanx.reports.jobs.document_facts import document_facts
 from phalanx.reports.jobs.entries import (
     ConditionEntry,
@@ -26,6 +29,7 @@ from phalanx.reports.jobs.entries import (
     JobEntry,
     PodEntry,
 )
+from phalanx.reports.jobs.job_names import find_named, name_facts, with_shown_names
 from phalanx.reports.jobs.job_run_time import documented_run_time
 from phalanx.reports.jobs.kinds import GANG, JOB, JOB_SET, RESOURCES, VCJOB, VOLCANO_JOBS, group_kinds
 from phalanx.reports.jobs.read_documents import (
@@ -43,6 +47,7 @@ from phalanx.views.gang_state import gang_state
 
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
+_RAY_CLUSTER = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 # Whose pods come and go one by one.
 _SERVICES = frozenset({"ReplicaSet", "ReplicationController", "DaemonSet", "Node"})
 _SELECTORS = {
@@ -56,7 +61,9 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its objects: `document` is its own, `groups` are its PodGroups', `members` its pods'."""
+    """A job with its objects: `document` is its own, `groups` are its PodGroups', `members` its pods'.
+    `target` is KIND/NAME, as commands take it, "" where it was read alone. `job` is the
+    job that a user wrote, where it is neither this one nor a controller of it."""
 
     entry: JobEntry
     document: Json
@@ -64,6 +71,8 @@ class FoundJob(msgspec.Struct, frozen=True):
     pods: tuple[PodEntry, ...]
     resource: Resource | None
     members: tuple[Json, ...] = ()
+    target: str = ""
+    job: GangOwner | None = None
 
 
 class _Row:
@@ -75,6 +84,7 @@ class _Row:
         self.groups: list[Json] = []
         # What its pods state, where they alone declare the gang that they are.
         self.minimum = ""
+        self.job: GangOwner | None = None
 
 
 class JobReader:
@@ -86,8 +96,8 @@ class JobReader:
         self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
         self._progress: Callable[[str, int, int], object] = lambda kind, read, left: None
         self.warnings: list[str] = []
-        # The kinds that may not be listed.
-        self.forbidden: list[Resource] = []
+        # The kinds that may not be listed, and what the API server says.
+        self.forbidden: dict[Resource, str] = {}
 
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
@@ -109,6 +119,7 @@ class JobReader:
         schedulers `loose` that belong to none of them have rows of their own, together where one controller makes
         them. `progress` is told how many objects of a kind are read, and how many are left."""
         self.warnings.clear()
+        self.forbidden.clear()
         self._progress = progress
         resources = await self._resources()
         groups = await self._group_resources()
@@ -134,8 +145,20 @@ class JobReader:
         _join(rows, inner, pods, all_groups, self._gang_of)
         if loose:
             _add_loose(rows, pods, loose)
-        found = [_found(row, now) for row in rows.values() if not kinds or row.kind in kinds]
+        await self._note_submitted(rows.values(), namespace)
+        named = with_shown_names([_found(row, now) for row in rows.values()])
+        found = [each for each in named if not kinds or each.entry.kind in kinds]
         return sorted(found, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
+
+    async def _note_submitted(self, rows: Iterable[_Row], namespace: str | None) -> None:
+        """Note the RayJobs and RayServices above the RayClusters that control pods or PodGroups."""
+        of_cluster = [row for row in rows if controller_of(row.document).get("kind") == _RAY_CLUSTER.kind]
+        if not of_cluster or not (await self._discovery()).find(_RAY_CLUSTER.group, _RAY_CLUSTER.plural):
+            return
+        clusters = {_uid(each): each for each in await self._list(_RAY_CLUSTER, namespace)}
+        for row in of_cluster:
+            cluster = clusters.get(text(controller_of(row.document).get("uid")))
+            row.job = submitted_job(cluster["metadata"]) if cluster is not None else None
 
     async def job(self, kind: str, namespace: str, name: str, now: float) -> FoundJob | None:
         """One job; without a kind the first of that name, Volcano Jobs first. Raises AmbiguousName."""
@@ -148,7 +171,7 @@ class JobReader:
             if document is not None:
                 found.append((each, resource, document))
         if len(found) > 1:
-            raise AmbiguousName(name, [each for each, _, _ in found])
+            raise AmbiguousName(name, [f"{each}/{name}" for each, _, _ in found])
         if not found:
             gangs = await self.jobs(namespace, now, (GANG,)) if kind in ("", GANG) else []
             return next((each for each in gangs if each.entry.name == name), None)
@@ -166,23 +189,29 @@ class JobReader:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
 
-    async def job_of_group(self, namespace: str, name: str, now: float) -> FoundJob | None:
-        """The job to which the PodGroup of that name belongs, or the pods that name such a gang."""
-        for found in await self.jobs(namespace, now):
-            named = {_name(group) for group in found.groups}
-            of_pods = {self._gang_of(pod)[0] for pod in found.members} if not named else set()
-            if name in named or name in of_pods or name in map(shown_name, of_pods):
-                return found
-        return None
+    async def named(self, namespace: str, name: str, now: float, kind: str = "") -> FoundJob | None:
+        """Return the job that a user means by a name of its own, of its PodGroup, or of a gang of its pods. Raises
+        AmbiguousName."""
+        jobs = [(found, self._gangs_of(found)) for found in await self.jobs(namespace, now)]
+        try:
+            return find_named(jobs, namespace, name, kind)
+        except AmbiguousGangError as error:
+            raise AmbiguousName(name, error.candidates) from error
+
+    def _gangs_of(self, found: FoundJob) -> frozenset[str]:
+        named = frozenset(_name(group) for group in found.groups)
+        return named or frozenset(self._gang_of(pod)[0] for pod in found.members) - {""}
 
     async def describe(self, job: FoundJob) -> JobDescription:
         uids = {job.entry.uid, *map(_uid, job.groups)} - {""}
         events = [each for each in await self._list(EVENTS, job.entry.namespace) if _about_uid(each) in uids]
         events.sort(key=_seen)
         conditions = conditions_of(job.document, job.entry.target)
+        # A generated PodGroup has a name that its user did not write.
+        shown = {_name(group): f"podgroup/{name_facts(job).short}" for group in job.groups}
         for group in job.groups:
             if job.entry.kind != GANG:
-                conditions += conditions_of(group, f"podgroup/{_name(group)}")
+                conditions += conditions_of(group, shown[_name(group)])
         volcano = job.entry.kind == VCJOB
         plugins = mapping(mapping(job.document.get("spec")).get("plugins")) if volcano else {}
         return JobDescription(
@@ -192,8 +221,9 @@ class JobReader:
             tasks=task_entries(job.document) if volcano else [],
             pods=list(job.pods),
             run_time=documented_run_time(job.document, job.groups, job.members),
-            conditions=_newest_first(conditions),
-            events=[_event(each) for each in events[-_MOST_EVENTS:]],
+            # What this one has for programs the others have for people.
+            conditions=_newest_first(each for each in conditions if each.type != LAST_VERDICT),
+            events=[_event(each, shown) for each in events[-_MOST_EVENTS:]],
         )
 
     # reading
@@ -227,7 +257,7 @@ class JobReader:
             if error.status not in (403, 404):
                 raise
             if error.status == 403:
-                self.forbidden.append(resource)
+                self.forbidden[resource] = error.message
             self.warnings.append(f"{resource.plural}.{resource.group or 'core'} not read: {error.message}")
             return []
         items: list[Json] = listed["items"]
@@ -271,10 +301,8 @@ class JobReader:
 
 
 class AmbiguousName(Exception):  # noqa: N818 - nothing failed yet
-    def __init__(self, name: str, kinds: Iterable[str]) -> None:
-        super().__init__(
-            f"several jobs are called {name!r}; say which: {', '.join(f'{kind}/{name}' for kind in kinds)}"
-        )
+    def __init__(self, name: str, candidates: Iterable[str]) -> None:
+        super().__init__(f"several jobs have the name {name!r}: write {', '.join(candidates)}")
 
 
 def _join(
@@ -372,14 +400,15 @@ def _found(row: _Row, now: float) -> FoundJob:
         # What stands beside its spec charges it to nothing: then its pods say the queue.
         entry = msgspec.structs.replace(entry, queue=text(mapping(row.document.get("spec")).get("queue")))
     entry = msgspec.structs.replace(entry, state=gang_state(document_facts(entry, row.document, pods)))
-    return FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
+    found = FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
+    return msgspec.structs.replace(found, job=row.job) if row.job is not None else found
 
 
 def _serves(served: Discovery, resource: Resource) -> bool:
     return any(each.version == resource.version for each in served.find(resource.group, resource.plural))
 
 
-def _newest_first(conditions: list[ConditionEntry]) -> list[ConditionEntry]:
+def _newest_first(conditions: Iterable[ConditionEntry]) -> list[ConditionEntry]:
     return sorted(conditions, key=lambda each: each.since, reverse=True)
 
 
@@ -409,12 +438,14 @@ def _seen(event: Json) -> str:
     return series or text(event.get("lastTimestamp")) or text(event.get("eventTime"))
 
 
-def _event(event: Json) -> EventEntry:
+def _event(event: Json, shown: Mapping[str, str]) -> EventEntry:
+    """Return an event; `shown` has the names of PodGroups in views."""
     about = mapping(event.get("involvedObject"))
+    kind, name = text(about.get("kind")).lower(), text(about.get("name"))
     return EventEntry(
         type=text(event.get("type")),
         reason=text(event.get("reason")),
-        about=f"{text(about.get('kind')).lower()}/{about.get('name')}",
+        about=shown.get(name, f"{kind}/{name}") if kind == "podgroup" else f"{kind}/{name}",
         message=text(event.get("message")) or text(event.get("note")),
         count=number(mapping(event.get("series")).get("count")) or number(event.get("count")) or 1,
         seen=_seen(event),

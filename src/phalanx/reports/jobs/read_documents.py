@@ -11,6 +11,7 @@ from phalanx.dialects.families.native_status import ADMITTED
 from phalanx.dialects.times import parse_time
 from phalanx.jobs.members import TASK_INDEX, TASK_SPEC
 from phalanx.jobs.spec import LifecyclePolicy, read_job
+from phalanx.model.verdict_condition import LAST_VERDICT, ToldVerdict, exact_code, is_vague, read_told
 from phalanx.reports.jobs.document_facts import is_queued
 from phalanx.reports.jobs.entries import (
     PATIENCE_WITH_CONTROLLERS,
@@ -21,7 +22,6 @@ from phalanx.reports.jobs.entries import (
     TaskEntry,
 )
 from phalanx.reports.jobs.kinds import GANG, JOB, JOB_SET, VCJOB
-from phalanx.reports.jobs.told_reasons import told_reason
 
 Json = Mapping[str, Any]
 
@@ -115,7 +115,7 @@ def _trouble(
     scheduled = "PodScheduled" in told and told["PodScheduled"].status == "True"
     for entry in filter(None, map(told.get, () if scheduled else (ADMITTED, "PodScheduled"))):
         if entry.status == "False":
-            return told_reason(entry.reason, entry.message), entry.message
+            return exact_code(entry.reason, told_verdict(told.values())), entry.message
     for status in statuses:
         state = mapping(status.get("state"))
         waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
@@ -152,6 +152,10 @@ def job_entry(kind: str, document: Json, pods: Sequence[PodEntry], groups: Seque
             minimum=_minimum(kind, entry, groups),
             queue=entry.queue or text(spec.get("queue")),
         )
+    if is_vague(entry.reason) and not entry.over:
+        # A Volcano Job has its group's word.
+        exact = next(filter(None, (told_verdict(conditions_of(each)) for each in groups)), None)
+        entry = msgspec.structs.replace(entry, reason=_of_pods(exact_code(entry.reason, exact), pods))
     if not entry.reason and not entry.over:
         reason, message = _waits_for(entry, document, pods, groups, now)
         entry = msgspec.structs.replace(entry, reason=reason, message=entry.message or message)
@@ -200,7 +204,7 @@ def _volcano(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEn
         retry_limit=spec.retries,
         job_type=entry.labels.get("volcano.sh/job-type", ""),
         finished=(status.state.last_transition_time or "") if status.state.phase in _FINAL else "",
-        reason=told_reason(status.state.reason, status.state.message),
+        reason=status.state.reason,
         message=status.state.message,
     )
 
@@ -320,7 +324,8 @@ def _waits_for(
     for group in groups:
         for each in conditions_of(group):
             if (each.type, each.status) in _SHORT and entry.running < entry.minimum:
-                return _reason_of_group(each, pods), each.message
+                exact = exact_code(each.reason, told_verdict(conditions_of(group)))
+                return _of_pods(exact, pods), each.message
     for pod in pods:
         if pod.reason and pod.phase == "Pending" and not pod.terminating:
             return pod.reason, pod.message
@@ -330,11 +335,17 @@ def _waits_for(
     return "", ""
 
 
-def _reason_of_group(told: ConditionEntry, pods: Sequence[PodEntry]) -> str:
-    """The pods' own where the group says the same sentence: the words for pods that a queue holds are finer."""
-    sentence = told.message.rstrip(".")
-    of_pods = (pod.reason for pod in pods if sentence and pod.reason and pod.message.startswith(sentence))
-    return told_reason(next(of_pods, told.reason), told.message)
+def told_verdict(conditions: Iterable[ConditionEntry]) -> ToldVerdict | None:
+    """Return the last verdict that an object's conditions carry; None where there is none."""
+    found = next((each for each in conditions if each.type == LAST_VERDICT and each.status == "True"), None)
+    return read_told(found.reason, found.message) if found is not None else None
+
+
+def _of_pods(reason: str, pods: Sequence[PodEntry]) -> str:
+    """Return the pods' own reason where the group has one word for all: some kinds of groups have no conditions
+    that could tell more."""
+    waiting = (pod.reason for pod in pods if pod.reason and pod.phase == "Pending" and not pod.terminating)
+    return next(waiting, reason) if is_vague(reason) else reason
 
 
 # Further parts of a description

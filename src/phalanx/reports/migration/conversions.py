@@ -11,7 +11,7 @@ from phalanx.dialects.pods.evictability import PREEMPTABLE
 from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.dialects.reader import Document
 from phalanx.model.account import ROOT_QUEUE
-from phalanx.reports.migration.findings import FieldFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict
 from phalanx.reports.migration.foreign import Said
 from phalanx.reports.migration.readers import Path, spelled
 
@@ -68,7 +68,7 @@ def said_of_kai(document: Document, path: Path) -> Said | None:
         return _said_of_preemptibility(value)
     if path in (("spec", "parentQueue"), ("spec", "queue")) and queue_name(value) != value:
         ours = f"spec.{'parent' if path[-1] == 'parentQueue' else 'queue'}"
-        return Verdict.CHANGE, f"{ours}: {queue_name(value)}, as the new Queue of this name is called"
+        return MigrationVerdict.CHANGE, f"{ours}: {queue_name(value)}, as the new Queue of this name is called"
     return None
 
 
@@ -79,7 +79,7 @@ def renamed_queue(document: Document, made: Iterable[Document]) -> Iterator[Fiel
         ours = each["metadata"].get("name")
         if ours != name:
             message = f"{name} is above all queues here and cannot be changed: the new Queue is called {ours}"
-            yield FieldFinding("metadata.name", Verdict.CHANGE, message)
+            yield FieldFinding("metadata.name", MigrationVerdict.CHANGE, message)
 
 
 def queue_name(name: Any) -> Any:
@@ -91,57 +91,66 @@ def _said_of_amount(kind: str, field: str, value: object) -> Said | None:
     name = _UNITS[kind][0] if kind in _UNITS else kind
     ours = spelled(("spec", _OURS[field], name))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return Verdict.NOT_HONOURED, f"{value!r} is no number: nothing is written for it; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is no number: nothing is written for it; correct it"
     if value == _UNLIMITED and field == "limit":
-        return Verdict.CHANGE, f"no limit: {ours} is left out"
+        return MigrationVerdict.CHANGE, f"no limit: {ours} is left out"
     if value == _UNLIMITED:
         return (
-            Verdict.CHANGE,
+            MigrationVerdict.CHANGE,
             f"-1 is all there is, which nothing says here: write {ours} as large as what is above the queue has; "
             "without it a queue counts as full under the plugin capacity (docs/policy.md)",
         )
     if value < 0:
-        return Verdict.NOT_HONOURED, f"{value:g} is below 0 and not -1: nothing is written for it; correct it"
+        return (
+            MigrationVerdict.NOT_HONOURED,
+            f"{value:g} is below 0 and not -1: nothing is written for it; correct it",
+        )
     lost = round(value - int(value), 3)
     if kind == "gpu" and lost:
         rounded = f"{value:g} is rounded down to {int(value)}: {lost:g} of a card is lost"
-        return Verdict.CHANGE, f"{ours}, in whole cards: {rounded}"
+        return MigrationVerdict.CHANGE, f"{ours}, in whole cards: {rounded}"
     return None
 
 
 def _said_of_priority(value: object) -> Said | None:
     if not _is_whole(value):
-        return Verdict.NOT_HONOURED, f"{value!r} is no whole number: nothing is written for it; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is no whole number: nothing is written for it; correct it"
     if isinstance(value, int) and value < 0:
-        return Verdict.NOT_HONOURED, f"the least priority of a Queue is 0 here: {value} becomes 0"
+        return MigrationVerdict.NOT_HONOURED, f"the least priority of a Queue is 0 here: {value} becomes 0"
     return None
 
 
 def _said_of_preemptibility(value: object) -> Said | None:
     if value not in _PREEMPTIBILITIES:
         words = " nor ".join(_PREEMPTIBILITIES)
-        return Verdict.NOT_HONOURED, f"{value!r} is neither {words}: nothing is written for it; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is neither {words}: nothing is written for it; correct it"
     if value == _PREEMPTIBILITIES[0]:
-        return Verdict.CHANGE, f"nothing to write: whoever does not write the label {PREEMPTABLE} may be evicted"
+        return (
+            MigrationVerdict.CHANGE,
+            f"nothing to write: whoever does not write the label {PREEMPTABLE} may be evicted",
+        )
     return None
 
 
 def _said_of_weight(document: Document, value: object) -> Said | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return Verdict.NOT_HONOURED, f"{value!r} is no weight: the new Queue has 1"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is no weight: the new Queue has 1"
     if value == 0:
         return (
-            Verdict.NOT_HONOURED,
+            MigrationVerdict.NOT_HONOURED,
             "0 gives a queue in KAI no part of what is over quota, and the least spec.weight here is 1; to keep it "
             "within its quota write spec.capability as high as spec.deserved",
         )
     if value != int(value) or value < 1:
         weight = max(1, int(value))
-        return Verdict.NOT_HONOURED, f"weights are whole numbers of at least 1 here: {value:g} becomes {weight}"
+        return (
+            MigrationVerdict.NOT_HONOURED,
+            f"weights are whole numbers of at least 1 here: {value:g} becomes {weight}",
+        )
     # A Queue of KAI that weighs all its resources alike means what one of ours does: nothing is lost.
     resources = mapping(mapping(document.get("spec")).get("resources"))
     if len({repr(mapping(resources.get(kind)).get("overQuotaWeight")) for kind in _UNITS}) == 1:
-        return Verdict.CHANGE, "spec.weight, for all resources"
+        return MigrationVerdict.CHANGE, "spec.weight, for all resources"
     return None
 
 

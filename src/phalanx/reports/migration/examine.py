@@ -13,7 +13,7 @@ from phalanx.dialects.reader import Document, show
 from phalanx.kube.own_objects import LABELS
 from phalanx.reports.migration.conversions import CONVERSIONS, renamed_queue, said_of_kai
 from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults, written_paths
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding, head_of
 from phalanx.reports.migration.foreign import (
     FOREIGN_KINDS,
     KAI,
@@ -127,7 +127,7 @@ class Examiner:
 
     def _not_read(self, document: Document, field: str, message: str, system: str = "") -> None:
         head = head_of(document, system or system_of(_group(document)))
-        found = FieldFinding(field, Verdict.NOT_HONOURED, message)
+        found = FieldFinding(field, MigrationVerdict.NOT_HONOURED, message)
         self._found.append(msgspec.structs.replace(head, fields=(found,)))
 
     def _object(self, document: Document, system: str) -> None:
@@ -146,7 +146,7 @@ class Examiner:
             return
         foreign = FOREIGN_KINDS.get((_group(document), str(document.get("kind"))))
         if foreign is None:
-            unread = FieldFinding("spec", Verdict.NOT_HONOURED, "nothing here reads this kind")
+            unread = FieldFinding("spec", MigrationVerdict.NOT_HONOURED, "nothing here reads this kind")
             self._found.append(msgspec.structs.replace(finding, fields=(unread, *faults)))
             return
         fields_found: dict[str, FieldFinding] = {}
@@ -162,11 +162,13 @@ class Examiner:
         verdict, message = of_value or said_of_field(kind, spelled(path))
         said = FieldFinding(spelled(path), verdict, message)
         name = value_at(document, path)
-        if verdict is not Verdict.WORKS or path[-1] != "schedulerName" or name == self._fields.name:
+        if verdict is not MigrationVerdict.WORKS or path[-1] != "schedulerName" or name == self._fields.name:
             return said
         if kind.copies_owner:
             owner = f"its owner{_owner_of(document)}"
-            return FieldFinding(said.field, Verdict.CHANGE, f"copied from {owner}: write {self._fields.name} there")
+            return FieldFinding(
+                said.field, MigrationVerdict.CHANGE, f"copied from {owner}: write {self._fields.name} there"
+            )
         # Whoever acts on it writes it into pods.
         return self._fields.scheduler(path, str(name))
 
@@ -187,7 +189,7 @@ class Examiner:
                 told = [message for message in told if message != refusal]
                 fields = _refused(document, fields, refusal)
         # What concerns no single field, or one that cannot be told from the words.
-        fields += [FieldFinding("", Verdict.CHANGE, message) for message in told]
+        fields += [FieldFinding("", MigrationVerdict.CHANGE, message) for message in told]
         return msgspec.structs.replace(finding, fields=tuple(fields))
 
 
@@ -195,9 +197,9 @@ def _refused(document: Document, fields: list[FieldFinding], refusal: str) -> li
     """Nothing comes of the object; the field for which it is refused says so."""
     paths = {spelled(path): path for path in written_paths(document)}
     path = field_at_fault(document, paths.values(), refusal)
-    found = FieldFinding(spelled(path) if path is not None else "", Verdict.NOT_HONOURED, refusal)
+    found = FieldFinding(spelled(path) if path is not None else "", MigrationVerdict.NOT_HONOURED, refusal)
     at = next((at for at, each in enumerate(fields) if each.field == found.field), None)
-    if at is None or fields[at].verdict is Verdict.NOT_HONOURED:
+    if at is None or fields[at].verdict is MigrationVerdict.NOT_HONOURED:
         return [*fields, found]
     return [*fields[:at], found, *fields[at + 1 :]]
 

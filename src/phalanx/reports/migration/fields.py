@@ -8,7 +8,7 @@ from phalanx.dialects.devices.shared_cards import UNSUPPORTED
 from phalanx.dialects.reader import Document
 from phalanx.jobs.spec import BATCH
 from phalanx.reports.capture.captured_kinds import ANNOTATIONS
-from phalanx.reports.migration.findings import FieldFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict
 from phalanx.reports.migration.foreign import (
     DEFAULT_SCHEDULER,
     FOREIGN_KEYS,
@@ -45,32 +45,32 @@ class FieldExaminer:
         for message in told:
             if any(f"{mark} " in message or f"{mark}:" in message for mark in marks):
                 told.remove(message)
-                return FieldFinding(field, *(known or (Verdict.CHANGE, message)))
+                return FieldFinding(field, *(known or (MigrationVerdict.CHANGE, message)))
         if known is not None:
             return FieldFinding(field, *known)
         if refused := refused_value(document, path, value):
-            return FieldFinding(field, Verdict.NOT_HONOURED, refused)
+            return FieldFinding(field, MigrationVerdict.NOT_HONOURED, refused)
         if path[:2] == ("metadata", "annotations") and path[-1] in UNSUPPORTED:
             return FieldFinding(
                 field,
-                Verdict.NOT_HONOURED,
+                MigrationVerdict.NOT_HONOURED,
                 "with the plugin deviceshare in the policy a pod that asks for Koordinator's GPUs waits: "
                 f"annotation {path[-1]} is not supported yet; without the plugin nothing reads it; leave it out",
             )
         if self.readers.honoured(document, read, path):
-            return FieldFinding(field, Verdict.WORKS, said_of_policy(field))
+            return FieldFinding(field, MigrationVerdict.WORKS, said_of_policy(field))
         if path[:2] == ("metadata", "annotations") and path[-1] in ANNOTATIONS:
-            return FieldFinding(field, Verdict.WORKS, "read, and changes nothing on this object alone")
+            return FieldFinding(field, MigrationVerdict.WORKS, "read, and changes nothing on this object alone")
         if path[0] != "metadata" and _is_made_by_controller(document):
             return FieldFinding(
-                field, Verdict.WORKS, "the controller of its owner writes it; nothing here acts on it"
+                field, MigrationVerdict.WORKS, "the controller of its owner writes it; nothing here acts on it"
             )
         return self.unread(path)
 
     def unread(self, path: Path) -> FieldFinding:
         """Of a field that no reader acts on."""
         said = said_of_key(str(path[-1])) if path[0] == "metadata" else None
-        verdict, message = said or (Verdict.NOT_HONOURED, NOBODY)
+        verdict, message = said or (MigrationVerdict.NOT_HONOURED, NOBODY)
         return FieldFinding(spelled(path), verdict, message)
 
     def scheduler(self, path: Path, name: str, operator: Operator | None = None) -> FieldFinding:
@@ -78,17 +78,19 @@ class FieldExaminer:
         if path[-1] == BATCH_SCHEDULER:
             operator = SPARK
         if operator is not None and name in SCHEDULER_NAMES:
-            return FieldFinding(spelled(path), Verdict.CHANGE, operator.told(name, self.name))
+            told = operator.told(name, self.name)
+            return FieldFinding(spelled(path), MigrationVerdict.CHANGE, told, served=name, kept=operator.keeps_name)
         if name != DEFAULT_SCHEDULER and name not in SCHEDULER_NAMES:
             words = (
                 f"write {self.name}; nobody here knows whose name {name} is: if it is that of the scheduler that"
             )
             words += f" is replaced, start ours with --scheduler-name {name}, too, once that is stopped"
-            return FieldFinding(spelled(path), Verdict.CHANGE, words)
+            return FieldFinding(spelled(path), MigrationVerdict.CHANGE, words)
         advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+        served = name
         if name == DEFAULT_SCHEDULER:
-            advice = f"{name} is kube-scheduler's name"
-        return FieldFinding(spelled(path), Verdict.CHANGE, f"write {self.name}; {advice}")
+            advice, served = f"{name} is kube-scheduler's name", ""
+        return FieldFinding(spelled(path), MigrationVerdict.CHANGE, f"write {self.name}; {advice}", served=served)
 
 
 def name_faults(document: Document) -> list[FieldFinding]:
@@ -101,7 +103,7 @@ def name_faults(document: Document) -> list[FieldFinding]:
     if name is None and isinstance(prefix, str) and prefix:
         return []
     words = "it has no name; write one" if not name and name != 0 else f"{name!r} is no text; write it in quotes"
-    return [FieldFinding("metadata.name", Verdict.NOT_HONOURED, words)]
+    return [FieldFinding("metadata.name", MigrationVerdict.NOT_HONOURED, words)]
 
 
 def _is_made_by_controller(document: Document) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from phalanx.dialects.reader import Document
 
 
-class Verdict(enum.StrEnum):
+class MigrationVerdict(enum.StrEnum):
     """From the best to the worst."""
 
     WORKS = "works as it is"
@@ -20,11 +20,17 @@ class Verdict(enum.StrEnum):
 
 
 class FieldFinding(msgspec.Struct, frozen=True):
-    """`field` is a path such as spec.weight; `message` says why, and what to write instead."""
+    """`field` is a path such as spec.weight; `message` says why, and what to write instead.
+
+    `served` is the name of a scheduler under which pods wait now, where the message advises to serve it too; `kept`
+    is True where that name has to stay served.
+    """
 
     field: str
-    verdict: Verdict
+    verdict: MigrationVerdict
     message: str = ""
+    served: str = ""
+    kept: bool = False
 
 
 class ObjectFinding(msgspec.Struct, frozen=True):
@@ -45,10 +51,10 @@ class ObjectFinding(msgspec.Struct, frozen=True):
     manifests: tuple[dict[str, Any], ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> MigrationVerdict:
         """The worst of its fields."""
-        order = list(Verdict)
-        return max((each.verdict for each in self.fields), key=order.index, default=Verdict.WORKS)
+        order = list(MigrationVerdict)
+        return max((each.verdict for each in self.fields), key=order.index, default=MigrationVerdict.WORKS)
 
     @property
     def title(self) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.gangs.extras import PREFERRED_LEVEL, REQUIRED_LEVEL, SLA_WAITING_TIME
-from phalanx.reports.migration.findings import Verdict
+from phalanx.reports.migration.findings import MigrationVerdict
 
 VOLCANO, SCHEDULER_PLUGINS, KOORDINATOR, KAI, KUEUE = "Volcano", "scheduler-plugins", "Koordinator", "KAI", "Kueue"
 SYSTEMS = (VOLCANO, SCHEDULER_PLUGINS, KOORDINATOR, KAI, KUEUE)
 
-_W, _C, _N = Verdict.WORKS, Verdict.CHANGE, Verdict.NOT_HONOURED
-Said = tuple[Verdict, str]
+_W, _C, _N = MigrationVerdict.WORKS, MigrationVerdict.CHANGE, MigrationVerdict.NOT_HONOURED
+Said = tuple[MigrationVerdict, str]
 
 
 class ForeignKind(msgspec.Struct, frozen=True):

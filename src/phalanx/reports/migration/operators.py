@@ -13,18 +13,17 @@ from phalanx.admission.fields import mapping, text
 from phalanx.dialects.reader import Document
 
 _POD_GROUPS = "it then makes PodGroups of scheduling.x-k8s.io"
-#: What stands in a message about a name that has to stay served.
-KEPT = "and keep that name"
 
 
 class Operator(msgspec.Struct, frozen=True):
     """`advice` says what to do instead of editing templates; `{ours}` is the name of the scheduler to move to,
     `{name}` the one that its pods have, `{serve}` the command that serves both. `keys` are labels and annotations
-    of its jobs that it acts on, or has written, itself."""
+    of its jobs that it acts on, or has written, itself. `keeps_name` is True where the name has to stay served."""
 
     name: str
     advice: str
     keys: tuple[str, ...] = ()
+    keeps_name: bool = False
 
     def told(self, name: str, ours: str) -> str:
         serve = f"run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
@@ -44,8 +43,9 @@ MPI = Operator(
 RAY = Operator(
     "KubeRay",
     "KubeRay --batch-scheduler={name} writes {name} over what a template names, and makes PodGroups that are read "
-    f"here: {{serve}}, {KEPT}; where KubeRay has no such option write {{ours}}",
+    "here: {serve}, and keep that name; where KubeRay has no such option write {ours}",
     ("scheduling.k8s.io/group-name", "volcano.sh/task-spec", "volcano.sh/queue-name", "ray.io/priority-class-name"),
+    keeps_name=True,
 )
 SPARK = Operator(
     "spark-operator",

@@ -10,13 +10,13 @@ import yaml
 
 from phalanx.dialects.reader import Document
 from phalanx.model.text.yaml_text import decode_yaml
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.foreign import DEFAULT_SCHEDULER, Said
 from phalanx.scheduling.framework.vocabulary import ACTION_ARGUMENTS, RETIRED_ACTIONS, RETIRED_PLUGINS
 from phalanx.scheduling.policy.lint import ERROR, lint_policy
 from phalanx.scheduling.policy.registry import available_plugins, offered_actions
 
-_W, _C, _N = Verdict.WORKS, Verdict.CHANGE, Verdict.NOT_HONOURED
+_W, _C, _N = MigrationVerdict.WORKS, MigrationVerdict.CHANGE, MigrationVerdict.NOT_HONOURED
 
 # Plugins of scheduler-plugins by their names in a KubeSchedulerConfiguration.
 _PLUGINS: Mapping[str, Said] = {
@@ -52,11 +52,13 @@ def examine_policy(head: ObjectFinding, field: str, text: str) -> ObjectFinding:
     """A policy of Volcano's as our loader takes it: mistakes keep it from being used, doubts do not."""
     fields = [
         FieldFinding(
-            f"{field}:{each.line}", Verdict.NOT_HONOURED if _idle(each.severity, each.message) else _W, each.message
+            f"{field}:{each.line}",
+            MigrationVerdict.NOT_HONOURED if _idle(each.severity, each.message) else _W,
+            each.message,
         )
         for each in lint_policy(text)
     ]
-    fields.insert(0, FieldFinding(field, Verdict.WORKS, "the policy file of `phalanx scheduler --config`"))
+    fields.insert(0, FieldFinding(field, MigrationVerdict.WORKS, "the policy file of `phalanx scheduler --config`"))
     return msgspec.structs.replace(head, fields=tuple(fields))
 
 
@@ -111,9 +113,10 @@ def _configuration(document: Document) -> Iterator[FieldFinding]:
         if profile.get("schedulerName"):
             name = profile["schedulerName"]
             advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+            served = str(name)
             if name == DEFAULT_SCHEDULER:
-                advice = "kube-scheduler itself goes by this name"
-            yield FieldFinding(f"{place}.schedulerName", _C, f"write phalanx into pods; {advice}")
+                advice, served = "kube-scheduler itself goes by this name", ""
+            yield FieldFinding(f"{place}.schedulerName", _C, f"write phalanx into pods; {advice}", served=served)
         enabled = _enabled(profile.get("plugins"))
         for name in dict.fromkeys(enabled):
             verdict, message = _PLUGINS.get(name, (_N, "no plugin of a policy stands for it (docs/policy.md)"))

@@ -22,7 +22,7 @@ from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, Account, AccountKey
 from phalanx.model.events import AccountRemoved, AccountUpdated, HyperNodeUpdated
 from phalanx.model.gang import GroupRef
 from phalanx.model.topology import HyperNode
-from phalanx.reports.migration.findings import FieldFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict
 from phalanx.reports.migration.readers import spelled
 from phalanx.status.warnings.orphaned_accounts import CHARGES_NOTHING
 
@@ -89,7 +89,10 @@ class References:
                 continue
             if parent not in self._accounts and parent not in _ALWAYS:
                 message = f"{parent_not_found(account.label, parent).message}; {CHARGES_NOTHING}"
-                yield place, FieldFinding(_PARENTS[key.tree], Verdict.CHANGE, f"{message}; create {parent.name}")
+                yield (
+                    place,
+                    FieldFinding(_PARENTS[key.tree], MigrationVerdict.CHANGE, f"{message}; create {parent.name}"),
+                )
         yield from self._missing_queues()
         yield from self._hypernode_faults()
         # Every cluster has classes of its own: where none was read nobody could look.
@@ -98,7 +101,7 @@ class References:
             for place, names in self._names.items():
                 if names.priority_class not in known:
                     message = priority_class_not_found(names.ref, names.priority_class)
-                    yield place, FieldFinding(f"{names.place}.priorityClassName", Verdict.CHANGE, message)
+                    yield place, FieldFinding(f"{names.place}.priorityClassName", MigrationVerdict.CHANGE, message)
 
     def _hypernode_faults(self) -> Iterator[tuple[int, FieldFinding]]:
         """As the scheduler finds them; which nodes there are nobody knows here."""
@@ -109,7 +112,10 @@ class References:
             tree.put(hypernode)
         for fault in tree.faults() if self._hypernodes else ():
             place, _, document = self._hypernodes[fault.hypernode]
-            yield place, FieldFinding(_member_named(document, fault.message), Verdict.CHANGE, fault.message)
+            yield (
+                place,
+                FieldFinding(_member_named(document, fault.message), MigrationVerdict.CHANGE, fault.message),
+            )
 
     def _missing_queues(self) -> Iterator[tuple[int, FieldFinding]]:
         """Nothing where neither a queue nor a cluster was read: nobody could look."""
@@ -122,7 +128,7 @@ class References:
                     f"{describe(names.ref)}: queue {names.queue} does not exist; create it: until then nothing "
                     "that names it starts"
                 )
-                yield place, FieldFinding(f"{names.place}.queue", Verdict.CHANGE, message)
+                yield place, FieldFinding(f"{names.place}.queue", MigrationVerdict.CHANGE, message)
 
 
 def _member_named(document: Document, message: str) -> str:

@@ -10,7 +10,7 @@ import yaml
 from phalanx.admission import queues
 from phalanx.admission.context import DEFAULT, ROOT, AdmissionContext, QueueCatalog, parent_of
 from phalanx.admission.fields import Json, mapping, name_of
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding
 
 # What is no queue comes after the deepest of them.
 _LAST = 99
@@ -33,11 +33,11 @@ def refused_queues(found: list[ObjectFinding]) -> Iterator[tuple[int, FieldFindi
     for name in sorted(made, key=lambda name: (depths[name], name)):
         place, manifest = made[name]
         for refusal in _refusals(manifest, catalog):
-            told = FieldFinding("", Verdict.NOT_HONOURED, f"{_REFUSED}: {refusal}")
+            told = FieldFinding("", MigrationVerdict.NOT_HONOURED, f"{_REFUSED}: {refusal}")
             above = catalog.get(parent_of(manifest))
             if above is not None and refusal not in _refusals(manifest, catalog, _generous(above, amounts)):
                 words = f"until {name_of(above)} deserves what its children do"
-                told = FieldFinding("", Verdict.CHANGE, f"{_REFUSED} {words}: {refusal}")
+                told = FieldFinding("", MigrationVerdict.CHANGE, f"{_REFUSED} {words}: {refusal}")
             yield place, told
         catalog.put(manifest)
 

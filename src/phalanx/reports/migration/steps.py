@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.admission.fields import mapping, text
 from phalanx.kube.own_objects import LABELS
-from phalanx.reports.migration.findings import ObjectFinding, Verdict
+from phalanx.reports.migration.findings import MigrationVerdict, ObjectFinding
 from phalanx.reports.migration.foreign import (
     KAI,
     KOORDINATOR,
@@ -20,11 +20,8 @@ from phalanx.reports.migration.foreign import (
     VOLCANO,
     system_of,
 )
-from phalanx.reports.migration.operators import KEPT
-from phalanx.reports.migration.templates import NAME_FIELDS
 
 _NAME_LABEL = "app.kubernetes.io/name"
-_SERVES = "phalanx scheduler --scheduler-name "
 _OUR_WEBHOOKS = ".webhook.phalanx.dev"
 # Webhooks of these groups speak about what we and our users write.
 _STAYS: Mapping[str, str] = {
@@ -63,7 +60,7 @@ def summary(found: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = (), wr
             verdict.value: sum(
                 1 + each.alike for each in findings if (each.system, each.verdict) == (system, verdict)
             )
-            for verdict in Verdict
+            for verdict in MigrationVerdict
         }
         for system in SYSTEMS
         if any(each.system == system for each in findings)
@@ -98,7 +95,7 @@ def _steps(
             "delete them once it is gone, or what they speak about is refused"
         )
     yield f"phalanx scheduler{config}{running if names else ''}"
-    kept = any(KEPT in field.message for each in findings for field in each.fields)
+    kept = any(field.kept for each in findings for field in each.fields)
     if any(each.patch for each in findings):
         patches = f"{place}patches/"
         enough = "" if kept else " (then --scheduler-name phalanx is enough)"
@@ -113,12 +110,7 @@ def _is_policy(finding: ObjectFinding) -> bool:
 
 def _scheduler_names(findings: list[ObjectFinding]) -> list[str]:
     """Under which names pods wait now."""
-    found = set()
-    for each in findings:
-        for field in each.fields:
-            if field.field.endswith(NAME_FIELDS) and _SERVES in field.message:
-                words = field.message.partition(_SERVES)[2]
-                found.add(words.partition("`")[0].partition(" ")[0])
+    found = {field.served for each in findings for field in each.fields} - {""}
     return sorted(found, key=lambda name: (name not in SCHEDULER_NAMES, name))
 
 

@@ -10,7 +10,7 @@ import msgspec
 from phalanx.admission.fields import mapping, text
 from phalanx.dialects.reader import Document
 from phalanx.reports.migration.fields import FieldExaminer, marked_paths, name_faults
-from phalanx.reports.migration.findings import FieldFinding, ObjectFinding, Verdict, head_of
+from phalanx.reports.migration.findings import FieldFinding, MigrationVerdict, ObjectFinding, head_of
 from phalanx.reports.migration.foreign import DEFAULT_SCHEDULER, SCHEDULER_NAMES, said_of_key, system_of
 from phalanx.reports.migration.operators import Operator, OperatorJobs, maker_of, operator_of, operator_of_pod
 from phalanx.reports.migration.readers import Path, spelled
@@ -47,7 +47,7 @@ class WorkloadExaminer:
         for document, operator, name in self.operator_jobs.named():
             places = [spelled((*place, "spec", "schedulerName")) for place in pod_templates(document)]
             told = operator.told(name, self._fields.name)
-            fields = tuple(FieldFinding(place, Verdict.CHANGE, told) for place in places[:1])
+            fields = tuple(FieldFinding(place, MigrationVerdict.CHANGE, told) for place in places[:1])
             head = head_of(document, SCHEDULER_NAMES.get(name, ""))
             found.append(msgspec.structs.replace(head, fields=fields))
         return found
@@ -110,11 +110,11 @@ class WorkloadExaminer:
             return None
         if operator is not None and (maker := maker_of(document)):
             words = f"{maker.get('kind')} {maker.get('name')} makes it: what is said of that holds"
-            fields = [FieldFinding("", Verdict.CHANGE, words)]
+            fields = [FieldFinding("", MigrationVerdict.CHANGE, words)]
         if not is_grouped(document):
             kind = document.get("kind")
             words = f"nothing here reads a {kind}: its pods are placed one by one unless they name their gang"
-            fields.append(FieldFinding("kind", Verdict.CHANGE, f"{words} (docs/workloads.md)"))
+            fields.append(FieldFinding("kind", MigrationVerdict.CHANGE, f"{words} (docs/workloads.md)"))
         fields += name_faults(document)
         return msgspec.structs.replace(head_of(document, system), fields=tuple(fields), patch=patch)
 
@@ -123,14 +123,14 @@ class WorkloadExaminer:
         document = named(document)
         read = self._fields.readers.owner(document)
         if read is not None and self._fields.readers.honoured(document, read, path):
-            return FieldFinding(spelled(path), Verdict.WORKS)
+            return FieldFinding(spelled(path), MigrationVerdict.WORKS)
         _, place, key = path
         metadata = {"name": "-", "namespace": "-", str(place): {key: value_at(document, path)}}
         on_pod = self._of_pod({"metadata": metadata, "spec": {}}, self._fields.name)
-        read_there = any((each.field, each.verdict) == (spelled(path), Verdict.WORKS) for each in on_pod)
+        read_there = any((each.field, each.verdict) == (spelled(path), MigrationVerdict.WORKS) for each in on_pod)
         if read_there and said_of_key(str(key)) is None:
             words = "nothing reads it on the object itself: write it into the template of its pods"
-            return FieldFinding(spelled(path), Verdict.CHANGE, words)
+            return FieldFinding(spelled(path), MigrationVerdict.CHANGE, words)
         return self._fields.unread(path)
 
     def in_templates(self, document: Document) -> list[FieldFinding]:
@@ -170,7 +170,7 @@ class WorkloadExaminer:
         found = [self._fields.field(document, read, path, told) for path in marked_paths(document)]
         if name != self._fields.name:
             found.append(self._fields.scheduler(("spec", "schedulerName"), name, operator))
-        found += [FieldFinding("", Verdict.CHANGE, message) for message in told if _is_final(message)]
+        found += [FieldFinding("", MigrationVerdict.CHANGE, message) for message in told if _is_final(message)]
         return tuple(found)
 
 
@@ -189,7 +189,7 @@ def _names(finding: FieldFinding) -> bool:
 def _fixed(fields: tuple[FieldFinding, ...]) -> list[FieldFinding]:
     return [
         msgspec.structs.replace(each, message=f"{each.message}; {_FIXED}")
-        if each.verdict is Verdict.CHANGE
+        if each.verdict is MigrationVerdict.CHANGE
         else each
         for each in fields
     ]

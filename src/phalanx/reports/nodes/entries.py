@@ -73,7 +73,7 @@ class NodeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
 
 
-class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodePoolEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Nodes of a pool in one state. `biggest` is what is free on the node with most GPUs, then CPUs, free."""
 
     pool: str
@@ -104,14 +104,14 @@ class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     nodes: tuple[str, ...]
 
 
-def by_state(nodes: Iterable[NodeEntry]) -> list[NodeGroup]:
+def by_state(nodes: Iterable[NodeEntry]) -> list[NodePoolEntry]:
     """By pool, then state."""
     found: dict[tuple[str, NodeState], list[NodeEntry]] = {}
     for node in nodes:
         found.setdefault((node.pool, node.state), []).append(node)
     order = list(NodeState)
     return [
-        NodeGroup(
+        NodePoolEntry(
             pool=pool,
             state=state,
             count=len(members),

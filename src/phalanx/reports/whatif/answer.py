@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from phalanx.model.gang import shown_name
+from phalanx.reports.eviction_preview import NodeRoom as NodeRoom
+from phalanx.views.promises import PromiseOrigin
 
 NOW = "Now"
 AFTER_EVICTIONS = "AfterEvictions"
 LATER = "Later"
 UNKNOWN = "Unknown"
 NEVER = "NotWithinHorizon"
-
-
-class NodeRoom(msgspec.Struct):
-    node: str
-    pods: int
 
 
 class Blocker(msgspec.Struct):
@@ -26,7 +24,7 @@ class Blocker(msgspec.Struct):
     end: str
 
 
-class Verdict(msgspec.Struct, omit_defaults=True):
+class WaitSummary(msgspec.Struct, omit_defaults=True):
     """Why it does not start at once: the dominant reason, how many nodes are out for what, what would help."""
 
     reason: str
@@ -55,7 +53,7 @@ class AskedStart(msgspec.Struct, omit_defaults=True):
     nodes: list[NodeRoom] = []
     domains: dict[str, dict[str, int]] = {}
     blockers: list[Blocker] = []
-    verdict: Verdict | None = None
+    verdict: WaitSummary | None = None
 
 
 class EvictedGang(msgspec.Struct, omit_defaults=True):
@@ -91,6 +89,16 @@ class MovedStart(msgspec.Struct, omit_defaults=True):
     delay_seconds: int | None = None
 
 
+class MovedPromise(msgspec.Struct, omit_defaults=True):
+    """Promised start that the scheduler would move from `promised` to `moves_to`, "" where it would give it up.
+    `cause` is why, "" where it moves forward."""
+
+    name: str
+    promised: str
+    moves_to: str = ""
+    cause: str = ""
+
+
 class Starts(msgspec.Struct):
     """How many of those that wait start at once, later, and not within the horizon."""
 
@@ -101,7 +109,9 @@ class Starts(msgspec.Struct):
 
 class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
     """`without` counts what becomes of those that wait as things are, `changed` with all that was asked for.
-    `missing` says what of the cluster is unknown: then the answer rests on what may be seen."""
+    `missing` says what of the cluster is unknown: then the answer rests on what may be seen. The forecasts begin
+    with the promised starts of the scheduler, of the version and time of `origin`; `moved_promises` are those that
+    it would move, with all that was asked for."""
 
     moment: str
     horizon_seconds: int
@@ -114,16 +124,17 @@ class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
     interrupted: list[InterruptedGang] = []
     notes: list[str] = []
     missing: list[str] = []
+    moved_promises: list[MovedPromise] = []
+    origin: PromiseOrigin | None = None
 
 
-def with_shown_names(answer: WhatIfAnswer) -> WhatIfAnswer:
-    """Gangs as people know them; until then their names tell them apart."""
+def with_shown_names(answer: WhatIfAnswer, titles: Mapping[str, str]) -> WhatIfAnswer:
+    """Replace the names of gangs, which tell them apart, by those in `titles`, by which users know them."""
     blockers = [each for asked in answer.asked for each in asked.blockers]
-    named: list[AskedStart | EvictedGang | MovedStart | InterruptedGang | Blocker]
-    named = [*answer.asked, *answer.evicted, *answer.moved, *answer.interrupted, *blockers]
+    named: list[AskedStart | EvictedGang | MovedStart | MovedPromise | InterruptedGang | Blocker]
+    named = [*answer.asked, *answer.evicted, *answer.moved, *answer.moved_promises, *answer.interrupted, *blockers]
     for each in named:
-        namespace, _, name = each.name.partition("/")
-        each.name = f"{namespace}/{shown_name(name)}"
+        each.name = titles.get(each.name, each.name)
     return answer
 
 

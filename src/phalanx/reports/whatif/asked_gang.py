@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
+from phalanx.model.gang_names import AmbiguousGangError, GangNameFacts, facts_of, find_gangs
 from phalanx.model.pod import Pod
-from phalanx.reports.gang_names import AmbiguousGangError, gangs_called
 from phalanx.reports.owners import OwnerTree
 from phalanx.simulation.documents import FileObject
 from phalanx.simulation.errors import InputError
@@ -25,25 +25,33 @@ def waiting_gang(
 ) -> GangKey:
     """Of several that one job has the first that waits. Raises InputError."""
     pods = _pods(events)
-    there = dict.fromkeys(GangKey(pod.namespace, pod.gang) for pod in pods if pod.gang)
+    there = {
+        GangKey(pod.namespace, pod.gang): facts_of(GangKey(pod.namespace, pod.gang), None)
+        for pod in pods
+        if pod.gang
+    }
+    gangs = {
+        event.gang.key: facts_of(event.gang.key, event.gang) for event in events if isinstance(event, GangUpdated)
+    }
+    facts = {**there, **gangs}
     waiting = {GangKey(pod.namespace, pod.gang) for pod in pods if _waits(pod)}
     # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
     space, slash, name = text.partition("/")
     meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
     try:
         for where, what in meant:
-            if found := gangs_called(there, where, what) or _gangs_of_job(where, what, events, entries, there):
-                return next((key for key in found if key in waiting), found[0])
+            found = find_gangs(facts, where, what)
+            with_pods = [key for key in found if key in there]
+            with_pods = with_pods or _gangs_of_job(where, what, events, entries, there)
+            if with_pods:
+                return next((key for key in with_pods if key in waiting), with_pods[0])
+            if found:
+                raise InputError(
+                    f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so their "
+                    f"requests are unknown; ask about the file of the job with -f"
+                )
     except AmbiguousGangError as error:
         raise InputError(f"--gang {text}: {error}") from error
-    # (Volcano calls the group of a job after the job and its uid.)
-    declared = (event.gang.key for event in events if isinstance(event, GangUpdated))
-    for key in declared:
-        if any(key.namespace == where and f"{key.name}-".startswith(f"{what}-") for where, what in meant):
-            raise InputError(
-                f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so nobody "
-                f"knows what they ask for; ask about the file of the job with -f"
-            )
     raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
 
 
@@ -61,10 +69,10 @@ def _gangs_of_job(
     name: str,
     events: Sequence[ClusterEvent],
     entries: Sequence[FileObject],
-    there: Iterable[GangKey],
+    there: Mapping[GangKey, GangNameFacts],
 ) -> list[GangKey]:
     """Those of a job whose operator calls its PodGroup something else."""
-    tree = OwnerTree()
+    tree = OwnerTree(namespace)
     for entry in entries:
         if entry.document["metadata"].get("namespace") == namespace:
             tree.add(entry.document)

@@ -13,6 +13,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.model.events import ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.text.duration import format_moment
+from phalanx.model.text.moments import shown_moment
 from phalanx.reports.snapshot import Snapshot
 from phalanx.reports.whatif.answer import (
     AFTER_EVICTIONS,
@@ -23,10 +24,11 @@ from phalanx.reports.whatif.answer import (
     Blocker,
     EvictedGang,
     InterruptedGang,
+    MovedPromise,
     MovedStart,
     NodeRoom,
     Starts,
-    Verdict,
+    WaitSummary,
     WhatIfAnswer,
     with_shown_names,
 )
@@ -42,7 +44,7 @@ from phalanx.simulation.documents import FileObject
 from phalanx.simulation.errors import InputError
 from phalanx.simulation.forecast import Forecast, forecast
 from phalanx.simulation.history import JobOutcome
-from phalanx.simulation.present import RunTimes
+from phalanx.simulation.present import AssumedRunTimes
 
 _DOMAINS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 
@@ -81,15 +83,15 @@ def answer_question(question: Question) -> WhatIfAnswer:
     without = _as_it_is(question)
     changed, asked, notes = _as_it_would_be(question, without)
     capture, horizon = changed.capture, question.horizon
-    after = _forecast(changed, RunTimes.LIMITS, horizon)
+    after = _forecast(changed, AssumedRunTimes.LIMITS, horizon)
     names = _names(after, asked)
     if question.gang and not names:
         raise InputError(f"--gang {question.gang}: none of its pods is this scheduler's to place, or runs")
     differs = bool(question.objects or question.changes)
-    before = _forecast(without, RunTimes.LIMITS, horizon) if differs else after
+    before = _forecast(without, AssumedRunTimes.LIMITS, horizon) if differs else after
     expected = None
     if any(isinstance(event, PodUpdated) and event.pod.run_time.estimate for event in changed.events):
-        expected = _forecast(changed, RunTimes.ESTIMATES, horizon, names)
+        expected = _forecast(changed, AssumedRunTimes.ESTIMATES, horizon, names)
     reasons = _Reasons(changed, question)
     answer = WhatIfAnswer(
         format_moment(capture.moment),
@@ -103,8 +105,11 @@ def answer_question(question: Question) -> WhatIfAnswer:
         _interrupted(after),
         notes + after.failures,
         list(capture.missing),
+        _moved_promises(after),
+        capture.promise_origin if capture.promises else None,
     )
-    return with_shown_names(answer)
+    gangs = (event.gang for event in (*without.events, *changed.events) if isinstance(event, GangUpdated))
+    return with_shown_names(answer, {gang.key.path: gang.title for gang in gangs})
 
 
 def answer_starts(question: Question, others: Collection[str] = (), most_reasons: int = 8) -> list[AskedStart]:
@@ -116,7 +121,7 @@ def answer_starts(question: Question, others: Collection[str] = (), most_reasons
     changed, (pods, gangs), _ = _as_it_would_be(question, _as_it_is(question))
     changed.events = _in_order(changed.events, question.objects, gangs, changed.capture.moment)
     named = {*others, *(key.path for key in gangs)}
-    after = _forecast(changed, RunTimes.LIMITS, question.horizon, _waiting(named, changed, pods))
+    after = _forecast(changed, AssumedRunTimes.LIMITS, question.horizon, _waiting(named, changed, pods))
     reasons = _Reasons(changed, question)
     found = []
     for name in sorted(after.jobs):
@@ -131,7 +136,7 @@ def answer_starts(question: Question, others: Collection[str] = (), most_reasons
             most_reasons -= 1
             answer.verdict = reasons.verdict(name, job.why)
         else:
-            answer.verdict = Verdict("", job.why) if job.why else None
+            answer.verdict = WaitSummary("", job.why) if job.why else None
         found.append(answer)
     return found
 
@@ -173,7 +178,9 @@ def _in_order(
     return found
 
 
-def _forecast(world: _Supposed, run_times: RunTimes, horizon: int, awaited: Collection[str] = ()) -> Forecast:
+def _forecast(
+    world: _Supposed, run_times: AssumedRunTimes, horizon: int, awaited: Collection[str] = ()
+) -> Forecast:
     return forecast(world.events, world.policy, world.capture, run_times, horizon, world.then, awaited)
 
 
@@ -331,7 +338,7 @@ def _interrupted(after: Forecast) -> list[InterruptedGang]:
     for name, job in after.jobs.items():
         if job.lost:
             again = max((move.when for move in after.bound if move.job == name), default=None)
-            found.append(InterruptedGang(name, job.lost, _moment(again)))
+            found.append(InterruptedGang(name, job.lost, shown_moment(again)))
     return found
 
 
@@ -344,7 +351,7 @@ def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[Mo
         former, now = before.start(name), job.start
         if former != now:
             delay = now - former if now is not None and former is not None else None
-            found.append(MovedStart(name, _moment(former), _moment(now), delay))
+            found.append(MovedStart(name, shown_moment(former), shown_moment(now), delay))
     longest = float("inf")
     return sorted(
         found,
@@ -355,8 +362,12 @@ def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[Mo
     )
 
 
-def _moment(when: int | None) -> str:
-    return format_moment(when) if when is not None else ""
+def _moved_promises(after: Forecast) -> list[MovedPromise]:
+    found = [
+        MovedPromise(name, shown_moment(move.promise.told), shown_moment(move.to), move.cause)
+        for name, move in after.moves.items()
+    ]
+    return sorted(found, key=lambda each: (each.promised, each.name))
 
 
 class _Reasons:
@@ -383,12 +394,12 @@ class _Reasons:
                 found[key] = dict(sorted(counts.items()))
         return found
 
-    def verdict(self, name: str, told: str) -> Verdict | None:
+    def verdict(self, name: str, told: str) -> WaitSummary | None:
         answer = self._why(name) if not self._world.then else None
         if answer is None or not answer.message:
-            return Verdict("", told) if told else None
+            return WaitSummary("", told) if told else None
         nodes = {part.reason: part.count for part in answer.nodes}
-        return Verdict(answer.reason, answer.message, nodes, answer.change)
+        return WaitSummary(answer.reason, answer.message, nodes, answer.change)
 
     def _why(self, name: str) -> WhyAnswer | None:
         if self._report is None:
@@ -397,7 +408,7 @@ class _Reasons:
             snapshot = Snapshot(state, world.intake, usages=list(world.capture.usages))
             snapshot.apply_events(world.events)
             self._keys = {key.path: key for key in state.gangs}
-            self._report = WhyReport(snapshot, world.policy, world.capture.moment)
+            self._report = WhyReport(snapshot, world.policy, world.capture.moment, world.capture.promised)
         namespace, _, rest = name.partition("/")
         key = self._keys.get(name)
         return self._report.gang(key) if isinstance(key, GangKey) else self._report.pod(namespace, rest)

@@ -9,26 +9,18 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.actions.enqueue import admit_unit
 from phalanx.scheduling.actions.preempt import preempt_for
-from phalanx.scheduling.diagnosis.shortage import Shortage
-from phalanx.scheduling.diagnosis.verdicts import (
-    unreadable,
-)
-from phalanx.scheduling.gang_placement.nominated_placement import (
-    place_nominated,
-    wait_for_victims,
-)
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
-from phalanx.scheduling.queue.demands import PodDemand, QuotaBlocked
+from phalanx.scheduling.queue.demands import PodDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
+from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import StartReservations, plan_of
+from phalanx.scheduling.units.pod import take_pods_turn
 from phalanx.scheduling.units.turn import take_turn
 
 
@@ -210,73 +202,10 @@ def place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand) -> N
     """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
     features = session.features
     with features.turn(session, units) as turn:
-        _place_alone(session, units, kind, turn.opened)
+        take_pods_turn(session, units, kind, turn.opened)
         if units[0].reserved and units[0].key not in session.unschedulable:
             turn.placed = units[0]
     features.refused(session, units)
-
-
-def _place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand, opened: bool) -> None:
-    waiting = _readable(session, units)
-    if len(waiting) == 1 and waiting[0][1].nomination is not None and _kept_promise(session, *waiting[0], kind):
-        return
-    if waiting and (held := session.blocked(waiting[0][1])) is not None:
-        assert kind.charge_path is not None
-        fit_error = session.fit_errors.record(QuotaBlocked(kind.charge_path), held)
-        for unit, record in waiting:
-            session.decisions.withdraw_nominations([record])
-            explain_unit(session, unit, held)
-            session.set_unschedulable(unit, QuotaBlocked(kind.charge_path), fit_error)
-            session.mark_attempted(unit)
-        return
-    pod_class = kind.pod_class
-    while waiting and (opened or session.fit_errors.known(kind) is None):
-        allowed = session.quota_check.room(kind.charge_path, pod_class.footprint)
-        rows = session.placer.place(pod_class, min(len(waiting), allowed)) if allowed else []
-        if not rows:
-            session.fit_errors.record(kind, *session.fit_errors.facts(kind))
-            break
-        transaction = session.state.transaction(charging=False)
-        transaction.place(pod_class, [record for _, record in waiting[: len(rows)]], rows)
-        transaction.commit()
-        session.decisions.bind_all([(each[1], row) for each, row in zip(waiting, rows, strict=False)], None, None)
-        for unit, _ in waiting[: len(rows)]:
-            session.mark_attempted(unit)
-        waiting = waiting[len(rows) :]
-        if waiting and session.out_of_time():
-            session.plan.complete = False
-            return
-    known = session.fit_errors.known(kind)
-    for unit, record in waiting:
-        assert known is not None
-        assert isinstance(known.facts, Shortage | OverQuota)
-        session.decisions.set_pod_verdict(record, session.fit_errors.verdict(known.facts))
-        session.set_unschedulable(unit, kind, known)
-        session.mark_attempted(unit)
-
-
-def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodDemand) -> bool:
-    """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
-    if session.blocked(record) is not None:
-        return False
-    if not (place_nominated(session, record, kind) or wait_for_victims(session, unit, kind)):
-        return False
-    session.mark_attempted(unit)
-    return True
-
-
-def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUnit, PodRecord]]:
-    """The pods of the units, but for those that cannot be read: they are told so."""
-    readable: list[tuple[QueuedUnit, PodRecord]] = []
-    for unit in units:
-        assert unit.pod is not None
-        if unit.pod.pod.problem:
-            session.decisions.set_pod_verdict(unit.pod, unreadable(unit.pod))
-            session.decisions.withdraw_nominations([unit.pod])
-            session.mark_attempted(unit)
-        else:
-            readable.append((unit, unit.pod))
-    return readable
 
 
 def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:

@@ -83,7 +83,7 @@ def _waiting(session: Session) -> Iterator[QueuedUnit]:
     found = 0
     for unit in session.units:
         refused = session.unschedulable.get(unit.key)
-        if refused is None or unit.composite is not None or nominated_members(unit):
+        if refused is None or not unit.starts_planned or nominated_members(unit):
             continue
         if not refused[0].for_room or waits_instead(session, unit, refused[0]):
             continue

@@ -6,7 +6,6 @@ from functools import partial
 
 import msgspec
 
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.surplus import SurplusTurn
@@ -14,7 +13,7 @@ from phalanx.scheduling.queue.demands import AwaitingAdmission, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
-from phalanx.scheduling.units.obstacles import admission
+from phalanx.scheduling.units.gang_group import admission
 
 
 def enqueue(session: Session) -> None:
@@ -53,8 +52,7 @@ def admit_unit(session: Session, unit: QueuedUnit) -> None:
         if held is not None:
             facts = msgspec.structs.replace(held, culprit=place)
             demand: QuotaBlocked | AwaitingAdmission = QuotaBlocked(session.charge_path(gang))
-            explain_unit(session, unit, facts)
-            session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
+            session.refuse(unit, demand, session.fit_errors.record(demand, facts))
             continue
         demand = admission(session, unit, gang)
         fit_error = session.fit_errors.known(demand)
@@ -66,5 +64,4 @@ def admit_unit(session: Session, unit: QueuedUnit) -> None:
         fit_error = fit_error or session.fit_errors.record(
             demand, session.admission_refusal(gang), session.totals_version
         )
-        explain_unit(session, unit, fit_error.facts)
-        session.set_unschedulable(unit, demand, fit_error)
+        session.refuse(unit, demand, fit_error)

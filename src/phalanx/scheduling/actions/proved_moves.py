@@ -11,10 +11,11 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.defragmentation.attempt import RelocationAttempt
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor, QuorumPreemptor
+from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor
 from phalanx.scheduling.preemption.solution import Placement
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.units.preemptors import preemptor_of
 
 # Where more who wait would have to be asked whether they take the room, nothing is proved.
 _MOST_ASKED = 1000
@@ -34,9 +35,9 @@ def prove_moves(session: Session, unit: QueuedUnit, attempt: RelocationAttempt) 
 
     Filters, scores, quotas and what is kept for others hold as in any turn. In the end everything is as it was.
     """
-    preemptor: Preemptor = (
-        QuorumPreemptor(session, unit) if unit.pod is None else PodPreemptor(session, [unit], unit.pod)
-    )
+    preemptor = preemptor_of(session, unit)
+    if preemptor is None:
+        return None
     # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
     for charge_path in {*preemptor.charge_paths, *(record.charge_path for record in attempt.moving)}:
         if charge_path is not None:
@@ -100,7 +101,9 @@ def _others(session: Session, unit: QueuedUnit, preemptor: Preemptor) -> Iterato
         if other.pod is not None:
             yield PodPreemptor(session, [other], other.pod)
         elif any(not session.requirement(gang).satisfied for gang in other.gangs):
-            yield QuorumPreemptor(session, other)
+            whole = preemptor_of(session, other)
+            if whole is not None:
+                yield whole
         yield from _surplus(session, other, placed)
 
 

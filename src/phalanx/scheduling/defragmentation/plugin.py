@@ -69,4 +69,4 @@ class Defragmentation(CyclePlugin):
 def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
     """Return whether an unschedulable unit waits for room alone, by its last verdict."""
     demand = session.queue.demand_of(unit.key)
-    return unit.composite is None and demand is not None and demand.for_room
+    return unit.starts_planned and demand is not None and demand.for_room

@@ -11,7 +11,7 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.attempt import RelocationAttempt, StuckError, pods_on_row
 from phalanx.scheduling.defragmentation.relocation import RelocationLimits, RelocationObstacle
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
@@ -129,7 +129,7 @@ def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
     if unit.pod is not None:
         return [unit.pod]
     found: list[PodRecord] = []
-    for gang in unit.gangs:
+    for gang in unit.required:
         placement = GangPlacement(session, gang)
         wanted = dict(placement.need.roles)
         rest = placement.need.total - sum(wanted.values())
@@ -147,7 +147,7 @@ def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
 def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
     """The rows on which all members have to be, domain by domain, those first that take most of them already; None
     for everywhere. Empty where members have to be in several domains: that is not planned."""
-    placements = [GangPlacement(session, gang) for gang in unit.gangs]
+    placements = [GangPlacement(session, gang) for gang in unit.required]
     if any(
         pod_set.area is not None and pod_set.area.rule.hard
         for placement in placements

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 from phalanx.cluster.state import ClusterState
 from phalanx.model.topology import TopologyRule
 from phalanx.model.verdict import NodeCount
-from phalanx.scheduling.diagnosis.shortage import Shortage, Spot, shortage
+from phalanx.scheduling.diagnosis.shortage import Spot, shortage
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand, TopologyDomains
+from phalanx.scheduling.refusals.no_room import Shortage
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
@@ -69,4 +70,4 @@ def no_domain(session: Surveyed, area: Area, want: DomainDemand, culprit: int = 
         reason = f"node(s) are in no domain: {ladder.unknown}"
         change = f"label nodes with {', '.join(area.rule.required)}"
     counts = (NodeCount(reason, len(nodes)),) if len(nodes) else ()
-    return Shortage(pod_class, len(nodes), counts, False, change, "", 0, want.total, culprit)
+    return Shortage(pod_class, len(nodes), counts, change=change, need=want.total, culprit=culprit)

@@ -20,6 +20,7 @@ from phalanx.model.pools import POOL_LABEL, PoolRule
 from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
 from phalanx.scheduling.diagnosis.inter_pod_suggestions import peer_remedy, wider_skew
+from phalanx.scheduling.refusals.no_room import Shortage
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
@@ -28,49 +29,11 @@ UNSCHEDULABLE = "node(s) were unschedulable"
 _CORDON_TAINT = f"taint {{{CORDONED.key}:"
 
 
-class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
-    """No further copy of `pod_class` fits on any of `total` nodes, after `placed` of `need` members were placed.
-
-    `nodes` count the reasons, `eligible` tells whether any node passes the filters, `change` is the smallest
-    change that would help. `refusal` is set where the pod itself is at fault, `unready` where what it refers to is
-    not there or not ready. `culprit` is the place, in its gang group, of the gang whose member it is. `where` names
-    the domain that came nearest, for members that have to be in one: then the nodes are those of the domain. `part`
-    names the subgroup that the member is in.
-    """
-
-    pod_class: ClassRecord
-    total: int
-    nodes: tuple[NodeCount, ...] = ()
-    eligible: bool = False
-    change: str = ""
-    refusal: str = ""
-    placed: int = 0
-    need: int = 1
-    culprit: int = 0
-    where: str = ""
-    part: str = ""
-    unready: str = ""
-
-
 class Spot(msgspec.Struct, frozen=True):
     """The nodes (bool[N]) that come into question, what people call them, and what would let others in."""
 
     rows: BoolArray
     where: str
-    change: str = ""
-
-
-class Gap(msgspec.Struct, frozen=True):
-    """All nodes together have less idle than minResources ask: what is missing, per resource."""
-
-    amounts: tuple[tuple[str, int], ...]
-    culprit: int = 0
-
-
-class NotAdmitted(msgspec.Struct, frozen=True):
-    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help."""
-
-    message: str = ""
     change: str = ""
 
 
@@ -111,7 +74,8 @@ def shortage(
     if spot is not None:
         change = ", or ".join(filter(None, [f"{change} there", spot.change]))
     total = int(rows.sum())
-    return Shortage(pod_class, total, counts, bool(eligible.any()), change, "", placed, need, culprit, where)
+    some = bool(eligible.any())
+    return Shortage(pod_class, total, counts, some, change, placed=placed, need=need, where=where, culprit=culprit)
 
 
 def _node_counts(
@@ -123,6 +87,7 @@ def _node_counts(
     """
     open_rows = rows.copy()
     counts: dict[str, int] = {}
+    lacking: dict[str, str] = {}
     for reason, out in plugin_runtime.explain(pod_class, nodes, slice(None)):
         found = int((open_rows & out).sum())
         if found:
@@ -134,8 +99,9 @@ def _node_counts(
             name = nodes.space.names[column]
             reason = "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
             counts[reason] = counts.get(reason, 0) + short
+            lacking[reason] = name
     ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    return tuple(NodeCount(reason, count) for reason, count in ranked), open_rows
+    return tuple(NodeCount(reason, count, lacking.get(reason, "")) for reason, count in ranked), open_rows
 
 
 def _smallest_change(

@@ -6,7 +6,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 
 
-class Placeholders(CyclePlugin):
+class PlaceholderExpiry(CyclePlugin):
     """Ends placeholders whose time is over."""
 
     name = "placeholders"

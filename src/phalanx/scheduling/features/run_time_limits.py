@@ -96,9 +96,7 @@ def _make_room(session: Session) -> bool:
     waiting = [
         unit
         for unit in session.units
-        if unit.key in session.unschedulable
-        and unit.composite is None
-        and session.unschedulable[unit.key][0].for_room
+        if unit.key in session.unschedulable and unit.starts_planned and session.unschedulable[unit.key][0].for_room
     ][:_MOST_ATTEMPTED]
     waiting = [unit for unit in waiting if not _fits_without(session, unit, [])]
     evictions = VoluntaryEvictions(session, session.evictions)
@@ -154,7 +152,7 @@ def _fits_without(session: Session, unit: QueuedUnit, leaving: list[PodRecord]) 
 def _starting(session: Session, unit: QueuedUnit) -> list[PodRecord]:
     if unit.pod is not None:
         return [unit.pod]
-    return [each for gang in unit.gangs for each in _quorum(session, gang)]
+    return [each for gang in unit.required for each in _quorum(session, gang)]
 
 
 def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import reduce
 from itertools import groupby, takewhile
 from operator import or_
@@ -62,14 +62,13 @@ class PluginRuntime:
         }
         self._silenced: list[tuple[str, list[Plugin]]] = []
         self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in EXTENSION_POINTS}
+        # The plugins of a point: a bound look-up, as it is asked several times for each unit.
+        self.plugins: Callable[[str], list[Plugin]] = self._plugins.__getitem__
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
         self.node_allocators = frozenset(name for entry in entries for name in entry.plugin.node_allocators)
         self.inter_pod_rules = reduce(or_, (entry.plugin.inter_pod_rules for entry in entries), NO_RULES)
         self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
-
-    def plugins(self, point: str) -> list[Plugin]:
-        return self._plugins[point]
 
     def disable(self, point: str, place: int, instead: Plugin | None) -> None:
         """One plugin says nothing at a point until `enable_all`; those who hold the list see that at once."""
@@ -157,13 +156,15 @@ class PluginRuntime:
                         return vote, plugin
         return Vote.ABSTAIN, ""
 
-    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        """What the first plugin that rejects the group says about it; None if it says nothing."""
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str, str]:
+        """Return what the first plugin that rejects the group says about it, and its name; "" for nothing."""
         for entry in self._speakers["admit"]:
             plugin = entry.plugin
             if plugin.admit(session, gang) is Vote.REJECT:
-                return plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
-        return None
+                told = plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
+                message, change = told or ("", "")
+                return message, change, plugin.name
+        return "", "", ""
 
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
         """What the votes on a group depend on besides its queue and size."""

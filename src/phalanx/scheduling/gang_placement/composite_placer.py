@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot
+from phalanx.scheduling.diagnosis.shortage import Spot
 from phalanx.scheduling.gang_placement.composite_tree import CompositeTree
-from phalanx.scheduling.gang_placement.composite_verdicts import Waits
+from phalanx.scheduling.gang_placement.composite_verdicts import TooFewGroups, Waits
 from phalanx.scheduling.gang_placement.domain_trials import together, try_domains
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, demand_of, place_gangs
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, demand_of
+from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
 from phalanx.scheduling.placement.topology_domains import Area, area_of
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.session import Session
 
 
@@ -25,13 +26,13 @@ class CompositePlacer:
         self,
         session: Session,
         placements: Mapping[GangRecord, GangPlacement],
-        lacks: Mapping[GangRecord, object],
+        lacks: Mapping[GangRecord, Refusal],
         transaction: Transaction,
     ) -> None:
         self._session = session
         self._placements = placements
         self._transaction = transaction
-        self.lacks = dict(lacks)
+        self.lacks: dict[GangRecord, Refusal] = dict(lacks)
         self._failed: dict[CompositeTree, list[CompositeTree | GangRecord]] = {}
 
     def run(self, tree: CompositeTree, spot: Spot | None = None) -> bool:
@@ -48,7 +49,7 @@ class CompositePlacer:
         note_waiting(tree, failed, self._placements, self.lacks)
         return False
 
-    def _near(self, tree: CompositeTree, outer: Spot | None) -> object:
+    def _near(self, tree: CompositeTree, outer: Spot | None) -> Refusal | None:
         """Looks for a domain that takes all children, else for one that takes as many as are needed."""
         session, placements = (
             self._session,
@@ -60,9 +61,7 @@ class CompositePlacer:
         rows = {row for placement in placements.values() for _, row in placement.placed}
         area = Area(area.rule, tuple(sorted({*area.pins, *rows})))
         asking = [
-            placement.demand()
-            for placement in placements.values()
-            if not (placement.need.satisfied or placement.placed)
+            placement.demand() for placement in placements.values() if not (placement.satisfied or placement.placed)
         ]
         holding = len(placements) - len(asking)
         if not asking:
@@ -73,7 +72,7 @@ class CompositePlacer:
             for gang, placement in placements.items():
                 placement.placed = list(before[gang])
 
-        mark, facts = self._transaction.mark(), object()
+        mark, facts = self._transaction.mark(), None
         for count in dict.fromkeys((len(asking), max(1, tree.least - holding))):
             want = together(asking, count)
             facts = try_domains(
@@ -88,27 +87,27 @@ class CompositePlacer:
                 return None
             self._transaction.back_to(mark)
             undone()
-        if isinstance(facts, Shortage | Gap | OverQuota):
+        assert facts is not None
+        if facts.of_nodes or facts.of_account:
             # What no domain has, before any gang was tried in one.
             asks = (
                 gang
                 for gang, placement in placements.items()
-                if not placement.need.satisfied and _asks(gang, facts)
+                if not placement.satisfied and facts.may_be_about(gang)
             )
             first = next(asks, None)
-            if first is not None and isinstance(self.lacks.get(first), Waits | None):
+            if first is not None and _lacks_nothing(self.lacks.get(first)):
                 self.lacks[first] = facts
         return facts
 
-    def _children(self, tree: CompositeTree, spot: Spot | None) -> object:
+    def _children(self, tree: CompositeTree, spot: Spot | None) -> Refusal | None:
         """Places every child that can be placed; why the first one cannot, if they are too few."""
         failed = self._failed[tree] = [each for each in tree.children if not self._take(each, spot)]
         able = len(tree.children) - len(failed)
         if able >= max(1, tree.least):
             return None
         lacks = (self.lacks[gang] for gang in tree.gangs() if gang in self.lacks)
-        facts = next(lacks, None)
-        return facts if facts is not None else able
+        return next(lacks, None) or TooFewGroups()
 
     def _take(self, child: CompositeTree | GangRecord, spot: Spot | None) -> bool:
         if isinstance(child, CompositeTree):
@@ -116,7 +115,7 @@ class CompositePlacer:
         placement = self._placements.get(child)
         if placement is None:
             return False
-        if placement.need.satisfied or placement.placed:
+        if placement.satisfied or placement.placed:
             return True
         mark = self._transaction.mark()
         facts = place_gangs(self._session, [placement], demand_of([placement]), self._transaction, spot)
@@ -129,30 +128,30 @@ class CompositePlacer:
         return False
 
 
-def _asks(gang: GangRecord, facts: object) -> bool:
-    """Whether a refusal may speak of the gang."""
-    waiting = (*gang.pending.values(), *gang.starting_placeholders)
-    return not isinstance(facts, Shortage) or any(member.pod_class is facts.pod_class for member in waiting)
+def _lacks_nothing(lack: Refusal | None) -> bool:
+    """Return whether a gang waits for others of its composite at most."""
+    return lack is None or lack.of_mates
 
 
 def note_waiting(
     tree: CompositeTree,
     failed: Sequence[CompositeTree | GangRecord],
     placements: Mapping[GangRecord, GangPlacement],
-    lacks: dict[GangRecord, object],
+    lacks: dict[GangRecord, Refusal],
 ) -> None:
     """Notes that the open gangs of a tree that does not hold wait for it, unless they lack something. Of the
     children that `failed` the first gang that lacks something is in their way."""
     below = (gang for child in failed for gang in (child.gangs() if isinstance(child, CompositeTree) else (child,)))
-    culprit = next((gang.key for gang in below if not isinstance(lacks.get(gang), Waits | None)), None)
-    waits = Waits(tree.key, max(1, tree.least), len(tree.children) - len(failed), culprit)
+    culprit = next((gang for gang in below if not _lacks_nothing(lacks.get(gang))), None)
+    key, title = (culprit.key, culprit.title) if culprit is not None else (None, "")
+    waits = Waits(tree.key, max(1, tree.least), len(tree.children) - len(failed), key, title)
     for gang in tree.gangs():
-        if gang in placements and not placements[gang].need.satisfied:
+        if gang in placements and not placements[gang].satisfied:
             lacks.setdefault(gang, waits)
 
 
 def hold_up(
-    tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement], lacks: dict[GangRecord, object]
+    tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement], lacks: dict[GangRecord, Refusal]
 ) -> bool:
     """Whether too few of the children may take part; then everybody below waits for them."""
 
@@ -177,7 +176,7 @@ def core(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement]) ->
             elif could_hold(child, placements):
                 open_children.append(core(child, placements))
         elif child in placements:
-            if placements[child].need.satisfied:
+            if placements[child].satisfied:
                 holding += 1
             else:
                 open_children.append([child])
@@ -193,6 +192,6 @@ def could_hold(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacemen
     def holds(child: CompositeTree | GangRecord) -> bool:
         if isinstance(child, CompositeTree):
             return could_hold(child, placements, asked)
-        return child in placements and (not asked or placements[child].need.satisfied)
+        return child in placements and (not asked or placements[child].satisfied)
 
     return sum(map(holds, tree.children)) >= max(1, tree.least)

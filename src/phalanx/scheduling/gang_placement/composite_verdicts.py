@@ -1,73 +1,75 @@
-"""Why a group of groups waits, child by child, and what each of its gangs is told."""
+"""Refusals of a composite: what each of its open gangs lacks, or that it waits for the others."""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
-from phalanx.model.verdict import Verdict
-from phalanx.scheduling.diagnosis.refusals import gang_verdict
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.quota.limits import Blocked, OverQuota
-from phalanx.scheduling.session.session import Session
+from phalanx.model.verdict import NamedObject, Verdict, gang_object, joined_objects
+from phalanx.scheduling.refusals.refusal import Refusal
 
 WAITING_FOR_COMPOSITE = "WaitingForComposite"
 
 
-class Waits(msgspec.Struct, frozen=True):
+class Waits(Refusal, frozen=True):
     """A gang that could start waits for its composite, of whose `least` children `able` hold or could be placed.
-    `culprit` is a gang that could not; None where there are too few groups."""
+    `culprit` is a gang that could not, with its `title`; None if there are too few groups."""
 
     composite: GangKey
     least: int
     able: int
     culprit: GangKey | None
+    title: str = ""
+
+    of_mates: ClassVar[bool] = True
+
+    def gang_verdict_beside(self, gang: GangRecord, mates: Mapping[GangKey, Verdict]) -> Verdict:
+        why = mates.get(self.culprit) if self.culprit is not None else None
+        message = (
+            f"gang {gang.title} waits for CompositePodGroup {self.composite}, which has {self.able} of the "
+            f"{self.least} groups that it needs"
+        )
+        composite = NamedObject("CompositePodGroup", self.composite.name, self.composite.namespace)
+        objects = (gang_object(gang.key), composite)
+        if why is None:
+            change = f"create {self.least - self.able} more group(s)"
+            return Verdict(
+                WAITING_FOR_COMPOSITE,
+                message,
+                needed=self.least,
+                members=self.able,
+                change=change,
+                objects=objects,
+            )
+        return Verdict(
+            WAITING_FOR_COMPOSITE,
+            f"{message}; gang {self.title}: {why.message}",
+            why.unschedulable,
+            needed=self.least,
+            placeable=self.able,
+            members=self.able,
+            change=f"help gang {self.title} first: {why.change}" if why.change else "",
+            fault=why.fault,
+            # (The culprit is a gang of this tree, all of which is in one namespace.)
+            objects=joined_objects(objects, why.objects),
+        )
 
 
-class CompositeFitError(msgspec.Struct, frozen=True):
-    """What which gang lacks, by its place in the unit: facts of a refusal, a verdict, or for whom it waits. `holds`
-    where the tree has what it needs, and these wait for themselves."""
+class TooFewGroups(Refusal, frozen=True):
+    """Fewer children of a tree can be placed than it needs, and none of its gangs lacks anything."""
 
-    of: tuple[tuple[int, object], ...]
+
+class CompositeRefusal(Refusal, frozen=True):
+    """What which gang lacks, by its place in the unit. `holds` where the tree has what it needs, and these gangs
+    wait for themselves."""
+
+    of: tuple[tuple[int, Refusal], ...]
     holds: bool = False
 
-
-def explain_composite(session: Session, unit: QueuedUnit, lacks: CompositeFitError) -> None:
-    facts = {unit.gangs[place]: lack for place, lack in lacks.of}
-    verdicts = {gang: _verdict(lack, gang) for gang, lack in facts.items() if not isinstance(lack, Waits)}
-    by_key = {gang.key: verdict for gang, verdict in verdicts.items()}
-    for gang, lack in facts.items():
-        if isinstance(lack, Waits):
-            verdicts[gang] = _waiting(gang.key, lack, by_key.get(lack.culprit) if lack.culprit else None)
-        session.decisions.set_gang_verdict(gang, verdicts[gang])
-
-
-def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:
-    message = (
-        f"gang {gang} waits for CompositePodGroup {facts.composite}, which has {facts.able} of the {facts.least} "
-        "groups that it needs"
-    )
-    if why is None:
-        change = f"create {facts.least - facts.able} more group(s)"
-        return Verdict(WAITING_FOR_COMPOSITE, message, needed=facts.least, members=facts.able, change=change)
-    return Verdict(
-        WAITING_FOR_COMPOSITE,
-        f"{message}; gang {facts.culprit}: {why.message}",
-        why.unschedulable,
-        needed=facts.least,
-        placeable=facts.able,
-        members=facts.able,
-        change=f"help gang {facts.culprit} first: {why.change}" if why.change else "",
-        fault=why.fault,
-    )
-
-
-def _verdict(facts: object, gang: GangRecord) -> Verdict:
-    match facts:
-        case Verdict():
-            return facts
-        case Shortage() | OverQuota() | Gap() | Blocked():
-            return gang_verdict(facts, gang)
-    raise TypeError(f"no words for {facts!r}")
+    def gang_verdicts(self, gangs: Sequence[GangRecord]) -> Iterator[tuple[GangRecord, Verdict]]:
+        lacks = [(gangs[place], lack) for place, lack in self.of]
+        mates = {gang.key: lack.gang_verdict(gang) for gang, lack in lacks if not lack.of_mates}
+        for gang, lack in lacks:
+            yield gang, mates.get(gang.key) or lack.gang_verdict_beside(gang, mates)

@@ -10,14 +10,14 @@ import msgspec
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.domain_shortage import no_domain, spot_of
-from phalanx.scheduling.diagnosis.shortage import Shortage, Spot
+from phalanx.scheduling.diagnosis.shortage import Spot
 from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand
 from phalanx.scheduling.queue.demands import GangDemand, MemberDemand
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.no_room import Shortage
+from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.session import Session
 
-Facts = Shortage | OverQuota
-F = TypeVar("F")
+F = TypeVar("F", bound=Refusal)
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ def try_domains(
             undone()
             if otherwise is not None and otherwise():
                 return None
-        if isinstance(facts, OverQuota):
+        if facts.of_account:
             return facts  # accounts are in the way in every domain
     nearest = session.topology_domains.nearest(area, want)
     if nearest is None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from phalanx.cluster.pods.nominations import PATIENCE, Nomination
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.queue.demands import Nominated, PodDemand, QuorumDemand
+from phalanx.scheduling.queue.demands import Demand, Nominated, PodDemand
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
-from phalanx.scheduling.quota.limits import VictimsTerminating
+from phalanx.scheduling.refusals.refusal import VictimsTerminating
 from phalanx.scheduling.session.session import Session
 
 
@@ -79,7 +78,7 @@ def place_nominated(session: Session, record: PodRecord, kind: PodDemand, gang: 
     return True
 
 
-def wait_for_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDemand) -> bool:
+def wait_for_victims(session: Session, unit: QueuedUnit, wanted: Demand) -> bool:
     """Whether the unit has to wait for others to leave still; if so it is told so.
 
     If not, what was held for it is of no use as it is: it is given up, unless others may be asked to go (then that
@@ -142,13 +141,12 @@ def nomination_verdict(held: list[PodRecord]) -> VictimsTerminating:
     )
 
 
-def await_victims(session: Session, unit: QueuedUnit, wanted: PodDemand | QuorumDemand) -> None:
+def await_victims(session: Session, unit: QueuedUnit, wanted: Demand) -> None:
     """Lets the unit wait until those who must leave for it have left."""
     held = nominated_members(unit)
     nomination = held[0].nomination
     assert nomination is not None
     demand = Nominated(unit.key, wanted, nomination.victims)
     fit_error = FitError(nomination_verdict(held), session.state.version)
-    explain_unit(session, unit, fit_error.facts)
-    session.set_unschedulable(unit, demand, fit_error)
+    session.refuse(unit, demand, fit_error)
     session.queue.recheck_at(unit, nomination.until)

@@ -1,19 +1,31 @@
-"""Members that are alike, as one: and in which order such batches are placed."""
+"""What a gang needs now, and who may take part: batches of equal members, sets of them, and their demand."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
-from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.classes import ClassRecord, Footprint
-from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
+from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.affinity_order import leaders_first
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.placement.topology_domains import Area, area_of
+from phalanx.scheduling.queue.demands import (
+    GangDemand,
+    MemberKind,
+    QuorumDemand,
+    SubgroupDemand,
+    gang_demand,
+    member_demands,
+)
+from phalanx.scheduling.refusals.over_quota import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
@@ -159,3 +171,187 @@ def _least(costs: list[tuple[int, int]], count: int) -> int:
         amount += cost * min(there, count)
         count -= min(there, count)
     return amount
+
+
+class PodSet:
+    """Members who are placed together, and the area in which they have to be."""
+
+    __slots__ = ("_orders", "area", "batches", "part", "total")
+
+    def __init__(
+        self, batches: list[PodBatch], total: int = 0, area: Area | None = None, part: Subgroup | None = None
+    ) -> None:
+        self.batches = batches
+        self.total = total
+        self.area = area
+        self.part = part
+        self._orders: dict[Order, list[PodBatch]] = {}
+
+    @property
+    def uids(self) -> set[str]:
+        return {member.pod.uid for batch in self.batches for member in batch.members}
+
+    def in_order(self, session: Session, order: Order) -> list[PodBatch]:
+        """The batches in an order; found once, as tries take and give back room but hardly change who may go
+        where."""
+        found = self._orders.get(order)
+        if found is None:
+            found = self._orders[order] = order(session, self.batches)
+        return found
+
+
+class GangPlacement:
+    """One gang of those that are placed together: what it needs now, and who may take part.
+
+    `rest` are the members that are in no subgroup, `parts` the subgroups that could start, those first that have
+    started already, `extras` further members of subgroups that are whole, `placed` who has been placed where.
+    """
+
+    __slots__ = ("area", "buckets", "extras", "gang", "need", "parts", "placed", "rest", "satisfied")
+
+    def __init__(self, session: Session, gang: GangRecord, least: int | None = None) -> None:
+        """`least` is the lowest priority of members that may take part (None: all)."""
+        self.gang = gang
+        self.need: QuorumRequirement = session.requirement(gang)
+        self.satisfied = self.need.satisfied
+        self.rest = PodSet([])
+        self.parts: list[PodSet] = []
+        self.extras: list[PodSet] = []
+        self.placed: list[tuple[PodRecord, int]] = []
+        self.area: Area | None = None
+        self.buckets: TaskBuckets | None = None
+        if not self.satisfied:
+            spec = gang.spec
+            assert spec is not None
+            self.area = area_of(spec.topology, gang.members.values()) if spec.topology is not None else None
+            # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
+            roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
+            members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
+            if least is not None:
+                members = [member for member in members if member.pod.priority >= least]
+            self.buckets = session.task_buckets(gang)
+            if not spec.subgroups:
+                self.rest = PodSet(batches_of(members, roles, charged, self.buckets))
+                return
+            policy, repair = spec.match_policy, self.need.repair
+            found = subgroups_of(spec, gang.members.values(), lambda each: counted(each, policy, repair))
+            waiting: dict[object, list[PodRecord]] = {}
+            for member in members:
+                waiting.setdefault(part_key(spec.subgroups, member), []).append(member)
+            self.rest = PodSet(batches_of(waiting.get(None, []), roles, charged, self.buckets))
+            for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
+                if part.can_start or (part.waiting and not part.missing):
+                    area = area_of(part.rule.topology, part.members)
+                    batches = batches_of(waiting[key], roles, charged, self.buckets)
+                    pod_sets = self.parts if part.missing else self.extras
+                    pod_sets.append(PodSet(batches, part.missing or part.waiting, area, part))
+            self._enlarge()
+
+    def _enlarge(self) -> None:
+        """Where whole subgroups of their size are not enough for the quorum, more of their members start."""
+        there = sum(len(batch.members) for batch in self.rest.batches)
+        short = self.need.total - there - sum(pod_set.total for pod_set in (*self.parts, *self.extras))
+        for pod_set in self.parts:
+            more = min(max(0, short), sum(len(batch.members) for batch in pod_set.batches) - pod_set.total)
+            pod_set.total += more
+            short -= more
+
+    @property
+    def batches(self) -> list[PodBatch]:
+        """All who may take part."""
+        return [batch for pod_set in (self.rest, *self.parts, *self.extras) for batch in pod_set.batches]
+
+    @property
+    def everybody(self) -> dict[ClassRecord, int] | None:
+        """How many of each class wait, where they are more than are needed."""
+        found: dict[ClassRecord, int] = {}
+        for batch in self.batches:
+            found[batch.pod_class] = found.get(batch.pod_class, 0) + len(batch.members)
+        return found if sum(found.values()) > self.need.total else None
+
+    def near_enough(self, session: Session) -> bool:
+        """Whether those who are placed keep to their domains, and all subgroups that must start are whole."""
+        if self.area is not None and not session.topology_domains.holds(self.area, [row for _, row in self.placed]):
+            return False
+        started: dict[int, int] = {}
+        for pod_set in self.parts:
+            assert pod_set.part is not None
+            rows = [row for record, row in self.placed if record.pod.uid in pod_set.uids]
+            if pod_set.area is not None and rows and not session.topology_domains.holds(pod_set.area, rows):
+                return False
+            if 0 < len(rows) < pod_set.total:
+                return False
+            number = pod_set.part.key[0]
+            started[number] = started.get(number, 0) + (len(rows) >= pod_set.total)
+        return all(started.get(number, 0) >= least for number, least in enumerate(self.need.subgroups))
+
+    def demand(self) -> GangDemand:
+        need = self.need
+        if self.satisfied:
+            return gang_demand(need, (), ())
+        found = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
+        if self.area is None and not (self.parts or self.extras):
+            return found
+        return msgspec.structs.replace(
+            found,
+            area=self.area,
+            parts=tuple(subgroup_demand(pod_set) for pod_set in (*self.parts, *self.extras)),
+            subgroups=need.subgroups,
+        )
+
+
+def subgroup_demand(pod_set: PodSet) -> SubgroupDemand:
+    assert pod_set.part is not None
+    portions = member_demands(_kinds(pod_set.batches), set(), pod_set.total)
+    return SubgroupDemand(pod_set.part.key[0], pod_set.total, portions, pod_set.area)
+
+
+def demand_of(placements: list[GangPlacement]) -> QuorumDemand:
+    return QuorumDemand(tuple([placement.demand() for placement in placements]))
+
+
+def copies_of(
+    session: Session, placements: list[GangPlacement], demand: QuorumDemand
+) -> Iterator[tuple[ChargePath, ClassRecord, int]]:
+    """How many pods of which class who pays for, if the first of the portions will do."""
+    for placement, part in zip(placements, demand.gangs, strict=True):
+        left = part.total
+        for portion in part.members:
+            count = min(left, portion.count)
+            if count > 0:
+                # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
+                charge_path = portion.charge_path or session.charge_path(placement.gang)
+                left -= count
+                yield charge_path, portion.pod_class, count
+
+
+def charges_of(
+    session: Session, placements: list[GangPlacement], demand: QuorumDemand
+) -> dict[ChargePath, dict[str, int]]:
+    """What each charge path would be charged."""
+    charges: dict[ChargePath, dict[str, int]] = {}
+    for charge_path, pod_class, count in copies_of(session, placements, demand):
+        add_amounts(charges.setdefault(charge_path, {}), pod_class.footprint.amounts, count)
+    return charges
+
+
+def _kinds(batches: list[PodBatch]) -> list[tuple[MemberKind, int]]:
+    return [((batch.pod_class, batch.role, batch.charge_path), len(batch.members)) for batch in batches]
+
+
+def _reserve(gang: GangRecord) -> Requests:
+    """What minResources and a slot per needed member ask to be idle, the gang's own members counted as idle.
+
+    Only for groups without an admission of their own: those were counted when they were admitted.
+    """
+    spec = gang.spec
+    assert spec is not None
+    if spec.admission or not spec.min_resources:
+        return ()
+    wanted = dict(spec.min_resources)
+    wanted.setdefault(PODS, spec.min_member)
+    for member in gang.members.values():
+        if member.row >= 0:
+            for name, amount in (*member.pod.usage, (PODS, 1)):
+                wanted[name] = wanted.get(name, 0) - amount
+    return requests_of({name: amount for name, amount in wanted.items() if amount > 0})

@@ -2,205 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level
-from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.resource_space import FloatArray
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.model.resources import PODS, Requests, requests_of
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot, shortage
-from phalanx.scheduling.framework.task_buckets import TaskBuckets
+from phalanx.scheduling.diagnosis.shortage import Spot, shortage
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
-from phalanx.scheduling.gang_placement.domain_trials import Facts, try_domains
+from phalanx.scheduling.gang_placement.domain_trials import try_domains
 from phalanx.scheduling.gang_placement.fallback import FallbackPlacement, fallback_placement
 from phalanx.scheduling.gang_placement.pod_sets import (
+    GangPlacement,
     Order,
     PodBatch,
-    batches_of,
+    PodSet,
     hardest_first,
     leanest_first,
     left_of,
     of_whole_gang,
+    subgroup_demand,
 )
-from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
-from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.affinity_order import leaders_first
-from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand, area_of
+from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand
 from phalanx.scheduling.queue.demands import (
     GangDemand,
     QuorumDemand,
-    SubgroupDemand,
-    gang_demand,
-    member_demands,
 )
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.no_room import Gap
+from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.session import Session
-
-
-class PodSet:
-    """Members who are placed together, and the area in which they have to be."""
-
-    __slots__ = ("_orders", "area", "batches", "part", "total")
-
-    def __init__(
-        self, batches: list[PodBatch], total: int = 0, area: Area | None = None, part: Subgroup | None = None
-    ) -> None:
-        self.batches = batches
-        self.total = total
-        self.area = area
-        self.part = part
-        self._orders: dict[Order, list[PodBatch]] = {}
-
-    @property
-    def uids(self) -> set[str]:
-        return {member.pod.uid for batch in self.batches for member in batch.members}
-
-    def in_order(self, session: Session, order: Order) -> list[PodBatch]:
-        """The batches in an order; found once, as tries take and give back room but hardly change who may go
-        where."""
-        found = self._orders.get(order)
-        if found is None:
-            found = self._orders[order] = order(session, self.batches)
-        return found
-
-
-class GangPlacement:
-    """One gang of those that are placed together: what it needs now, and who may take part.
-
-    `rest` are the members that are in no subgroup, `parts` the subgroups that could start, those first that have
-    started already, `extras` further members of subgroups that are whole, `placed` who has been placed where.
-    """
-
-    __slots__ = ("area", "buckets", "extras", "gang", "need", "parts", "placed", "rest")
-
-    def __init__(self, session: Session, gang: GangRecord, least: int | None = None) -> None:
-        """`least` is the lowest priority of members that may take part (None: all)."""
-        self.gang = gang
-        self.need: QuorumRequirement = session.requirement(gang)
-        self.rest = PodSet([])
-        self.parts: list[PodSet] = []
-        self.extras: list[PodSet] = []
-        self.placed: list[tuple[PodRecord, int]] = []
-        self.area: Area | None = None
-        self.buckets: TaskBuckets | None = None
-        if not self.need.satisfied:
-            spec = gang.spec
-            assert spec is not None
-            self.area = area_of(spec.topology, gang.members.values() if spec.topology is not None else ())
-            # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
-            roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
-            members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
-            if least is not None:
-                members = [member for member in members if member.pod.priority >= least]
-            self.buckets = session.task_buckets(gang)
-            if not spec.subgroups:
-                self.rest = PodSet(batches_of(members, roles, charged, self.buckets))
-                return
-            policy, repair = spec.match_policy, self.need.repair
-            found = subgroups_of(spec, gang.members.values(), lambda each: counted(each, policy, repair))
-            waiting: dict[object, list[PodRecord]] = {}
-            for member in members:
-                waiting.setdefault(part_key(spec.subgroups, member), []).append(member)
-            self.rest = PodSet(batches_of(waiting.get(None, []), roles, charged, self.buckets))
-            for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
-                if part.can_start or (part.waiting and not part.missing):
-                    area = area_of(part.rule.topology, part.members)
-                    batches = batches_of(waiting[key], roles, charged, self.buckets)
-                    pod_sets = self.parts if part.missing else self.extras
-                    pod_sets.append(PodSet(batches, part.missing or part.waiting, area, part))
-            self._enlarge()
-
-    def _enlarge(self) -> None:
-        """Where whole subgroups of their size are not enough for the quorum, more of their members start."""
-        there = sum(len(batch.members) for batch in self.rest.batches)
-        short = self.need.total - there - sum(pod_set.total for pod_set in (*self.parts, *self.extras))
-        for pod_set in self.parts:
-            more = min(max(0, short), sum(len(batch.members) for batch in pod_set.batches) - pod_set.total)
-            pod_set.total += more
-            short -= more
-
-    @property
-    def batches(self) -> list[PodBatch]:
-        """All who may take part."""
-        return [batch for pod_set in (self.rest, *self.parts, *self.extras) for batch in pod_set.batches]
-
-    @property
-    def everybody(self) -> dict[ClassRecord, int] | None:
-        """How many of each class wait, where they are more than are needed."""
-        found: dict[ClassRecord, int] = {}
-        for batch in self.batches:
-            found[batch.pod_class] = found.get(batch.pod_class, 0) + len(batch.members)
-        return found if sum(found.values()) > self.need.total else None
-
-    def near_enough(self, session: Session) -> bool:
-        """Whether those who are placed keep to their domains, and all subgroups that must start are whole."""
-        if self.area is not None and not session.topology_domains.holds(self.area, [row for _, row in self.placed]):
-            return False
-        started: dict[int, int] = {}
-        for pod_set in self.parts:
-            assert pod_set.part is not None
-            rows = [row for record, row in self.placed if record.pod.uid in pod_set.uids]
-            if pod_set.area is not None and rows and not session.topology_domains.holds(pod_set.area, rows):
-                return False
-            if 0 < len(rows) < pod_set.total:
-                return False
-            number = pod_set.part.key[0]
-            started[number] = started.get(number, 0) + (len(rows) >= pod_set.total)
-        return all(started.get(number, 0) >= least for number, least in enumerate(self.need.subgroups))
-
-    def demand(self) -> GangDemand:
-        need = self.need
-        if need.satisfied:
-            return gang_demand(need, (), ())
-        found = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
-        if self.area is None and not (self.parts or self.extras):
-            return found
-        return msgspec.structs.replace(
-            found,
-            area=self.area,
-            parts=tuple(subgroup_demand(pod_set) for pod_set in (*self.parts, *self.extras)),
-            subgroups=need.subgroups,
-        )
-
-
-def subgroup_demand(pod_set: PodSet) -> SubgroupDemand:
-    assert pod_set.part is not None
-    portions = member_demands(_kinds(pod_set.batches), set(), pod_set.total)
-    return SubgroupDemand(pod_set.part.key[0], pod_set.total, portions, pod_set.area)
-
-
-def demand_of(placements: list[GangPlacement]) -> QuorumDemand:
-    return QuorumDemand(tuple(placement.demand() for placement in placements))
-
-
-def copies_of(
-    session: Session, placements: list[GangPlacement], demand: QuorumDemand
-) -> Iterator[tuple[ChargePath, ClassRecord, int]]:
-    """How many pods of which class who pays for, if the first of the portions will do."""
-    for placement, part in zip(placements, demand.gangs, strict=True):
-        left = part.total
-        for portion in part.members:
-            count = min(left, portion.count)
-            if count > 0:
-                # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
-                charge_path = portion.charge_path or session.charge_path(placement.gang)
-                left -= count
-                yield charge_path, portion.pod_class, count
-
-
-def charges_of(
-    session: Session, placements: list[GangPlacement], demand: QuorumDemand
-) -> dict[ChargePath, dict[str, int]]:
-    """What each charge path would be charged."""
-    charges: dict[ChargePath, dict[str, int]] = {}
-    for charge_path, pod_class, count in copies_of(session, placements, demand):
-        add_amounts(charges.setdefault(charge_path, {}), pod_class.footprint.amounts, count)
-    return charges
 
 
 def place_gangs(
@@ -209,7 +42,7 @@ def place_gangs(
     demand: QuorumDemand,
     transaction: Transaction,
     spot: Spot | None = None,
-) -> Facts | Gap | None:
+) -> GangFault | None:
     """Places every quorum within the transaction (`placed` of each tells who and where); or places nothing,
     and says why: with `spot`, why there.
 
@@ -219,11 +52,13 @@ def place_gangs(
     for place, part in enumerate(demand.gangs):
         gaps = session.shortfall_in_sum(part.reserve, afresh=transaction.explores) if part.reserve else ()
         if gaps:
-            return Gap(gaps, place)
+            return Gap(gaps, culprit=place)
     facts = _all_in_turn(session, transaction, placements, demand, hardest_first, spot)
-    if isinstance(facts, OverQuota) and len({batch.pod_class for each in placements for batch in each.batches}) > 1:
+    if facts is None:
+        return None
+    if facts.of_account and len({batch.pod_class for each in placements for batch in each.batches}) > 1:
         facts = facts if _all_in_turn(session, transaction, placements, demand, leanest_first, spot) else None
-    if isinstance(facts, Shortage) and _gathered(session, transaction, placements, demand, spot):
+    if facts is not None and facts.of_nodes and _gathered(session, transaction, placements, demand, spot):
         return None
     if facts is None or any(each.area is not None or each.parts or each.extras for each in placements):
         return facts
@@ -262,12 +97,12 @@ def _all_in_turn(
     demand: QuorumDemand,
     order: Order,
     spot: Spot | None,
-) -> Facts | None:
-    start = transaction.mark()
-    # Gangs of a gang group may have to be near to each other as well.
-    for place, placement in leaders_first(
-        list(enumerate(placements)), lambda entry: {batch.pod_class for batch in entry[1].batches}
-    ):
+) -> GangFault | None:
+    start, ordered = transaction.mark(), list(enumerate(placements))
+    if len(ordered) > 1:
+        # Gangs of a gang group may have to be near to each other as well.
+        ordered = leaders_first(ordered, lambda entry: {batch.pod_class for batch in entry[1].batches})
+    for place, placement in ordered:
         facts = _Turn(session, transaction, placement, demand.gangs[place], place, order, spot).run()
         if facts is not None:
             transaction.back_to(start)
@@ -297,11 +132,11 @@ class _Turn:
         self._spot = spot
         self._levels: tuple[Level, ...] = ()
 
-    def run(self) -> Facts | None:
+    def run(self) -> GangFault | None:
         """Places the gang's quorum in the smallest domain that takes it; what is in the way leaves its traces."""
         placement = self._placement
         placement.placed = []
-        if placement.need.satisfied:
+        if placement.satisfied:
             return None
         attempt = self._parts if placement.parts or placement.extras else self._plain
         if placement.area is None:
@@ -310,13 +145,17 @@ class _Turn:
         return self._near(placement.area, self._demand, choice, attempt)
 
     def _near(
-        self, area: Area, want: DomainDemand, choice: FallbackPlacement | None, attempt: Callable[[], Facts | None]
-    ) -> Facts | None:
+        self,
+        area: Area,
+        want: DomainDemand,
+        choice: FallbackPlacement | None,
+        attempt: Callable[[], GangFault | None],
+    ) -> GangFault | None:
         """Makes the attempt within one domain after the other, until it succeeds; `choice` is set if members may be
         placed in other ways as well."""
         placement, before = self._placement, len(self._placement.placed)
 
-        def on_the_spot(domain: Domain, spot: Spot | None) -> Facts | None:
+        def on_the_spot(domain: Domain, spot: Spot | None) -> GangFault | None:
             outer = self._spot, self._levels
             self._spot, self._levels = spot or self._spot, self._session.topology_domains.finer(area, domain)
             facts = attempt()
@@ -337,11 +176,11 @@ class _Turn:
             self._session, self._transaction, area, want, on_the_spot, undone, otherwise, self._place, everybody
         )
 
-    def _plain(self) -> Facts | None:
+    def _plain(self) -> GangFault | None:
         need = self._placement.need
         return self._fill(self._placement.rest, dict(need.roles), need.total)
 
-    def _parts(self) -> Facts | None:
+    def _parts(self) -> GangFault | None:
         """Subgroups that must start, then members of none, then further subgroups until the quorum holds."""
         placement, need = self._placement, self._placement.need
         roles, lacking, left, first = dict(need.roles), list(need.subgroups), list(placement.parts), None
@@ -372,7 +211,7 @@ class _Turn:
         counts = {role: sum(1 for record, _ in placed if record.pod.role == role) for role in roles}
         return len(placed) < total or any(counts[role] < least for role, least in roles.items())
 
-    def _loose(self, roles: dict[str, int]) -> Facts | None:
+    def _loose(self, roles: dict[str, int]) -> GangFault | None:
         """Places those who are in no subgroup, as many as are needed."""
         placement = self._placement
         there: dict[str, int] = {}
@@ -385,12 +224,12 @@ class _Turn:
         total = max(rest, sum(asked.values()))
         return self._fill(placement.rest, asked, total) if total > 0 else None
 
-    def _part(self, pod_set: PodSet) -> Facts | None:
+    def _part(self, pod_set: PodSet) -> GangFault | None:
         """Places a subgroup whole, or nothing of it."""
         assert pod_set.part is not None
         mark, before = self._transaction.mark(), len(self._placement.placed)
 
-        def attempt() -> Facts | None:
+        def attempt() -> GangFault | None:
             return self._fill(pod_set, {}, pod_set.total)
 
         if pod_set.area is None:
@@ -402,16 +241,14 @@ class _Turn:
             return None
         self._transaction.back_to(mark)
         del self._placement.placed[before:]
-        if isinstance(facts, Shortage):
-            return msgspec.structs.replace(facts, part=pod_set.part.title)
-        return facts
+        return facts.of_subgroup(pod_set.part.title)
 
-    def _extra(self, pod_set: PodSet) -> Facts | None:
+    def _extra(self, pod_set: PodSet) -> GangFault | None:
         """Places as many of a whole subgroup's further members as are needed and fit."""
         asked = min(pod_set.total, self._placement.need.total - len(self._placement.placed))
         before = len(self._placement.placed)
 
-        def attempt() -> Facts | None:
+        def attempt() -> GangFault | None:
             facts = self._fill(pod_set, {}, max(1, asked))
             return facts if len(self._placement.placed) == before else None
 
@@ -420,14 +257,14 @@ class _Turn:
         one = msgspec.structs.replace(subgroup_demand(pod_set), total=1)
         return self._near(pod_set.area, one, None, attempt)
 
-    def _too_few(self) -> Facts:
+    def _too_few(self) -> GangFault:
         """No subgroup failed for lack of room, yet those that there are do not make a quorum."""
         placement, session = self._placement, self._session
         pod_class, placed = placement.batches[0].pod_class, len(placement.placed)
         found = shortage(session.plugin_runtime, session.state.nodes, pod_class, placed, placement.need.total)
         return msgspec.structs.replace(found, culprit=self._place)
 
-    def _fill(self, pod_set: PodSet, roles: dict[str, int], total: int) -> Facts | None:
+    def _fill(self, pod_set: PodSet, roles: dict[str, int], total: int) -> GangFault | None:
         """Places members of a set, batch by batch within a priority: first what roles ask, then the rest.
 
         A batch of which no more fits is passed over: another member may fill the quorum in its stead.
@@ -472,11 +309,15 @@ class _Turn:
         return done + self._put_anywhere(batch, members[done:])
 
     def _put_anywhere(self, batch: PodBatch, members: list[PodRecord]) -> int:
-        session, pod_class, done = self._session, batch.pod_class, 0
+        session, pod_class, done, buckets = self._session, batch.pod_class, 0, self._placement.buckets
         wanted = min(len(members), session.quota_check.room(batch.charge_path, pod_class.footprint))
         while done < wanted:
-            with session.placer.with_extra_score(self._bucket_scores(members[done])):
+            if buckets is None:
                 rows = session.placer.place(pod_class, wanted - done)
+            else:
+                # The nodes of the members that are placed so far count.
+                with session.placer.with_extra_score(buckets.scores(members[done], self._placement.placed)):
+                    rows = session.placer.place(pod_class, wanted - done)
             if not rows:
                 break
             chosen = members[done : done + len(rows)]
@@ -485,14 +326,9 @@ class _Turn:
             done += len(rows)
         return done
 
-    def _bucket_scores(self, member: PodRecord) -> FloatArray | None:
-        """How good each row is for the member because of who is there."""
-        buckets = self._placement.buckets
-        return buckets.scores(member, self._placement.placed) if buckets is not None else None
-
     def _short_of(
         self, failed: int, left: Sequence[tuple[PodBatch, int]], missing: int, start: int, need: int
-    ) -> Facts:
+    ) -> GangFault:
         """Why so many are missing: the batch with that number in `left`, which tells how many of each are without a
         node, was the first of which no more could be placed."""
         batch, there = left[failed]
@@ -518,25 +354,3 @@ class _Turn:
 def _choice(session: Session, placement: GangPlacement) -> FallbackPlacement:
     need, batches = placement.need, placement.rest.in_order(session, hardest_first)
     return FallbackPlacement(need.total, need.roles, batches)
-
-
-def _kinds(batches: list[PodBatch]) -> Iterator[tuple[tuple[ClassRecord, str, ChargePath | None], int]]:
-    return (((batch.pod_class, batch.role, batch.charge_path), len(batch.members)) for batch in batches)
-
-
-def _reserve(gang: GangRecord) -> Requests:
-    """What minResources and a slot per needed member ask to be idle, the gang's own members counted as idle.
-
-    Only for groups without an admission of their own: those were counted when they were admitted.
-    """
-    spec = gang.spec
-    assert spec is not None
-    if spec.admission or not spec.min_resources:
-        return ()
-    wanted = dict(spec.min_resources)
-    wanted.setdefault(PODS, spec.min_member)
-    for member in gang.members.values():
-        if member.row >= 0:
-            for name, amount in (*member.pod.usage, (PODS, 1)):
-                wanted[name] = wanted.get(name, 0) - amount
-    return requests_of({name: amount for name, amount in wanted.items() if amount > 0})

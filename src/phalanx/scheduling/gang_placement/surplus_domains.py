@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
 from phalanx.cluster.transaction import Transaction
+from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gangs.quorum import counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.topology_domains import Area, area_of
 from phalanx.scheduling.queue.demands import PodDemand, SubgroupDemand, member_demands
+from phalanx.scheduling.refusals.refusal import GangFault, Refusal
 from phalanx.scheduling.session.session import Session
 
 Placement = tuple[PodRecord, int]
@@ -68,19 +72,18 @@ class SurplusDomain:
         return SurplusSubgroup(kind, [head], [each for each in alike if each.charge_path is head.charge_path])
 
 
-def surplus_domain(session: Session, gang: GangRecord) -> SurplusDomain | None:
+def surplus_domain(composites: Composites, gang: GangRecord) -> SurplusDomain | None:
     """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
     spec = gang.spec
     if spec is None:
         return None
-    above = _area_above(session, gang) if spec.composite is not None else None
+    above = _area_above(composites, gang) if spec.composite is not None else None
     return SurplusDomain(gang, above) if spec.topology is not None or spec.subgroups or above is not None else None
 
 
-def _area_above(session: Session, gang: GangRecord) -> Area | None:
+def _area_above(composites: Composites, gang: GangRecord) -> Area | None:
     """Where the groups of groups above keep all that is below them."""
     area: Area | None = None
-    composites = session.state.gangs.composites
     for composite in reversed(composites.above(gang)):
         if composite.topology is not None:
             members = [member for each in composites.gangs(composite.key) for member in each.members.values()]
@@ -96,13 +99,13 @@ def _within(outer: Area | None, inner: Area | None) -> Area | None:
 
 def kind_of(session: Session, record: PodRecord) -> PodDemand:
     """The kind of a pod on its own, or of a member above its gang's minimum."""
-    rules = surplus_domain(session, record.gang) if record.gang is not None else None
+    rules = surplus_domain(session.state.gangs.composites, record.gang) if record.gang is not None else None
     return rules.kind(record) if rules is not None else PodDemand(record.pod_class, record.charge_path)
 
 
 def starts_singly(session: Session, record: PodRecord) -> bool:
     """Whether a member above its gang's minimum needs no other to start with it."""
-    rules = surplus_domain(session, record.gang) if record.gang is not None else None
+    rules = surplus_domain(session.state.gangs.composites, record.gang) if record.gang is not None else None
     return rules is None or rules.starts_singly(record)
 
 
@@ -130,3 +133,26 @@ def _place(session: Session, transaction: Transaction, members: Sequence[PodReco
         transaction.place(member.pod_class, [member], rows)
         placed.append((member, rows[0]))
     return placed
+
+
+class SurplusRefusal(Refusal, frozen=True):
+    """Why no member above the minimum of its gang is placed, by kind."""
+
+    kinds: Mapping[PodDemand, GangFault]
+
+    def gang_verdicts(self, gangs: Sequence[GangRecord]) -> Sequence[tuple[GangRecord, Verdict]]:
+        return ()
+
+    def member_verdicts(
+        self, gangs: Sequence[GangRecord], state: ClusterState
+    ) -> Iterator[tuple[PodRecord, Verdict]]:
+        verdicts: dict[PodDemand, Verdict] = {}
+        for gang in gangs:
+            rules = surplus_domain(state.gangs.composites, gang)
+            for member in gang.pending.values():
+                kind = rules.kind(member) if rules is not None else PodDemand(member.pod_class, member.charge_path)
+                if member.pod.problem or kind not in self.kinds:
+                    continue
+                if kind not in verdicts:
+                    verdicts[kind] = self.kinds[kind].pod_verdict(member)
+                yield member, verdicts[kind]

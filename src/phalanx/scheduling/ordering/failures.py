@@ -166,7 +166,7 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
             session.decisions.set_pod_verdict(unit.pod, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         for gang in unit.gangs:
-            what = f"gang {gang.key}"
+            what = f"gang {gang.title}"
             session.decisions.set_gang_verdict(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
         session.mark_attempted(unit)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
+from phalanx.model.verdict import NamedObject, gang_object
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import Rank
-from phalanx.scheduling.quota.limits import BlockedByFifo
+from phalanx.scheduling.refusals.refusal import BlockedByFifo, pod_object
 from phalanx.scheduling.session.session import Session
 
 
@@ -34,8 +35,7 @@ class FifoQueues:
         if head is None or unit.rank < head[0]:
             return False
         demand = FifoBlocked(queue.key)
-        explain_unit(self._session, unit, head[1])
-        self._session.set_unschedulable(unit, demand, self._session.fit_errors.record(demand, head[1]))
+        self._session.refuse(unit, demand, self._session.fit_errors.record(demand, head[1]))
         self._session.mark_attempted(unit)
         return True
 
@@ -58,7 +58,7 @@ class FifoQueues:
         for unit in units if self._any else ():
             queue, waits = self._queue(unit), self._session.unschedulable.get(unit.key)
             if queue is not None and waits is not None and waits[0].holds_the_line(self._session):
-                head = (unit.rank, BlockedByFifo(queue.label, unit.name))
+                head = (unit.rank, BlockedByFifo(queue.label, unit.name, _named(queue, unit)))
                 self._session.queue.set_fifo_head(queue.key, unit.key, head)
                 continue
             self._session.queue.remove_fifo_head(unit.key)
@@ -79,3 +79,9 @@ class FifoQueues:
     def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
         queue = self._session.charge_path(unit.members[0]).queue if self._any and unit.members else None
         return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
+
+
+def _named(queue: AccountRecord, unit: QueuedUnit) -> tuple[NamedObject, ...]:
+    """Return the objects that the name of a queue and of the unit at its head are about."""
+    head = pod_object(unit.pod) if unit.pod is not None else gang_object(unit.gangs[0].key)
+    return (*account_objects(queue), head)

@@ -6,11 +6,12 @@ from itertools import takewhile
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.pod import ACTIVE, MemberState, bound_at
+from phalanx.model.verdict import gang_object
 from phalanx.scheduling.diagnosis.verdicts import scale_up_delayed, subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, wait_for_victims
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusDomain,
+    SurplusRefusal,
     kind_of,
     place_in_domain,
     surplus_domain,
@@ -34,7 +35,7 @@ class SurplusTurn:
         self.unit = unit
         self.gang = gang
         self.members: list[PodRecord] = []
-        self.near: SurplusDomain | None = surplus_domain(session, gang)
+        self.near: SurplusDomain | None = surplus_domain(session.state.gangs.composites, gang)
         self.refused: dict[PodDemand, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
         spec = gang.spec
@@ -90,7 +91,7 @@ class SurplusTurns:
         session, until = self._session, grows_at(gang, int(self._session.now))
         if until <= session.now or any(member.nomination is not None for member in gang.pending.values()):
             return False
-        verdict = scale_up_delayed(gang.key, gang.active, until)
+        verdict = scale_up_delayed(gang.title, gang.active, until, (gang_object(gang.key),))
         for member in gang.pending.values():
             session.decisions.set_pod_verdict(member, verdict)
         session.mark_attempted(unit)
@@ -154,7 +155,7 @@ class SurplusTurns:
                 for record, row in placed:
                     session.decisions.bind_member(record, row, turn.gang)
                     turn.members.remove(record)
-                turn.near = surplus_domain(session, turn.gang)
+                turn.near = surplus_domain(session.state.gangs.composites, turn.gang)
             else:
                 transaction.rollback()
                 session.fit_errors.record(kind, *session.fit_errors.facts(kind))
@@ -194,7 +195,7 @@ class SurplusTurns:
         reason = known.joined(demand) if known is not None else demand
         if reason is not known:
             session.set_unschedulable(unit, reason, fit_error if reason is demand else found)
-            explain_unit(session, unit, fit_error.facts)
+            session.decisions.explain(unit, fit_error.facts)
 
 
 def grows_at(gang: GangRecord, now: int) -> int:
@@ -210,14 +211,14 @@ def grows_at(gang: GangRecord, now: int) -> int:
 
 
 def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
-    """In a group of groups some gangs may still wait for their quorum."""
-    return unit.composite is None or session.requirement(gang).satisfied
+    """Return whether the gang has its quorum; in a composite some gangs may still wait for theirs."""
+    return unit.starts_whole or session.requirement(gang).satisfied
 
 
 def surplus_fit_error(session: Session, demand: SurplusDemand, afresh: bool = False) -> FitError:
     """Why none of the kinds has room: a reason for each."""
     found = {kind: session.fit_errors.facts(kind, afresh) for kind in demand.kinds}
-    facts = {kind: reason for kind, (reason, _) in found.items()}
+    facts = SurplusRefusal({kind: reason for kind, (reason, _) in found.items()})
     return session.fit_errors.record(demand, facts, min(version for _, version in found.values()))
 
 

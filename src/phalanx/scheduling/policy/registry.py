@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import metadata
 
+import msgspec
+
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.actions.allocate import allocate
 from phalanx.scheduling.actions.backfill import backfill
@@ -19,7 +21,7 @@ from phalanx.scheduling.defragmentation.plugin import Defragmentation
 from phalanx.scheduling.features.admission_lapse import AdmissionLapse
 from phalanx.scheduling.features.maintenance_evictions import Maintenance
 from phalanx.scheduling.features.past_use import PastUse
-from phalanx.scheduling.features.placeholders import Placeholders
+from phalanx.scheduling.features.placeholders import PlaceholderExpiry
 from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from phalanx.scheduling.features.run_time_limits import RunTimeLimitEvictions
 from phalanx.scheduling.features.unplaceable_units import UnplaceableUnits
@@ -64,7 +66,7 @@ from phalanx.scheduling.plugins.queues.resourcequota import ResourceQuotaPlugin
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
-from phalanx.scheduling.session.offered_feature import OfferedFeature
+from phalanx.scheduling.session.offered_feature import OfferedFeature, overridden_points
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 
@@ -136,7 +138,7 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
     """
     ours: tuple[CyclePlugin, ...] = (
         PastUse(state, history.history),
-        Placeholders(state),
+        PlaceholderExpiry(state),
         AdmissionLapse(state),
         UnplaceableUnits(state, queue),
         RunTimeLimitEvictions(state, queue),
@@ -214,6 +216,23 @@ def offered_cycle_plugins() -> list[tuple[str, type[CyclePlugin]]]:
             raise PolicyError(f"{where}: reserved_room is not open to other packages; use a plugin's `filter`")
         found.append((where, kind))
     return found
+
+
+class InstalledFeature(msgspec.Struct, frozen=True):
+    """Feature of the cycle that an installed package offers: its points, and the package by name and version."""
+
+    name: str
+    points: tuple[str, ...]
+    distribution: str
+
+
+def installed_features() -> list[InstalledFeature]:
+    """Return the features of other packages in the order in which the cycle asks them. Raises PolicyError."""
+    entries = sorted(entry_points(group=CYCLE_ENTRY_POINT_GROUP), key=lambda entry: entry.name)
+    return [
+        InstalledFeature(kind.name, overridden_points(kind), f"{dist.name} {dist.version}" if dist else "")
+        for (_, kind), dist in zip(offered_cycle_plugins(), (entry.dist for entry in entries), strict=True)
+    ]
 
 
 def entry_points(group: str) -> metadata.EntryPoints:

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Protocol
 
 from phalanx.cluster.accounts import ChargePath, add_amounts
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.gang_placement.quorum_placement import (
-    GangPlacement,
-    charges_of,
-    copies_of,
-    demand_of,
-    place_gangs,
-)
+from phalanx.scheduling.gang_placement.pod_sets import GangPlacement, charges_of, copies_of, demand_of
+from phalanx.scheduling.gang_placement.quorum_placement import place_gangs
 from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusSubgroup,
     kind_of,
@@ -27,59 +23,120 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
 from phalanx.scheduling.queue.demands import (
-    PodDemand,
-    QuorumDemand,
+    Demand,
 )
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.session import Session
 
 
-class QuorumPreemptor:
-    """The quorums of all gangs of a gang group.
+class Preemptor(Protocol):
+    """Pods that are placed together, or not at all, where victims make room for them."""
 
-    `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
-    `gangs` are compared with `pod_priority`. `charge_paths` tells what each charge path would be charged, `total`
-    how many pods are needed, `copies` how many of which class if the first will do. `placed` is what the last
-    successful `place` has put into its transaction.
-    """
+    placed: list[Placement]
+    """Pods and rows of the last successful `place`."""
+    priority: int
+    """The priority that victims must not reach."""
+    preempts: bool
+    """Whether the preemption policies of all pods permit victims."""
+
+    @property
+    def unit(self) -> QueuedUnit:
+        """The unit of the pods."""
+
+    @property
+    def demand(self) -> Demand:
+        """The demand for which room is held until the victims have left."""
+
+    @property
+    def gangs(self) -> tuple[GangRecord, ...]:
+        """The gangs of the pods: victims among their own members are compared with `pod_priority`."""
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+
+    @property
+    def pod_priority(self) -> int:
+        """The lowest priority among the pods."""
+
+    @property
+    def nominated(self) -> list[PodRecord]:
+        """The pods for which room is held already."""
+
+    @property
+    def classes(self) -> tuple[ClassRecord, ...]:
+        """The classes of the pods."""
+
+    @property
+    def total(self) -> int:
+        """The number of pods that are needed."""
+
+    @property
+    def copies(self) -> list[tuple[ClassRecord, int]]:
+        """The number of pods of each class, if the first that may take part are placed."""
+
+    @property
+    def charge_paths(self) -> dict[ChargePath, dict[str, int]]:
+        """The amounts that each charge path would be charged."""
+
+    @property
+    def required_domain(self) -> tuple[Area, DomainDemand] | None:
+        """The area in which the first gang has to be, and its demand there; None for everywhere."""
+
+    def place(self, session: Session, transaction: Transaction) -> GangFault | None:
+        """Place all pods in the transaction; or none, and return why."""
+
+
+class QuorumPreemptor:
+    """The quorums of all gangs of a gang group; of members with a priority of at least `least`, if one is given."""
 
     def __init__(self, session: Session, unit: QueuedUnit, least: int | None = None) -> None:
-        """`least` is the lowest priority of members that may be placed (None: all)."""
         self.unit = unit
         self.placements = [GangPlacement(session, gang, least) for gang in unit.gangs]
-        self.demand: PodDemand | QuorumDemand = demand_of(self.placements)
+        self._quorums = demand_of(self.placements)
+        self.demand: Demand = self._quorums
         self.gangs = unit.gangs
-        asking = [placement for placement in self.placements if not placement.need.satisfied]
-        names = [str(placement.gang.key) for placement in asking]
+        asking = [placement for placement in self.placements if not placement.satisfied]
+        names = [placement.gang.title for placement in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the gang group as a whole is worth no more.
-        composites = session.state.gangs.composites
+        self._composites = composites = session.state.gangs.composites
         self.priority = min(_preempting_priority(placement, composites, least) for placement in asking)
         members = [member for placement in asking for batch in placement.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
         self.nominated = nominated_members(unit)
-        self.classes = self.demand.classes
+        self.classes = self._quorums.classes
         self.total = sum(placement.need.total for placement in asking)
-        self.charge_paths = charges_of(session, self.placements, self.demand)
+        self.charge_paths = charges_of(session, self.placements, self._quorums)
         self.copies = [
-            (pod_class, count) for _, pod_class, count in copies_of(session, self.placements, self.demand)
+            (pod_class, count) for _, pod_class, count in copies_of(session, self.placements, self._quorums)
         ]
         self.placed: list[Placement] = []
 
     @property
+    def unstated_priorities(self) -> set[int]:
+        """The priorities of members of open gangs whose groups state none."""
+        composites = self._composites
+        return {
+            member.pod.priority
+            for placement in self.placements
+            if not placement.satisfied and stated_priority(placement.gang, composites) is None
+            for batch in placement.batches
+            for member in batch.members
+        }
+
+    @property
     def required_domain(self) -> tuple[Area, DomainDemand] | None:
         """Where the first gang has to be, and who of it; None for everywhere."""
-        assert isinstance(self.demand, QuorumDemand)
-        for gang in self.demand.gangs:
+        for gang in self._quorums.gangs:
             if gang.area is not None and gang.area.rule.hard and gang.total:
                 return gang.area, gang
         return None
 
-    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
-        assert isinstance(self.demand, QuorumDemand)
-        facts = place_gangs(session, self.placements, self.demand, transaction)
+    def place(self, session: Session, transaction: Transaction) -> GangFault | None:
+        facts = place_gangs(session, self.placements, self._quorums, transaction)
         self.placed = (
             [] if facts is not None else [entry for placement in self.placements for entry in placement.placed]
         )
@@ -114,7 +171,7 @@ class PodPreemptor:
         self.units = units
         self.records = records
         self.kind = kind_of(session, first)
-        self.demand: PodDemand | QuorumDemand = self.kind
+        self.demand: Demand = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
         spec = first.gang.spec if first.gang is not None else None
@@ -139,7 +196,7 @@ class PodPreemptor:
         area = self.kind.area
         return (area, self.kind) if area is not None and area.rule.hard else None
 
-    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
+    def place(self, session: Session, transaction: Transaction) -> GangFault | None:
         """All of them, or nobody."""
         pod_class, placed = self.kind.pod_class, list[Placement]()
         self.placed = []
@@ -159,9 +216,6 @@ class PodPreemptor:
         facts = session.fit_errors.facts_now(self.kind)
         transaction.unplace()
         return facts
-
-
-Preemptor = QuorumPreemptor | PodPreemptor
 
 
 def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[QueuedUnit]]:

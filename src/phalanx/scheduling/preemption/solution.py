@@ -9,10 +9,9 @@ import msgspec
 
 from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 from phalanx.scheduling.preemption.victims import VictimCandidate
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.refusal import GangFault
 
 Placement = tuple[PodRecord, int]
 """A pod and the row it would go to."""
@@ -71,7 +70,7 @@ class NoSolution(msgspec.Struct, frozen=True):
     go: ". `retry_at` is when (seconds since the epoch) that changes by itself, None if it does not. While
     `pods_arriving`, some that may help are on their way to their nodes."""
 
-    facts: Shortage | Gap | OverQuota | None
+    facts: GangFault | None
     candidates: int
     refused: tuple[tuple[str, int], ...] = ()
     retry_at: float | None = None

@@ -14,7 +14,6 @@ from typing import ClassVar
 from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.preemption.preemptor import Preemptor
 from phalanx.scheduling.preemption.reclaimees import Reclaimees, VictimRank
@@ -26,7 +25,7 @@ from phalanx.scheduling.preemption.search.victim_orderings import victim_orderin
 from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution, cost_of
 from phalanx.scheduling.preemption.victims import VictimCandidate
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.eviction_searches import SearchOutcome
 from phalanx.scheduling.session.no_solution import EvictionQuestion
@@ -212,14 +211,14 @@ class Solver:
         reclaimees = Reclaimees(self._session, self._preemptor, self._options)
         return Candidates(self._session, self._preemptor, reclaimees, self._options)
 
-    def _try(self) -> Shortage | Gap | OverQuota | None:
+    def _try(self) -> GangFault | None:
         """Whether the preemptor fits now; nothing stays placed."""
         self._work_limit.count_try()
         facts = self._preemptor.place(self._session, self._transaction)
         self._transaction.unplace()
         return facts
 
-    def _try_without(self, most: VictimRank | None, arriving: bool = False) -> Shortage | Gap | OverQuota | None:
+    def _try_without(self, most: VictimRank | None, arriving: bool = False) -> GangFault | None:
         """The same without everybody who may go up to a level, gangs and vetoes of single pods aside; and without
         those who may once they have arrived."""
         sums = self._reclaimees.freed_amounts(most, arriving)
@@ -297,7 +296,7 @@ class Solver:
         """Whether no account of the preemptor holds more than it may of what the preemptor asks for."""
         return not any(self._session.quota_check.overdrawn(self._preemptor.charge_paths))
 
-    def _no_solution(self, facts: Shortage | Gap | OverQuota | None, pods_arriving: bool = False) -> NoSolution:
+    def _no_solution(self, facts: GangFault | None, pods_arriving: bool = False) -> NoSolution:
         refused = self._reclaimees.refused + self._candidates.refused + Counter(self._delays.counts())
         ends = [when for when in (self._candidates.retry_at, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -370,7 +370,7 @@ class Nominated(WaitReason, frozen=True):
     that elsewhere, it need not wait. `victims` are the uids of those who must leave."""
 
     unit: Hashable
-    wanted: PodDemand | QuorumDemand
+    wanted: Demand
     victims: frozenset[str]
 
     def __hash__(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
-from phalanx.scheduling.quota.limits import BlockedByFifo
+from phalanx.scheduling.refusals.refusal import BlockedByFifo
 
 Head = tuple[Rank, BlockedByFifo]
 IsWaiting = Callable[[UnitKey], bool]

@@ -14,7 +14,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.queue.demands import FifoBlocked, WaitReason
 from phalanx.scheduling.queue.fifo_heads import FifoHeads, Head
-from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
+from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds, awaits_admission
 from phalanx.scheduling.queue.unit_index import UnitIndex
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, UnschedulableUnits
 
@@ -28,7 +28,7 @@ class SchedulingQueue:
     missing member, say) is not kept here at all; the change brings it back.
     """
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, kinds: UnitKinds | None = None) -> None:
         self._state = state
         self._forest = state.gangs.composites
         # With the unit where it is known and in its place in the order, None where it must be looked up.
@@ -47,7 +47,7 @@ class SchedulingQueue:
         self._rechecks: list[tuple[float, int, UnitKey]] = []
         self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
-        self._index = UnitIndex(state)
+        self._index = UnitIndex(state, kinds)
 
     @property
     def idle(self) -> bool:

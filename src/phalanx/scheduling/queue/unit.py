@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
+import msgspec
+
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
@@ -15,7 +20,13 @@ class QueuedUnit:
     may start as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank`
     and `band` (a prefix of it) are set when the cycle puts its units in order, `reserved` where a start is kept for
     it.
+
+    starts_whole: all its gangs start together, so that each has its quorum once the unit is placed.
+    starts_planned: starts are forecast and reserved for such a unit, and other pods are moved to make room for it.
     """
+
+    starts_whole: ClassVar[bool] = True
+    starts_planned: ClassVar[bool] = True
 
     __slots__ = ("band", "composite", "gangs", "key", "missing", "oversized_group", "pod", "rank", "reserved")
 
@@ -44,12 +55,31 @@ class QueuedUnit:
         return (self.pod,) if self.pod is not None else self.gangs
 
     @property
+    def required(self) -> tuple[GangRecord, ...]:
+        """The gangs whose quorums a planned start places together."""
+        return self.gangs
+
+    @property
     def name(self) -> str:
         """For people."""
-        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].key}"
+        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].title}"
 
     def __repr__(self) -> str:
         return f"Unit({self.pod or self.gangs})"
+
+
+UnitFactory = Callable[
+    [UnitKey, PodRecord | None, tuple[GangRecord, ...], tuple[GangKey, ...], GangKey | None, bool], QueuedUnit
+]
+"""Constructor of a unit: key, pod, gangs, missing, composite, oversized_group."""
+
+
+class UnitKinds(msgspec.Struct, frozen=True):
+    """Constructors of units, by what they are made of."""
+
+    pod: UnitFactory = QueuedUnit
+    gang_group: UnitFactory = QueuedUnit
+    composite: UnitFactory = QueuedUnit
 
 
 def awaits_admission(gang: GangRecord) -> bool:

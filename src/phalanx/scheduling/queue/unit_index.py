@@ -6,14 +6,15 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gangs.gang_groups import gang_group_of_gangs
-from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
+from phalanx.scheduling.queue.unit import QueuedUnit, UnitKinds, awaits_admission
 from phalanx.scheduling.queue.unschedulable import GangGroupKey, UnitKey
 
 
 class UnitIndex:
     """Kept in O(change): `update` is told of the gangs whose declarations may have changed."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, kinds: UnitKinds | None = None) -> None:
+        self._kinds = kinds or UnitKinds()
         self._forest = state.gangs.composites
         self._gangs = state.gangs
         self._lone_pods = state.pods.standalone
@@ -157,7 +158,7 @@ class UnitIndex:
         """The unit as it is now; None if it wants nothing."""
         if isinstance(key, str):
             pod = self._lone_pods.get(key)
-            return QueuedUnit(key, pod) if pod is not None else None
+            return self._kinds.pod(key, pod, (), (), None, False) if pod is not None else None
         owners = key if self._is_alone(key) else self._owners.get(key, ())
         gangs = tuple(
             [record for member in key if member in owners and (record := self._declared(member)) is not None]
@@ -166,7 +167,8 @@ class UnitIndex:
             return None
         composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
         over = any(gang.key in self._oversized_groups for gang in gangs)
-        return QueuedUnit(key, None, gangs, missing, composite, over)
+        new_unit = self._kinds.gang_group if composite is None else self._kinds.composite
+        return new_unit(key, None, gangs, missing, composite, over)
 
 
 def _asks(gang: GangRecord) -> bool:

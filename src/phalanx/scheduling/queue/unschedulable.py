@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 
 from phalanx.model.gang import GangKey
+from phalanx.scheduling.refusals.refusal import Refusal
 
 GangGroupKey = tuple[GangKey, ...]
 UnitKey = GangGroupKey | str
@@ -13,11 +14,14 @@ Rank = tuple[object, ...]
 
 
 class FitError:
-    """Why a demand was refused: `facts` that hold for everyone with it, as of the cluster's `version`."""
+    """Why a wait reason was refused: `facts` for every unit with it, as of the cluster's `version`.
+
+    They are None where the reason itself says all.
+    """
 
     __slots__ = ("facts", "version")
 
-    def __init__(self, facts: object, version: int) -> None:
+    def __init__(self, facts: Refusal | None, version: int) -> None:
         self.facts = facts
         self.version = version
 

@@ -1,4 +1,4 @@
-"""What an account may hold at most, and the facts of a refusal for its sake."""
+"""What an account may hold at most."""
 
 from __future__ import annotations
 
@@ -89,51 +89,3 @@ class AccountLimit(msgspec.Struct, frozen=True):
         """Whether not even the whole cluster has so much: what nodes say about that helps more."""
         whole = self.limit.reserves and self.account.parent is None
         return whole and held > self.limit.limits[resource]
-
-
-class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
-    """An account does not allow one more: `used + wanted` of a resource would be above its limit.
-
-    Amounts are in the resource's units; `kept` is what others are to hold, who start before it would end. `placed`
-    of `need` members were allowed before. `culprit` is the place, in its gang group, of the gang whose member it
-    is. `beyond` is (a resource, how much of it the gang needs, the less that all nodes together offer).
-    """
-
-    account: AccountRecord
-    word: str
-    resource: str
-    limit: int
-    used: int
-    wanted: int
-    change: str = ""
-    hint: str = ""
-    computed: bool = False
-    placed: int = 0
-    need: int = 1
-    culprit: int = 0
-    kept: int = 0
-    beyond: tuple[str, int, int] | None = None
-
-
-class Blocked(msgspec.Struct, frozen=True):
-    """Nothing new may be charged, whatever its size: the queue does not exist or is closed, a budget is spent."""
-
-    code: str
-    message: str
-    change: str = ""
-    culprit: int = 0
-
-
-class VictimsTerminating(msgspec.Struct, frozen=True):
-    """Room is held on `nodes` for `held` pods until the `victims` (how many there were at first) have left."""
-
-    victims: int
-    held: int
-    nodes: tuple[str, ...]
-
-
-class BlockedByFifo(msgspec.Struct, frozen=True):
-    """A queue keeps its order, and `head` (a gang or a pod, as people call it) has no room yet."""
-
-    queue: str
-    head: str

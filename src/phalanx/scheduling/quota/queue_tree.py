@@ -26,7 +26,7 @@ QUEUE_CLOSED = "QueueClosed"
 _NOTHING: Amounts = {}
 
 
-class Accounts(Protocol):
+class AccountSums(Protocol):
     """The accounts at one moment: the ledger, or a copy of it."""
 
     @property
@@ -40,7 +40,7 @@ class ShareView(Protocol):
     """Accounts, and what there is for them to share."""
 
     @property
-    def ledger(self) -> Accounts:
+    def ledger(self) -> AccountSums:
         """The accounts, up to date."""
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:

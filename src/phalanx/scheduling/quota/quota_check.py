@@ -10,7 +10,8 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.ledger import Ledger
-from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit, Limit, OverQuota
+from phalanx.scheduling.quota.limits import UNLIMITED, AccountLimit, Limit
+from phalanx.scheduling.refusals.over_quota import OverQuota
 
 
 class ReservedQuota(Protocol):
@@ -103,7 +104,7 @@ class QuotaCheck:
                             plugin_limit.computed and not at_max,
                             placed,
                             need,
-                            culprit,
+                            culprit=culprit,
                         )
                     )
         found = found or followers

@@ -532,7 +532,7 @@ class AdvancePlan:
             for record in self._state.pods.on(row):
                 if not record.pod.fixture and latest_end(record, self._now) > start:
                     gang = record.gang
-                    name = f"gang {gang.key}" if gang is not None else f"pod {record.pod.key}"
+                    name = f"gang {gang.title}" if gang is not None else f"pod {record.pod.key}"
                     counts[name] = counts.get(name, 0) + 1
         own = [(each.spec.title, each.window) for each in self.grants.values() if each.window is not None]
         for name, window in (*others, *own):

@@ -33,7 +33,7 @@ class NoStart(enum.StrEnum):
     HELD = "Held"
 
 
-class AskedStart(msgspec.Struct, frozen=True, eq=False):
+class ForecastQuestion(msgspec.Struct, frozen=True, eq=False):
     """What one unit needs: its parts for `duration` seconds (0: for ever), not before a moment.
 
     It says that it runs for `run_time` seconds (0: nothing) and is killed at `deadline` (0: at no fixed moment).
@@ -86,7 +86,7 @@ class StartForecaster:
             self._state, self._future.line, self._quotas, self._windows, self._now, self._start_delay
         )
 
-    def next(self, asked: AskedStart) -> StartForecast:
+    def next(self, asked: ForecastQuestion) -> StartForecast:
         """The start of the next in line, which holds its window from now on."""
         line = self._future.line
         self._future.update()
@@ -109,7 +109,7 @@ class StartForecaster:
         gangs, endless = basis(self._state, self._future, parts, window, self._now, self._start_delay)
         return StartForecast(window.start, gangs, endless)
 
-    def _too_late(self, asked: AskedStart, start: int) -> StartForecast | None:
+    def _too_late(self, asked: ForecastQuestion, start: int) -> StartForecast | None:
         if not asked.deadline or start + max(asked.run_time, 1) <= asked.deadline:
             return None
         when = f"it could start at {format_moment(start)}" if start < FOREVER else "it could not start before"
@@ -120,7 +120,7 @@ class StartForecaster:
 
     # -- why there is none -----------------------------------------------------------------------------------------
 
-    def _none(self, asked: AskedStart) -> StartForecast:
+    def _none(self, asked: ForecastQuestion) -> StartForecast:
         never = why_never(self._state, self._quotas, asked.parts)
         if never is not None:
             code = NoStart.NODES_CLOSED if never.closed else NoStart.CANNOT_RUN

@@ -48,6 +48,8 @@ class ReservationPlan(StandingPlan):
     def __init__(self, state: ClusterState, settings: ReservationSettings) -> None:
         super().__init__(state, settings)
         self._loaded: list[StoredReservation] = []
+        # What stands again of the loaded promises, as it was loaded.
+        self.restored: dict[UnitKey, StoredReservation] = {}
         # Grows with every change of what is to be remembered.
         self.version = 0
         self._compressed_at = (-1, -1)
@@ -69,10 +71,14 @@ class ReservationPlan(StandingPlan):
     def get(self, key: UnitKey) -> Reservation | None:
         return self._reservations.get(key)
 
+    def unit_of(self, of: GangKey | str) -> UnitKey | None:
+        """Return the unit of a gang that has asked for a start (None for others), or of a pod (its uid)."""
+        return self._unit_of.get(of) if isinstance(of, GangKey) else of
+
     def promise(self, of: GangKey | str) -> str:
         """What a gang, or a pod on its own (its uid), is told about its start; "" for nothing."""
-        key = self._unit_of.get(of, of) if isinstance(of, GangKey) else of
-        if isinstance(key, GangKey):
+        key = self.unit_of(of)
+        if key is None:
             return ""
         reservation = self._reservations.get(key)
         if reservation is not None:
@@ -321,6 +327,7 @@ class ReservationPlan(StandingPlan):
             if not isinstance(made.key, str):
                 self._unit_of.update(dict.fromkeys(made.key, made.key))
             self._reservations[made.key] = made
+            self.restored[made.key] = kept
             if not made.window.shares:
                 self._catch_up()
                 self._move(made, self._search(made.parts, made.duration), SlipCause.LIMIT_CHANGED, "")

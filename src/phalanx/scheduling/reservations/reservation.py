@@ -23,6 +23,7 @@ class SlipCause(enum.StrEnum):
     QUOTA_CHANGED = "QuotaChanged"
     MAINTENANCE = "Maintenance"
     NOT_PLACEABLE = "NotPlaceable"
+    UNKNOWN = "Unknown"
 
 
 #: Of a window that has not been tried to move forward.

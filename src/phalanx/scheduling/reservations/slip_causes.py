@@ -30,4 +30,4 @@ def cause_on(
         if new:
             latest = max(new, key=lambda each: (each.pod.bound, each.pod.started, each.pod.key))
             return SlipCause.DISPLACED, f"pod {latest.pod.key}"
-    return SlipCause.NODE_LOST, state.nodes.names[rows[0]]
+    return SlipCause.UNKNOWN, ""

@@ -30,7 +30,9 @@ class StoredShare(msgspec.Struct, frozen=True):
 
 class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One promise. `gangs` (namespace, name, uid of the object that declares it) or `pod` (its uid) say whose it
-    is: another object of the same name has none."""
+    is: another object of the same name has none. `titles` are NAMESPACE/NAME of the gangs, `name`
+    (namespace/name) that of the pod, `queue` the queue of the unit: for views only, empty in records of older
+    versions."""
 
     start: int
     end: int
@@ -43,6 +45,9 @@ class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
     slips: list[Slip] = []
     words: ToldStart | None = None
     predicted: tuple[int, ...] = ()
+    name: str = ""
+    queue: str = ""
+    titles: list[str] = []
 
     @property
     def key(self) -> UnitKey:
@@ -90,8 +95,11 @@ def kind_of(pod_class: PodClass) -> str:
     return hashlib.blake2b(_ENCODER.encode(pod_class), digest_size=8).hexdigest()
 
 
-def stored(reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, str]) -> StoredReservation:
-    """The promise as it is written down; `uids` are those of the objects that declare the gangs."""
+def stored(
+    reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, str], titles: Mapping[GangKey, str] = {}
+) -> StoredReservation:
+    """Return the promise as it is written down. `uids` are those of the objects that declare the gangs, `titles`
+    the names of the gangs where they do not follow from the keys."""
     window, key = reservation.window, reservation.key
     return StoredReservation(
         start=window.start,
@@ -114,6 +122,9 @@ def stored(reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, st
         slips=list(reservation.slips),
         words=reservation.words,
         predicted=reservation.predicted,
+        name=reservation.name.removeprefix("pod ") if isinstance(key, str) else "",
+        queue=reservation.queue,
+        titles=[titles.get(each, str(each)) for each in key] if titles and not isinstance(key, str) else [],
     )
 
 
@@ -176,9 +187,14 @@ def decode(text: str) -> tuple[list[StoredReservation], list[str]]:
     faults: list[str] = []
     for place, entry in enumerate(entries):
         try:
-            found.append(msgspec.convert(entry, StoredReservation))
+            promise = msgspec.convert(entry, StoredReservation)
         except msgspec.ValidationError as error:
             faults.append(f"reservations[{place}] is forgotten: {error}")
+            continue
+        if min(promise.start, promise.promised, promise.told, promise.made) <= 0:
+            faults.append(f"reservations[{place}] is forgotten: one of start, promised, told and made is no time")
+            continue
+        found.append(promise)
     return found, faults
 
 

@@ -73,7 +73,9 @@ def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], spares: 
         told += f"; {_expected(words.expected, words.until)}"
     if spares:
         told += "; so soon that nobody is evicted for it"
-    return told + f"; planned {format_moment(words.at)}" + (f"; {postponement(slips[-1])}" if slips else "")
+    if words.at > 0:
+        told += f"; planned {format_moment(words.at)}"
+    return told + (f"; {postponement(slips[-1])}" if slips else "")
 
 
 def forecast_sentence(expected: int, until: int) -> str:

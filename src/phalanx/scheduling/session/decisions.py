@@ -17,6 +17,7 @@ from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.gangs.quorum import joining_mark
 from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.refusals.refusal import Refusal
 from phalanx.scheduling.session.eviction_log import EvictionLog
 
 
@@ -47,6 +48,8 @@ class Decisions:
         self._nominated_holds = 0
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
+        # One object for all pods that are refused alike.
+        self._shared_verdicts: dict[Refusal, Verdict] = {}
         # What the verdict of a gang, or of a pod by its uid, says beside the reason.
         self.note: Callable[[GangKey | str], str] = _no_note
 
@@ -214,6 +217,28 @@ class Decisions:
         """A pod on its own, or a member above its gang's minimum."""
         self._pod_verdicts[record.pod.uid] = (record, verdict)
 
+    def explain(self, unit: QueuedUnit, refusal: Refusal | None) -> None:
+        """Set the verdicts of a unit by its refusal."""
+        if refusal is None:
+            return
+        if unit.pod is not None:
+            self.refuse_pod(unit.pod, refusal)
+            return
+        for gang, verdict in refusal.gang_verdicts(unit.gangs):
+            self.set_gang_verdict(gang, verdict)
+        for member, verdict in refusal.member_verdicts(unit.gangs, self._state):
+            self.set_pod_verdict(member, verdict)
+
+    def refuse_pod(self, record: PodRecord, refusal: Refusal) -> None:
+        """Set the verdict of a pod without a gang by its refusal."""
+        if not refusal.names_no_pod:
+            self.set_pod_verdict(record, refusal.pod_verdict(record))
+            return
+        verdict = self._shared_verdicts.get(refusal)
+        if verdict is None:
+            verdict = self._shared_verdicts[refusal] = refusal.pod_verdict(record)
+        self.set_pod_verdict(record, verdict)
+
     def has_verdict(self, unit: QueuedUnit) -> bool:
         if unit.pod is not None:
             return unit.pod.pod.uid in self._pod_verdicts
@@ -239,4 +264,5 @@ class Decisions:
     def _with_note(self, verdict: Verdict | None, of: GangKey | str) -> Verdict | None:
         if verdict is None or not (note := self.note(of)):
             return verdict
-        return msgspec.structs.replace(verdict, message=_with_more(verdict.message, note))
+        # What a note names (who delays a promised start, which node) is not known here.
+        return msgspec.structs.replace(verdict, message=_with_more(verdict.message, note), objects=None)

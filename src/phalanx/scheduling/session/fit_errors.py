@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.domain_shortage import no_room_near
-from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
-from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_limit_for_pod
+from phalanx.scheduling.diagnosis.shortage import shortage
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
 from phalanx.scheduling.queue.demands import (
@@ -18,8 +16,10 @@ from phalanx.scheduling.queue.demands import (
 )
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unschedulable import FitError
-from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.refusals.no_room import Shortage
+from phalanx.scheduling.refusals.over_quota import OverQuota
+from phalanx.scheduling.refusals.refusal import Refusal
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
@@ -46,8 +46,7 @@ class FitErrors:
         self._quota_check = quota_check
         # With the `affinity_version` as of then.
         self._found: dict[WaitReason, tuple[FitError, int]] = {}
-        self._verdicts: dict[Shortage | OverQuota, Verdict] = {}
-        self._shortages: dict[ClassRecord, FitError] = {}
+        self._shortages: dict[ClassRecord, tuple[Shortage, int]] = {}
 
     def known(self, demand: WaitReason) -> FitError | None:
         """The fit error of a demand after which room has not grown: in a cycle it only shrinks, except for pods
@@ -58,27 +57,22 @@ class FitErrors:
             return found if current or not demand.helped_by_placements else None
         return self._queue.known_fit_error(demand)
 
-    def record(self, demand: WaitReason, facts: object, version: int | None = None) -> FitError:
+    def record(self, demand: WaitReason, facts: Refusal, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
         fit_error = FitError(facts, self.state.version if version is None else version)
         self._found[demand] = (fit_error, self.state.affinity_version)
         return fit_error
 
-    def shortage(self, pod_class: ClassRecord, afresh: bool = False) -> FitError:
-        """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""
-        found = self._shortages.get(pod_class)
-        if found is None or (afresh and found.version != self.state.version):
-            facts: Shortage = shortage(self.plugin_runtime, self.state.nodes, pod_class)
-            found = self._shortages[pod_class] = FitError(facts, self.state.version)
-        return found
+    def shortage(self, pod_class: ClassRecord, afresh: bool = False) -> tuple[Shortage, int]:
+        """Return why no further copy of the class fits, and as of which version of the cluster.
 
-    def verdict(self, facts: Shortage | OverQuota) -> Verdict:
-        """The verdict on every pod on its own that lacks this room: one object for all of them."""
-        verdict = self._verdicts.get(facts)
-        if verdict is None:
-            verdict = no_room_for_pod(facts) if isinstance(facts, Shortage) else over_limit_for_pod(facts)
-            self._verdicts[facts] = verdict
-        return verdict
+        The answer is from earlier in the cycle unless it must hold now (`afresh`).
+        """
+        found = self._shortages.get(pod_class)
+        if found is None or (afresh and found[1] != self.state.version):
+            facts = shortage(self.plugin_runtime, self.state.nodes, pod_class)
+            found = self._shortages[pod_class] = facts, self.state.version
+        return found
 
     def facts_now(self, kind: PodDemand) -> Shortage | OverQuota:
         """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
@@ -96,6 +90,4 @@ class FitErrors:
             return excess, self.state.version
         if kind.area is not None:
             return no_room_near(self, kind.area, kind), self.state.version
-        found = self.shortage(kind.pod_class, afresh)
-        assert isinstance(found.facts, Shortage)
-        return found.facts, found.version
+        return self.shortage(kind.pod_class, afresh)

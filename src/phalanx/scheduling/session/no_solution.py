@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.scheduling.queue.demands import PodDemand, QuorumDemand
+from phalanx.scheduling.queue.demands import Demand
 
 _MOST = 10_000
 
@@ -15,7 +15,7 @@ _MOST = 10_000
 class EvictionQuestion(msgspec.Struct, frozen=True, eq=True):
     """What the answer depends on besides the cluster. Who asks for the same with the same rights gets the same."""
 
-    demand: PodDemand | QuorumDemand
+    demand: Demand
     priority: int
     pod_priority: int
     preempts: bool

@@ -34,6 +34,11 @@ _LONGEST_NOTE = 500
 _MOST_OUTDATED = 20
 
 
+def overridden_points(kind: type[CyclePlugin]) -> tuple[str, ...]:
+    """Return the points at which the features of a class take part, in the order of the cycle."""
+    return tuple(name for name in CYCLE_POINTS if getattr(kind, name) is not getattr(CyclePlugin, name))
+
+
 class OfferedFeature(CyclePlugin):
     """Stands for a feature of another package at every point.
 
@@ -44,10 +49,7 @@ class OfferedFeature(CyclePlugin):
     def __init__(self, feature: CyclePlugin) -> None:
         self.name = feature.name
         self.feature = feature
-        overridden = {
-            name for name in CYCLE_POINTS if getattr(type(feature), name) is not getattr(CyclePlugin, name)
-        }
-        self._overridden = frozenset(overridden)
+        self._overridden = frozenset(overridden_points(type(feature)))
         # `advance` tells the time, `next_due` ends the rest.
         self.points = self._overridden | {"advance", "next_due"}
         self._now: float | None = None

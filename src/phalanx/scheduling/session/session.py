@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from phalanx.cluster.account_objects import path_fault_objects
 from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
@@ -13,7 +14,6 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Admit, Plan
 from phalanx.model.resources import Requests
-from phalanx.scheduling.diagnosis.shortage import NotAdmitted
 from phalanx.scheduling.framework.capabilities import UsageDecay
 from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.framework.view import WaitingUnit
@@ -28,21 +28,40 @@ from phalanx.scheduling.queue.demands import (
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
-from phalanx.scheduling.quota.limits import Blocked, Limit
+from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import offered, usable
 from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.refusals.refusal import Blocked, NotAdmitted
 from phalanx.scheduling.session.cycle_features import CycleFeatures
 from phalanx.scheduling.session.cycle_history import CycleHistory
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.decisions import Decisions
 from phalanx.scheduling.session.fit_errors import FitErrors
-from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.plugin_runtime import PluginRuntime
 
 T = TypeVar("T")
+
+
+class Memo:
+    """What was computed from demand, until demand changes. It holds over cycles."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._found: dict[Hashable, Any] = {}
+
+    def get_or_compute(self, key: Hashable, version: int, compute: Callable[[], T]) -> T:
+        if version != self._version:
+            self._found.clear()
+            self._version = version
+        if key not in self._found:
+            self._found[key] = compute()
+        found: T = self._found[key]
+        return found
+
+
 F = TypeVar("F", bound=CyclePlugin)
 
 # A cycle that is short of time does at least one part in so many of its work.
@@ -214,11 +233,9 @@ class Session:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
         return self.reclaimable(gang, account)
 
-    def _limits(self, account: AccountRecord) -> Iterator[Limit]:
-        for plugin in self.plugin_runtime.plugins("limit"):
-            plugin_limit = plugin.limit(self, account)
-            if plugin_limit is not None:
-                yield plugin_limit
+    def _limits(self, account: AccountRecord) -> list[Limit]:
+        found = [plugin.limit(self, account) for plugin in self.plugin_runtime.plugins("limit")]
+        return [limit for limit in found if limit is not None]
 
     def charge_path(self, unit: GangRecord | PodRecord) -> ChargePath:
         """Who pays for a pod, or for a gang's next members."""
@@ -236,11 +253,12 @@ class Session:
         charge_path = self.charge_path(unit)
         self.state.ledger.refresh()
         if charge_path.fault is not None:
-            return Blocked(charge_path.fault.code, charge_path.fault.message, charge_path.fault.remedy)
+            fault = charge_path.fault
+            return Blocked(fault.code, fault.state, fault.remedy, objects=path_fault_objects(charge_path, fault))
         for plugin in self.plugin_runtime.plugins("blocked"):
             verdict = plugin.blocked(self, unit, charge_path)
             if verdict is not None:
-                return Blocked(verdict.code, verdict.message, verdict.change)
+                return Blocked(verdict.code, verdict.message, verdict.change, objects=verdict.objects)
         return None
 
     def recheck_at(self, unit: QueuedUnit) -> float | None:
@@ -267,15 +285,20 @@ class Session:
         pending: Iterable[PodRecord] = gang.pending.values()
         if self.best_effort_only:
             pending = (member for member in pending if member.pod_class.spec.best_effort)
-        return sorted(
-            pending,
-            key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
-        )
+        members = list(pending)
+        if len(members) < 2:
+            return members
+        columns = [[plugin.pod_order(self, member) for member in members] for plugin in plugins]
+        keys = list(zip(*columns, [member.order[1:] for member in members], strict=True))
+        return [members[place] for place in sorted(range(len(members)), key=keys.__getitem__)]
 
     def task_buckets(self, gang: GangRecord) -> TaskBuckets | None:
         """Which members of a gang would rather be on one node."""
-        found = (plugin.task_buckets(self, gang) for plugin in self.plugin_runtime.plugins("task_buckets"))
-        return next((buckets for buckets in found if buckets is not None), None)
+        for plugin in self.plugin_runtime.plugins("task_buckets"):
+            buckets = plugin.task_buckets(self, gang)
+            if buckets is not None:
+                return buckets
+        return None
 
     def is_blocked(self, unit: WaitingUnit) -> bool:
         """Return whether an account of the unit may be charged nothing new."""
@@ -288,7 +311,7 @@ class Session:
 
     def admission_refusal(self, gang: GangRecord) -> NotAdmitted:
         """Return why the plugins do not admit a group."""
-        return NotAdmitted(*(self.plugin_runtime.why_not_admitted(self, gang) or ()))
+        return NotAdmitted(*self.plugin_runtime.why_not_admitted(self, gang))
 
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
@@ -342,6 +365,11 @@ class Session:
     def set_unschedulable(self, unit: QueuedUnit, demand: WaitReason, fit_error: FitError) -> None:
         """The unit could not get what it asks for; it wakes when it may."""
         self.unschedulable[unit.key] = (demand, fit_error)
+
+    def refuse(self, unit: QueuedUnit, reason: WaitReason, fit_error: FitError) -> None:
+        """Let the unit wait for the reason, and set the verdicts that say why it was refused."""
+        self.decisions.explain(unit, fit_error.facts)
+        self.unschedulable[unit.key] = (reason, fit_error)
 
     def admit(self, gang: GangRecord) -> None:
         self.decisions.steps += 1

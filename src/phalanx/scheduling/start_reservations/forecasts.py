@@ -9,14 +9,13 @@ import msgspec
 
 from phalanx.model.pod import ACTIVE
 from phalanx.scheduling.framework.reservation_settings import ReservationSettings
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.forecast import (
     NOT_AN_AMOUNT,
     NOT_PLANNED,
-    AskedStart,
+    ForecastQuestion,
     NoStart,
     StartForecast,
     StartForecaster,
@@ -112,7 +111,7 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
             news = plan.note_forecast(each.unit.key, each.forecast.start, each.queue, each.pods)
             fit_error = session.queue.fit_error_of(each.unit.key)
             if news and fit_error is not None:
-                explain_unit(session, each.unit, fit_error.facts)
+                session.decisions.explain(each.unit, fit_error.facts)
     return True
 
 
@@ -149,12 +148,12 @@ def _startable_parts(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
     """What it needs to start; nothing where room is not what it waits for."""
     demand = session.queue.demand_of(unit.key)
     may_start = demand is not None and (demand.for_room or demand.behind_another)
-    if unit.composite is not None or not (may_start or session.queue.awaits_turn(unit.key)):
+    if not unit.starts_planned or not (may_start or session.queue.awaits_turn(unit.key)):
         return ()
     if unit.pod is not None:
         return () if unit.pod.pod_class.spec.best_effort else parts_of(session, unit)
-    needs = [session.requirement(gang) for gang in unit.gangs]
-    if not unit.gangs or unit.missing or any(need.satisfied for need in needs):
+    needs = [session.requirement(gang) for gang in unit.required]
+    if not needs or unit.missing or any(need.satisfied for need in needs):
         return ()
     parts = parts_of(session, unit)
     return parts if sum(part.count for part in parts) >= sum(need.total for need in needs) else ()
@@ -170,12 +169,12 @@ def _held(session: Session, unit: QueuedUnit) -> StartForecast:
     return StartForecast(no_start=NoStart.HELD, message=f"it waits for something else first{why}")
 
 
-def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> AskedStart:
+def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> ForecastQuestion:
     pending = (
         [unit.pod] if unit.pod is not None else [each for gang in unit.gangs for each in gang.pending.values()]
     )
     deadlines = [each.pod.run_time.deadline for each in pending if each.pod.run_time.deadline]
-    return AskedStart(
+    return ForecastQuestion(
         parts,
         run_limit(unit),
         max((each.pod.run_time.estimate for each in pending), default=0),

@@ -19,6 +19,7 @@ from phalanx.scheduling.session.cycle_plugin import CyclePlugin, Guard, Turn
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.ended_reservations import evict_users_of_ended
 from phalanx.scheduling.start_reservations.forecasts import sample_forecasts
+from phalanx.scheduling.start_reservations.rehearsed_note import rehearsed_note
 from phalanx.scheduling.start_reservations.turns import (
     beside_the_plan,
     due_units,
@@ -55,6 +56,9 @@ class StartReservations(CyclePlugin):
         self._retry_at: float | None = None
         self._again = False
         self._rejected: dict[UnitKey, None] = {}
+        self._rehearses = False
+        #: When the promised starts were published last, in seconds since the epoch; 0 before that.
+        self.published_at = 0.0
 
     # under which policy
 
@@ -166,12 +170,15 @@ class StartReservations(CyclePlugin):
             self._again = plan.version != self._version_at_begin or (moved and plan.disturbed)
 
     def note(self, of: GangKey | str) -> str:
-        return self.plan.promise(of) if self.plan is not None else ""
+        if self.plan is None:
+            return ""
+        return rehearsed_note(self.plan, of) if self._rehearses else self.plan.promise(of)
 
     def published(self, session: Session) -> None:
         if self.plan is not None and self.plan.version != self._stored_version:
             self._promises, self._stored_version = promises(session, self.plan), self.plan.version
             self._grants = self.plan.advance.stored()
+            self.published_at = session.now
 
     # what outlives the process
 
@@ -197,6 +204,11 @@ class StartReservations(CyclePlugin):
             self._promises = list(promised)
             self._again = True
 
+    def rehearse(self, promised: Sequence[StoredReservation]) -> None:
+        """Restore the promised starts of the scheduler for a dry run, whose notes show them and no others."""
+        self._rehearses = True
+        self.load(promised)
+
     def promised(self) -> tuple[int, list[StoredReservation], list[StoredGrant]]:
         """Return (a number that grows with every change, the promised starts, the granted advance reservations)."""
         return (self.plan.version if self.plan is not None else 0), self._promises, self._grants
@@ -221,6 +233,13 @@ def reservation_plan(features: CycleFeatures) -> ReservationPlan | None:
 def plan_of(session: Session) -> ReservationPlan | None:
     """Return the plan of starts of a session's scheduler."""
     return reservation_plan(session.features)
+
+
+def rehearse_promises(features: CycleFeatures, promised: Sequence[StoredReservation]) -> None:
+    """Let a dry run with these features begin with the promised starts of the scheduler."""
+    feature = features.get(StartReservations)
+    if feature is not None:
+        feature.rehearse(promised)
 
 
 def load_promises(features: CycleFeatures, promised: Sequence[StoredReservation]) -> None:

@@ -92,7 +92,7 @@ def _use_of(unit: QueuedUnit) -> ReservationUse | None:
 def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
     """Bring the plan up to date; return the units whose start has come."""
     if plan.has_loaded:
-        plan.restore_loaded(lambda kept: _loaded(session, kept), session.quota_check, session.now)
+        plan.restore_loaded(lambda kept: _loaded(session, plan, kept), session.quota_check, session.now)
     ask = partial(wanted_by, session)
     return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
 
@@ -118,11 +118,12 @@ def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]
         keys = [] if isinstance(each.key, str) else each.key
         records = {key: gangs.get(key) for key in keys}
         uids = {key: record.spec.uid for key, record in records.items() if record is not None and record.spec}
-        found.append(stored(each, session.state.nodes, uids))
+        titles = {key: record.title for key, record in records.items() if record is not None}
+        found.append(stored(each, session.state.nodes, uids, titles))
     return found
 
 
-def _loaded(session: Session, kept: StoredReservation) -> Reservation | None:
+def _loaded(session: Session, plan: ReservationPlan, kept: StoredReservation) -> Reservation | None:
     """The promise of an earlier process, where the one to whom it was made waits still."""
     unit = session.queue.unit(kept.key)
     if unit is None:
@@ -138,7 +139,9 @@ def _loaded(session: Session, kept: StoredReservation) -> Reservation | None:
     window = Window(kept.start, kept.end, shares, charges_of(parts))
     priority = min(session.turn_priority(member) for member in unit.members)
     queue = queue_of(session, unit)
-    made = Reservation(unit.key, unit.name, queue, priority, parts, run_limit(unit), window, kept.made)
+    limit = run_limit(unit)
+    duration = limit + plan.settings.start_delay if limit else 0
+    made = Reservation(unit.key, unit.name, queue, priority, parts, duration, window, kept.made)
     made.promised, made.told, made.slips = kept.promised, kept.told, tuple(kept.slips)
     made.words, made.predicted = kept.words, kept.predicted
     return made
@@ -189,9 +192,10 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     """Whether the policy keeps starts for such a unit, its age aside."""
     if not plan.settings.reserves_starts or any(_inside(member) for member in _pending(unit)):
         return False
-    if unit.composite is not None or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
+    if not unit.starts_planned or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
         return False
-    if any(session.requirement(gang).repair or session.requirement(gang).satisfied for gang in unit.gangs):
+    needs = [session.requirement(gang) for gang in unit.required]
+    if any(need.repair or need.satisfied for need in needs):
         return False
     # Nobody knows when others take back what they have announced.
     if any(awaits_admission(gang) for gang in unit.gangs):
@@ -238,7 +242,7 @@ def parts_of(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
         return tuple(_parts(session, [unit.pod], None))
     found: list[Part] = []
     anywhere: list[PodRecord] = []
-    for gang in unit.gangs:
+    for gang in unit.required:
         domains = _domains(session, gang)
         if domains is None:
             anywhere += _quorum(session, gang)
@@ -284,7 +288,7 @@ def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:
 def _pending(unit: QueuedUnit) -> list[PodRecord]:
     if unit.pod is not None:
         return [unit.pod]
-    return [member for gang in unit.gangs for member in gang.pending.values()]
+    return [member for gang in unit.required for member in gang.pending.values()]
 
 
 def _created(unit: QueuedUnit) -> int:

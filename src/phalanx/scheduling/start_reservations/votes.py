@@ -5,11 +5,10 @@ from __future__ import annotations
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.framework.extension_points import Vote
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.gang_placement.shared_verdicts import explain_unit
 from phalanx.scheduling.ordering.failures import set_aside
 from phalanx.scheduling.queue.demands import FifoBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
-from phalanx.scheduling.quota.limits import Blocked
+from phalanx.scheduling.refusals.refusal import Blocked
 from phalanx.scheduling.reservations.plan import ReservationPlan
 from phalanx.scheduling.reservations.reservation import Reservation
 from phalanx.scheduling.session.session import Session
@@ -47,8 +46,7 @@ def _is_rejected(session: Session, unit: QueuedUnit, first: Reservation) -> bool
         message = f"plugin {plugin} does not let it start before {first.name}, whose start is reserved"
         facts = Blocked(BACKFILL_REJECTED, message, f"wait for the start of {first.name}")
         demand = BackfillRejected(_queue_of(session, unit), plugin, first.name)
-        explain_unit(session, unit, facts)
-        session.set_unschedulable(unit, demand, session.fit_errors.record(demand, facts))
+        session.refuse(unit, demand, session.fit_errors.record(demand, facts))
         session.mark_attempted(unit)
     return vote is Vote.REJECT
 

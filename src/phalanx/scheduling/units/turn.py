@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, wait_for_victims
-from phalanx.scheduling.gang_placement.quorum_placement import charges_of, demand_of
+from phalanx.scheduling.gang_placement.pod_sets import charges_of, demand_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.attempt import Attempt
-from phalanx.scheduling.units.composite import composite_attempt
-from phalanx.scheduling.units.gang_group import gang_group_attempt
+from phalanx.scheduling.units.unit import GangsUnit
 
 
 def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: bool) -> bool:
@@ -18,8 +17,8 @@ def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: 
     A unit that would borrow may be postponed. With `opened` something reserved is open to it, so that an earlier
     refusal does not count.
     """
-    begin = composite_attempt if unit.composite is not None else gang_group_attempt
-    attempt = begin(session, unit)
+    assert isinstance(unit, GangsUnit)
+    attempt = unit.attempt(session)
     if attempt is None:
         session.decisions.withdraw_nominations(nominated_members(unit))
         session.mark_attempted(unit)
@@ -45,7 +44,8 @@ def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
     if refusal is None and not late:
         transaction.commit()
         attempt.accept()
-        session.decisions.withdraw_nominations(nominated_members(unit))  # of members that are not needed now
+        if nominated:
+            session.decisions.withdraw_nominations(nominated_members(unit))  # of members that are not needed now
         return True
     transaction.rollback()
     if refusal is None:

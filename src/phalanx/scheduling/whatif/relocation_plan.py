@@ -115,7 +115,7 @@ class _Planning:
             proof.targets[pod.uid],
             pod.usage or pod.pod_class.requests,
             pod.priority,
-            str(gang.key) if gang is not None else "",
+            gang.title if gang is not None else "",
             gang in attempt.whole,
         )
 

@@ -15,7 +15,9 @@ from phalanx.scheduling.defragmentation.relocation import Goal, Placement, RoomF
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.quota.usage_history import AccountUsage
+from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.start_reservations.plugin import rehearse_promises
 
 # What a cycle does to pods that run is no part of what is tried.
 _HARMLESS = frozenset({"enqueue", "allocate", "backfill"})
@@ -24,7 +26,7 @@ _MOST_CYCLES = 100
 
 class ClusterFacts(msgspec.Struct, frozen=True):
     """What is known of a cluster as the events that tell it, and who plans there how. `now` is in seconds since the
-    epoch.
+    epoch. `promises` are the promised starts of the scheduler, whose room is no room for others.
     """
 
     events: Sequence[ClusterEvent]
@@ -32,6 +34,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     now: float
     schedulers: Collection[str] = ("phalanx",)
     usages: Sequence[AccountUsage] = ()
+    promises: Sequence[StoredReservation] = ()
 
     def build(self) -> Scheduler:
         """The cluster and a scheduler that evicts nobody, after everything has been placed that can be now."""
@@ -42,6 +45,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
         policy = msgspec.structs.replace(self.policy, actions=actions, eviction=EvictionOptions())
         scheduler = Scheduler(state, policy)
         scheduler.history.restore(self.usages, self.now)
+        rehearse_promises(scheduler.features, self.promises)
         run_to_rest(scheduler, self.now)
         return scheduler
 

@@ -243,7 +243,7 @@ def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Sugge
             world.changes.append((GangUpdated(_replace(spec, preemptable=True)), GangUpdated(spec)))
 
     if marked or gangs:
-        whom = ", ".join(f"gang {key}" for key in gangs) if gangs else named(marked)
+        whom = ", ".join(f"gang {gang.title}" for gang in gangs.values()) if gangs else named(marked)
         yield Suggestion(f"let {whom} be evicted (volcano.sh/preemptable)", unmark)
 
 

@@ -13,7 +13,6 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.extension_points import EvictVeto
 from phalanx.scheduling.preemption.preemptor import Preemptor
@@ -25,7 +24,7 @@ from phalanx.scheduling.preemption.search.candidates import Candidates
 from phalanx.scheduling.preemption.solution import Eviction, NoSolution
 from phalanx.scheduling.preemption.solver import Solver
 from phalanx.scheduling.preemption.victims import Removals, VictimCandidate
-from phalanx.scheduling.quota.limits import OverQuota
+from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
 from phalanx.scheduling.session.session import Session
 
@@ -55,7 +54,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     what would still be missing."""
 
     eviction: Eviction | None
-    missing: Shortage | Gap | OverQuota | None = None
+    missing: GangFault | None = None
     obstacles: tuple[EvictionObstacle, ...] = ()
 
 
@@ -126,10 +125,10 @@ class _UnboundSolver(Solver):
     """The same search where nobody objects to anything."""
 
     enforced: ClassVar[bool] = False
-    missing: Shortage | Gap | OverQuota | None = None
+    missing: GangFault | None = None
     """What was missing at the last try; where nothing is found that is the try without everybody."""
 
-    def _try(self) -> Shortage | Gap | OverQuota | None:
+    def _try(self) -> GangFault | None:
         self.missing = super()._try()
         return self.missing
 

@@ -28,7 +28,7 @@ class _Wire(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=T
     """Base of decoded documents. Durations and distributions stay raw: `seconds` and `Distribution` parse them."""
 
 
-class JobKind(_Wire, frozen=True):
+class DescribedJobs(_Wire, frozen=True):
     """`count` jobs, or all that arrive before `until`. `interval` is the time between two arrivals (without it all
     arrive at `at`). `pods` is the size of the gang, `minimum` its quorum (by default all pods). `limit` is the
     run time after which a pod is killed, or a factor of it (`{factor: 2}`); `estimate` is the user's estimate."""
@@ -73,7 +73,7 @@ class NodeFailures(_Wire, frozen=True):
 
 
 class Spec(_Wire, frozen=True):
-    jobs: list[JobKind] = []
+    jobs: list[DescribedJobs] = []
     events: list[TimedEvent] = []
     node_failures: NodeFailures | None = None
 
@@ -142,7 +142,7 @@ class DescribedWorkload:
                 raise InputError(f"{self._entry.place}: more than {_MOST_JOBS} jobs; write a smaller count")
         return sorted(jobs, key=lambda job: job.submit)
 
-    def _jobs_of(self, kind: JobKind, seed: int) -> list[SimulatedJob]:
+    def _jobs_of(self, kind: DescribedJobs, seed: int) -> list[SimulatedJob]:
         path = f"{self._entry.place}: spec.jobs: {kind.name}"
         arrivals, lengths, sizes = (
             stream(seed, self.name, kind.name, purpose) for purpose in ("arrivals", "run times", "sizes")
@@ -190,7 +190,7 @@ class DescribedWorkload:
             )
         return jobs
 
-    def _pod_class(self, kind: JobKind) -> PodClass:
+    def _pod_class(self, kind: DescribedJobs) -> PodClass:
         """Decode the pod of a kind as one of the API, so that all its requests count."""
         path = f"{self._entry.place}: spec.jobs: {kind.name}"
         if bool(kind.requests) == (kind.pod is not None):

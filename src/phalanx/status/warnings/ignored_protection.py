@@ -45,5 +45,5 @@ def told_about(record: PodRecord) -> tuple[ObjectRef, str]:
     """The object of the pod's group if there is one, else the pod."""
     pod, gang = record.pod, record.gang
     if gang is not None and gang.spec is not None and gang.spec.source is not None:
-        return group_ref(gang.spec.source), f"the members of gang {gang.key}"
+        return group_ref(gang.spec.source), f"the members of gang {gang.title}"
     return pod_ref(pod.namespace, pod.name, pod.uid), f"pod {pod.key}"

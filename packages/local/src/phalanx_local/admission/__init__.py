@@ -1,1 +1,1 @@
-"""Admission beyond the defaults of a kind: what a namespace's quotas and a pod's runtime class have to say."""
+"""Admission beyond the strategy of a kind: quotas, runtime classes, policies and webhooks."""

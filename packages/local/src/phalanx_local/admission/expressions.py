@@ -1,4 +1,4 @@
-"""The expressions of a ValidatingAdmissionPolicy: compiled once, evaluated for each write that it matches."""
+"""Expressions of ValidatingAdmissionPolicies: compiled once, evaluated for each matching write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from phalanx_local.schema.cel import (
     compile_text,
 )
 
-#: Rounds of comprehensions that the expressions of one policy may take together on one write.
+#: Maximum number of comprehension steps of all expressions of one policy for one write.
 _BUDGET: Final = 1_000_000
 _SCOPE: Final[dict[str, Type]] = {
     **dict.fromkeys(("object", "oldObject", "request", "params", "namespaceObject"), DYN),
@@ -35,13 +35,13 @@ _SCOPE: Final[dict[str, Type]] = {
     "authorizer": AUTHORIZER,
     "authorizer.requestResource": CHECK,
 }
-#: As kube-apiserver has it: a message asks nobody for rights, not even by a variable.
+#: As in kube-apiserver, message expressions have no authorizer, not even through a variable.
 _MESSAGE_SCOPE: Final = {name: kind for name, kind in _SCOPE.items() if not name.startswith("authorizer")}
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One expression; `problem` is set instead of `program` when it does not compile."""
+    """One expression; `problem` is set instead of `program` if it does not compile."""
 
     source: str
     program: CelProgram | None
@@ -50,7 +50,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """One expression that must hold, and what is said where it does not."""
+    """One expression that must be true, and the message if it is false."""
 
     expression: Expression
     message: str
@@ -60,7 +60,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy:
-    """A compiled policy."""
+    """Compiled policy."""
 
     name: str
     constraints: Json
@@ -72,7 +72,7 @@ class CompiledPolicy:
 
 
 def compile_policy(policy: Json) -> CompiledPolicy:
-    """A stored policy, ready to be asked."""
+    """Compile a stored policy."""
     spec = mapping(policy.get("spec"))
     validations = [mapping(item) for item in sequence(spec.get("validations"))]
     return CompiledPolicy(
@@ -103,12 +103,12 @@ def compile_policy(policy: Json) -> CompiledPolicy:
 
 
 def compile_conditions(name: str, webhook: Json) -> CompiledPolicy:
-    """The matchConditions of a webhook, as a policy without validations."""
+    """Compile the matchConditions of a webhook, as a policy without validations."""
     return compile_policy({"metadata": {"name": name}, "spec": {"matchConditions": webhook.get("matchConditions")}})
 
 
 def check_expressions(policy: Json) -> list[FieldCause]:
-    """What does not compile in a policy, by field."""
+    """Return the compilation errors of a policy, by field."""
     spec = mapping(policy.get("spec"))
     causes: list[FieldCause] = []
     for field, key, wanted, scope in (
@@ -138,7 +138,7 @@ def _compile(source: str, wanted: str = "bool", scope: dict[str, Type] = _SCOPE)
 
 
 class _Variables(dict[str, Any]):
-    """The values of a policy's variables, each computed when it is first read."""
+    """Values of a policy's variables, each computed at its first read."""
 
     def __init__(self, policy: CompiledPolicy, env: dict[str, Any]) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class _Variables(dict[str, Any]):
 
 
 class Evaluation:
-    """One policy with one `params`, held against one write."""
+    """Evaluation of one policy with one `params` for one write."""
 
     def __init__(self, policy: CompiledPolicy, request: Request, params: Any, user: User, rbac: Rbac) -> None:
         self._policy = policy
@@ -169,38 +169,38 @@ class Evaluation:
             "namespaceObject": request.namespace_object,
             STEPS: [_BUDGET],
         }
-        # Messages have variables of their own: one that asks for rights has no value there.
-        self._message_env = _with_rights(policy, env, request, _nobody)
+        # Messages have their own variables: a variable that uses the authorizer fails there.
+        self._message_env = _with_rights(policy, env, request, _no_authorizer)
         self._env = _with_rights(policy, env, request, _decider(user, rbac))
 
     def applies(self) -> tuple[bool, str]:
-        """Whether all match conditions hold, or what keeps them from having a value where none is false."""
+        """Return whether all match conditions are true, and the evaluation errors if none is false."""
         problems: list[str] = []
         for name, condition in self._policy.conditions:
-            held, problem = self._evaluate(condition)
+            value, problem = self._evaluate(condition)
             if problem:
                 problems.append(f'match condition "{name}": {problem}')
-            elif held is not True:
+            elif value is not True:
                 return False, ""
         return not problems, "; ".join(problems)
 
     def run(self) -> Iterator[tuple[str, str]]:
-        """Reason and message of each validation that fails; nothing where the policy is not about the write."""
-        held, problem = self.applies()
+        """Yield reason and message of each failed validation; nothing if the policy does not match the write."""
+        value, problem = self.applies()
         if problem and self._policy.fails_closed:
             yield "Invalid", problem
-        if problem or not held:
+        if problem or not value:
             return
         for validation in self._policy.validations:
-            held, problem = self._evaluate(validation.expression)
+            value, problem = self._evaluate(validation.expression)
             if problem:
                 if self._policy.fails_closed:
                     yield "Invalid", problem
-            elif held is not True:
+            elif value is not True:
                 yield validation.reason, self._message(validation)
 
     def _evaluate(self, expression: Expression, env: dict[str, Any] | None = None) -> tuple[Any, str]:
-        """The value, or what keeps the expression from having one."""
+        """Return the value of an expression and "", or None and the evaluation error."""
         if expression.program is None:
             return None, f"compilation error: {expression.problem}"
         try:
@@ -218,7 +218,7 @@ class Evaluation:
 
 
 def _with_rights(policy: CompiledPolicy, env: dict[str, Any], request: Request, decide: Any) -> dict[str, Any]:
-    """What expressions see, with whoever answers for rights."""
+    """Return the environment of expressions with the authorizer `decide`."""
     type_ = request.version.type
     own = {
         **env,
@@ -236,12 +236,12 @@ def _with_rights(policy: CompiledPolicy, env: dict[str, Any], request: Request, 
     return own
 
 
-def _nobody(check: Check, verb: str) -> tuple[bool, str]:
+def _no_authorizer(check: Check, verb: str) -> tuple[bool, str]:
     raise EvalError("no such attribute(s): authorizer")
 
 
 def admission_request(request: Request, user: User) -> Json:
-    """The request of an AdmissionReview, without its objects."""
+    """Return the request of an AdmissionReview, without its objects."""
     type_ = request.version.type
     kind = {"group": type_.group, "version": request.version.name, "kind": type_.kind}
     if request.subresource and request.obj is not None:
@@ -270,13 +270,13 @@ def admission_request(request: Request, user: User) -> Json:
 
 def _decider(user: User, rbac: Rbac) -> Any:
     def decide(check: Check, verb: str) -> tuple[bool, str]:
-        who = user
+        subject = user
         if check.account:
             namespace, name = check.account
-            who = User(account_user(namespace, name), account_groups(namespace))
+            subject = User(account_user(namespace, name), account_groups(namespace))
         asked = Attributes(
             verb, check.group, check.resource, check.subresource, check.namespace, check.name, check.path
         )
-        return rbac.authorize(who, asked)
+        return rbac.authorize(subject, asked)
 
     return decide

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: expressions that a write must satisfy, where a binding puts them into force.
+"""ValidatingAdmissionPolicies: expressions that a write must satisfy if a binding activates the policy.
 
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 """
@@ -29,7 +29,7 @@ _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge":
 
 
 class AdmissionPolicies:
-    """Holds the policies, compiled, and asks those whose bindings match a write."""
+    """Compiled policies, evaluated for writes that match their bindings."""
 
     def __init__(self, api: Api, rbac: Rbac) -> None:
         self._api = api
@@ -39,7 +39,7 @@ class AdmissionPolicies:
         api.store.listen(self._changed)
 
     def load(self) -> None:
-        """Takes in what a data file brought."""
+        """Load the policies that a data file restored."""
         for item in self._api.all(_GROUP, "validatingadmissionpolicies"):
             self._policies[item["metadata"]["name"]] = compile_policy(item)
         for item in self._api.all(_GROUP, "validatingadmissionpolicybindings"):
@@ -68,10 +68,11 @@ class AdmissionPolicies:
         *,
         of: tuple[str, str, str],
     ) -> None:
-        """Raises the refusal of the first policy that denies a write; warnings of others go to the client.
+        """Raise the rejection of the first policy that denies a write; add warnings of other policies to the
+        write.
 
-        Objects are in stored form (or a request's own form, for a subresource that takes one); `of` is the
-        namespace, the name and the subresource.
+        Objects are in stored form (or in the form of the request, for some subresources); `of` is the namespace,
+        the name and the subresource.
         """
         if not self._bindings or version.type.group == _GROUP:
             return
@@ -85,16 +86,16 @@ class AdmissionPolicies:
                 continue
             if not matches(spec.get("matchResources"), request):
                 continue
-            for reason, message in self._held_against(policy, spec, request, user):
+            for reason, message in self._failures(policy, spec, request, user):
                 found = self._act(policy, binding_name, spec, request, write, reason, message)
                 refusal = refusal or found
         if refusal is not None:
             raise refusal
 
-    def _held_against(
+    def _failures(
         self, policy: CompiledPolicy, spec: Json, request: Request, user: User
     ) -> Iterator[tuple[str, str]]:
-        """Reason and message of each validation that fails."""
+        """Yield reason and message of each failed validation."""
         try:
             parameters = self._parameters(policy, mapping(spec.get("paramRef")), request)
         except LookupError as problem:
@@ -121,13 +122,15 @@ class AdmissionPolicies:
             write.warnings.append(f"Validation failed for {where}: {message}")
         if "Deny" not in actions:
             return None
-        why = f"{where} denied request: {message}"
-        error = forbidden(request.version.type, request.name, why, [{"message": message}])
+        denial = f"{where} denied request: {message}"
+        error = forbidden(request.version.type, request.name, denial, [{"message": message}])
         error.reason, error.code = reason, _CODES.get(reason, 422)
         return error
 
     def _parameters(self, policy: CompiledPolicy, reference: Json, request: Request) -> list[Any]:
-        """What `params` stands for, one after the other. Raises LookupError when they must be there and are not."""
+        """Return the values of `params`, one per evaluation. Raise LookupError if required parameters are
+        missing.
+        """
         if not policy.param_kind or not reference:
             return [None]
         group, _, version = text(policy.param_kind.get("apiVersion")).rpartition("/")
@@ -138,10 +141,10 @@ class AdmissionPolicies:
         namespace = ""
         if type_.namespaced:
             namespace = text(reference.get("namespace")) or request.namespace
-        found = self._chosen(type_, version, reference, namespace)
-        if not found and reference.get("parameterNotFoundAction") != "Allow":
+        parameters = self._chosen(type_, version, reference, namespace)
+        if not parameters and reference.get("parameterNotFoundAction") != "Allow":
             raise LookupError("failed to configure binding: no params found for policy binding with `Deny` action")
-        return found
+        return parameters
 
     def _chosen(self, type_: ResourceType, version: str, reference: Json, namespace: str) -> list[Any]:
         collection = self._api.collection(type_)

@@ -1,4 +1,4 @@
-"""Which requests a ValidatingAdmissionPolicy, and a binding of it, are about."""
+"""Match of requests with ValidatingAdmissionPolicies, their bindings, and webhooks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ALL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A write that is to be admitted. Objects are as the client sees them, None where there is none.
+    """Write to admit. Objects are in the client's version, None if absent.
 
-    `namespace_labels` are those of its namespace (a Namespace's own), None for other objects without a namespace.
+    `namespace_object` is the namespace of the object, None for cluster-scoped objects.
     """
 
     operation: str
@@ -48,10 +48,13 @@ def request_about(
     *,
     of: tuple[str, str, str],
 ) -> Request:
-    """What policies and webhooks are asked about. Objects are in stored form, or in a request's own form for a
-    subresource that takes one; `of` is the namespace, the name and the subresource."""
+    """Return the request of a write for policies and webhooks.
+
+    Objects are in stored form, or in the form of the request for some subresources; `of` is the namespace, the
+    name and the subresource.
+    """
     namespace, name, subresource = of
-    found = api.find("", "namespaces", "", namespace) if namespace else None
+    namespace_object = api.find("", "namespaces", "", namespace) if namespace else None
     return Request(
         operation,
         version,
@@ -60,7 +63,7 @@ def request_about(
         name,
         _shown(version, obj),
         _shown(version, old),
-        {"kind": "Namespace", "apiVersion": "v1", **found} if found is not None else None,
+        {"kind": "Namespace", "apiVersion": "v1", **namespace_object} if namespace_object is not None else None,
         write.dry_run,
     )
 
@@ -73,7 +76,9 @@ def _shown(version: Version, obj: Json | None) -> Json | None:
 
 
 def matches(resources: object, request: Request) -> bool:
-    """Whether matchConstraints, or the matchResources of a binding, cover a request; absent ones do."""
+    """Return whether matchConstraints, or the matchResources of a binding, match a request; absent ones match
+    all.
+    """
     constraints = mapping(resources)
     if not constraints:
         return True
@@ -132,5 +137,5 @@ def _object_matches(selector: Any, request: Request) -> bool:
 
 
 def _labels_match(selector: Any, obj: Json) -> bool:
-    found = selector_from_object(selector)
-    return found is not None and all_hold(found, mapping(mapping(obj.get("metadata")).get("labels")))
+    requirements = selector_from_object(selector)
+    return requirements is not None and all_hold(requirements, mapping(mapping(obj.get("metadata")).get("labels")))

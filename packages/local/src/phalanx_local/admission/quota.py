@@ -1,6 +1,6 @@
-"""ResourceQuota: what namespaces use of it, counted at every write, and the refusal of what would exceed it.
+"""ResourceQuota: usage of namespaces, counted at every write, and rejection of writes that exceed it.
 
-Counting and checking happen in the same step as the write, so that no two requests share the last of a quota.
+Counting and checking are in the same step as the write, so that two requests cannot use the same remaining quota.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from phalanx_local.storage.store import Collection, Store
 
 QUOTAS: Final = "/resourcequotas"
 _NOTHING: Final = Quantity(0)
-# Of these every container has to state an amount where a quota limits them.
+# If a quota limits one of these resources, every container must specify it.
 _TO_BE_STATED: Final = frozenset(
     ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 )
@@ -36,7 +36,7 @@ _TO_BE_STATED: Final = frozenset(
 
 @dataclass(slots=True)
 class TrackedQuota:
-    """One quota: its limits, the pods that it is about, and what is used of it now."""
+    """One quota: its limits, the pods in its scope, and its current usage."""
 
     name: str
     hard: Amounts
@@ -44,7 +44,7 @@ class TrackedQuota:
     used: Amounts = field(default_factory=dict)
 
     def applies(self, storage: str, obj: Json | None, usage: Amounts) -> bool:
-        """Whether the quota limits something that an object uses. One with scopes is about pods only."""
+        """Return whether the quota limits a resource that an object uses. A quota with scopes limits only pods."""
         if storage == PODS:
             limited = any(limits_pods(name) for name in self.hard)
         else:
@@ -65,14 +65,14 @@ class TrackedQuota:
 
 @dataclass(slots=True)
 class _Namespace:
-    """The quotas of a namespace, and what each object was charged by quota."""
+    """Quotas of a namespace, and the charge of each object by quota."""
 
     quotas: dict[str, TrackedQuota]
     charges: dict[tuple[str, Key], dict[str, Amounts]] = field(default_factory=dict)
 
 
 class QuotaLedger:
-    """Follows the store; namespaces without a quota cost one lookup a write."""
+    """Usage of all quotas, updated from the store; a namespace without quotas costs one lookup per write."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -81,20 +81,20 @@ class QuotaLedger:
         store.listen(self._changed)
 
     def load(self) -> None:
-        """Takes in what a data file brought."""
+        """Load the quotas that a data file restored."""
         collection = self._store.collections.get(QUOTAS)
         for namespace in {key[0] for key in collection.records} if collection is not None else ():
             self._recount(namespace)
 
     def quotas(self, namespace: str) -> dict[str, TrackedQuota]:
-        """The quotas of a namespace by name."""
-        found = self._namespaces.get(namespace)
-        return found.quotas if found is not None else {}
+        """Return the quotas of a namespace by name."""
+        entry = self._namespaces.get(namespace)
+        return entry.quotas if entry is not None else {}
 
     def admit(
         self, resource: Qualified, storage: str, obj: Json, old: Json | None = None, subresource: str = ""
     ) -> None:
-        """Raises 403 when a quota leaves no room for a new or changed object, or cannot tell what it will use."""
+        """Raise 403 if a new or changed object would exceed a quota, or does not specify a limited resource."""
         namespace = self._namespaces.get(text(metadata(obj).get("namespace")))
         if namespace is None:
             return
@@ -127,10 +127,10 @@ class QuotaLedger:
             )
             raise forbidden(resource, name, f"exceeded quota: {quota.name}, {shown}")
 
-    # --- following the store
+    # --- updates from the store
 
     def count_again(self, key: Key) -> None:
-        """Looks at a pod again, which may have stopped to count because of the time."""
+        """Charge a pod again, which can have expired without a change."""
         collection = self._store.collections.get(PODS)
         record = collection.records.get(key) if collection is not None else None
         namespace = self._namespaces.get(key[0])
@@ -151,7 +151,7 @@ class QuotaLedger:
             self._charge(namespace, collection.storage, change.new)
 
     def _differs(self, namespace: str, change: Change) -> bool:
-        """Whether a change of a quota is more than one of its status."""
+        """Return whether a change of a quota affects more than its status."""
         known = self.quotas(namespace).get(change.key[1])
         if change.new is None or known is None:
             return True
@@ -197,7 +197,7 @@ def _read(record: Record) -> TrackedQuota:
 
 
 def _missing(quota: TrackedQuota, pod: Json) -> str:
-    """What the pod's containers do not state although the quota counts it: `limits.cpu for: a,b; ...`."""
+    """Return the limited resources that the pod's containers do not specify: `limits.cpu for: a,b; ...`."""
     required = _TO_BE_STATED & quota.hard.keys()
     if not required:
         return ""

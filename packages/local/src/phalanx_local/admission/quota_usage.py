@@ -1,4 +1,4 @@
-"""What one object uses of a ResourceQuota's resources.
+"""Usage of one object for ResourceQuotas.
 
 https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
@@ -20,38 +20,38 @@ PODS, SERVICES, CLAIMS, DEVICE_CLAIMS = (
     "/persistentvolumeclaims",
     "resource.k8s.io/resourceclaims",
 )
-#: Storages whose objects use more than their number.
+#: Storages whose objects are charged for more than their count.
 MEASURED: Final = frozenset((PODS, SERVICES, CLAIMS, DEVICE_CLAIMS))
 _BY_NAME: Final = frozenset(
     ("services", "replicationcontrollers", "secrets", "configmaps", "resourcequotas", "persistentvolumeclaims")
 )
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-#: Devices of a request for all of them: what one claim can be allocated at most.
-_MOST_DEVICES: Final = 32
+#: Number of devices that a request with allocationMode All is charged for: the maximum of one claim.
+_MAX_DEVICES: Final = 32
 
 
 def usage_of(storage: str, obj: Json | None, now: float) -> Amounts:
-    """The amounts by the names under which quotas limit them. `obj` is not looked at outside MEASURED storages."""
+    """Return the usage of an object by the resource names of quotas. `obj` is only read for MEASURED storages."""
     group, _, plural = storage.partition("/")
-    found: Amounts = {f"count/{plural}.{group}" if group else f"count/{plural}": ONE}
+    usage: Amounts = {f"count/{plural}.{group}" if group else f"count/{plural}": ONE}
     if not group and plural in _BY_NAME:
-        found[plural] = ONE
+        usage[plural] = ONE
     if obj is None:
-        return found
+        return usage
     if storage == PODS:
         if not _is_over(obj, now):
-            found |= pod_usage(mapping(obj.get("spec")))
+            usage |= pod_usage(mapping(obj.get("spec")))
     elif storage == SERVICES:
-        found |= _service_usage(mapping(obj.get("spec")))
+        usage |= _service_usage(mapping(obj.get("spec")))
     elif storage == CLAIMS:
-        found |= _claim_usage(obj)
+        usage |= _claim_usage(obj)
     elif storage == DEVICE_CLAIMS:
-        found |= _device_usage(mapping(mapping(obj.get("spec")).get("devices")))
-    return found
+        usage |= _device_usage(mapping(mapping(obj.get("spec")).get("devices")))
+    return usage
 
 
 def expiry(pod: Json) -> float | None:
-    """When a pod that is being deleted stops to count although it is still there; None for any other."""
+    """Return the time at which a terminating pod is no longer charged; None for other pods."""
     meta = metadata(pod)
     deleted, grace = parse_timestamp(meta.get("deletionTimestamp")), meta.get("deletionGracePeriodSeconds")
     return deleted + grace if deleted is not None and isinstance(grace, int) else None
@@ -82,26 +82,26 @@ def _claim_usage(claim: Json) -> Amounts:
     spec = mapping(claim.get("spec"))
     name = text(mapping(metadata(claim).get("annotations")).get(_BETA_CLASS)) or text(spec.get("storageClassName"))
     prefix = f"{name}.storageclass.storage.k8s.io/"
-    found: Amounts = {f"{prefix}persistentvolumeclaims": ONE} if name else {}
+    usage: Amounts = {f"{prefix}persistentvolumeclaims": ONE} if name else {}
     size = amounts(mapping(spec.get("resources")).get("requests")).get("storage")
     if size is not None:
-        found["requests.storage"] = size
+        usage["requests.storage"] = size
         if name:
-            found[f"{prefix}requests.storage"] = size
-    return found
+            usage[f"{prefix}requests.storage"] = size
+    return usage
 
 
 def _device_usage(devices: Json) -> Amounts:
-    """The devices of each class that a claim may come to hold: of alternatives the most."""
+    """Return the devices that a claim can use, by class: of alternatives the maximum."""
     counts: dict[str, int] = {}
     for item in sequence(devices.get("requests")):
         request = mapping(item)
-        most: dict[str, int] = {}
+        maximum: dict[str, int] = {}
         for choice in _choices(request):
             name = text(choice.get("deviceClassName"))
-            count = choice.get("count", 1) if choice.get("allocationMode") != "All" else _MOST_DEVICES
-            most[name] = max(most.get(name, 0), count if isinstance(count, int) else 0)
-        for name, count in most.items():
+            count = choice.get("count", 1) if choice.get("allocationMode") != "All" else _MAX_DEVICES
+            maximum[name] = max(maximum.get(name, 0), count if isinstance(count, int) else 0)
+        for name, count in maximum.items():
             counts[name] = counts.get(name, 0) + count
     return {f"{name}.deviceclass.resource.k8s.io/devices": Quantity(count * NANO) for name, count in counts.items()}
 

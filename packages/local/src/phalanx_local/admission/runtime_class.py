@@ -1,4 +1,4 @@
-"""RuntimeClass admission: a pod gets its class's overhead and goes where the class's nodes are.
+"""RuntimeClass admission: adds the overhead, node selector and tolerations of a pod's class to the pod.
 
 https://kubernetes.io/docs/concepts/containers/runtime-class/
 """
@@ -20,41 +20,41 @@ class _Pods:
 
 
 def admit_runtime_class(obj: Json, write: Write) -> None:
-    """Merges the pod's class into its spec, in place. Raises 403 where it is unknown or they differ."""
+    """Merge the runtime class of a pod into its spec, in place. Raise 403 if it is unknown or conflicts."""
     spec = mapping(obj.get("spec"))
     name = text(spec.get("runtimeClassName"))
-    found: Json = {}
+    runtime_class: Json = {}
     if name:
         stored = write.cluster.find("node.k8s.io", "runtimeclasses", "", name)
         if stored is None:
             raise _rejected(obj, f'pod rejected: RuntimeClass "{name}" not found')
-        found = stored
-    _set_overhead(obj, spec, mapping(found.get("overhead")).get("podFixed"))
-    scheduling = found.get("scheduling")
+        runtime_class = stored
+    _set_overhead(obj, spec, mapping(runtime_class.get("overhead")).get("podFixed"))
+    scheduling = runtime_class.get("scheduling")
     if isinstance(scheduling, dict):
         _set_scheduling(obj, spec, scheduling)
 
 
 def _set_overhead(obj: Json, spec: Json, overhead: object) -> None:
-    given = spec.get("overhead")
+    pod_overhead = spec.get("overhead")
     if overhead:
-        if given is not None and _amounts(given) != _amounts(overhead):
+        if pod_overhead is not None and _amounts(pod_overhead) != _amounts(overhead):
             raise _rejected(obj, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
         spec["overhead"] = overhead
-    elif given:
-        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        raise _rejected(obj, why)
+    elif pod_overhead:
+        message = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        raise _rejected(obj, message)
 
 
 def _amounts(listed: object) -> Json:
-    """Quantities by what they are worth; one that is none stays as it is, and equals nothing else."""
-    found: Json = {}
+    """Return quantities by value; an invalid quantity is not converted and equals only itself."""
+    values: Json = {}
     for name, value in mapping(listed).items():
         try:
-            found[name] = read_quantity(value).nano
+            values[name] = read_quantity(value).nano
         except QuantityError:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _set_scheduling(obj: Json, spec: Json, scheduling: Json) -> None:
@@ -62,11 +62,11 @@ def _set_scheduling(obj: Json, spec: Json, scheduling: Json) -> None:
     for key, value in mapping(scheduling.get("nodeSelector")).items():
         own = selector.get(key, value)
         if own != value:
-            why = (
+            message = (
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                 f"pod.spec.nodeSelector[{key}] = {own}"
             )
-            raise _rejected(obj, why)
+            raise _rejected(obj, message)
         selector[key] = value
     if selector:
         spec["nodeSelector"] = selector
@@ -79,22 +79,24 @@ def _set_scheduling(obj: Json, spec: Json, scheduling: Json) -> None:
 
 
 def _includes(wide: Any, narrow: Any) -> bool:
-    """Whether one toleration tolerates everything that another does."""
-    one, other = mapping(wide), mapping(narrow)
-    if one == other:
+    """Return whether the toleration `wide` tolerates every taint that `narrow` tolerates."""
+    wider, narrower = mapping(wide), mapping(narrow)
+    if wider == narrower:
         return True
-    if text(one.get("key")) not in ("", text(other.get("key"))):
+    if text(wider.get("key")) not in ("", text(narrower.get("key"))):
         return False
-    if text(one.get("effect")) not in ("", text(other.get("effect"))):
+    if text(wider.get("effect")) not in ("", text(narrower.get("effect"))):
         return False
-    if text(one.get("effect")) == "NoExecute" and one.get("tolerationSeconds") is not None:
-        seconds = other.get("tolerationSeconds")
-        if seconds is None or seconds > one["tolerationSeconds"]:
+    if text(wider.get("effect")) == "NoExecute" and wider.get("tolerationSeconds") is not None:
+        seconds = narrower.get("tolerationSeconds")
+        if seconds is None or seconds > wider["tolerationSeconds"]:
             return False
-    if text(one.get("operator")) == "Exists":
+    if text(wider.get("operator")) == "Exists":
         return True
-    same_operator = text(other.get("operator")) in ("", "Equal")
-    return same_operator and text(one.get("value")) == text(other.get("value")) and bool(text(one.get("key")))
+    same_operator = text(narrower.get("operator")) in ("", "Equal")
+    return (
+        same_operator and text(wider.get("value")) == text(narrower.get("value")) and bool(text(wider.get("key")))
+    )
 
 
 def _rejected(obj: Json, why: str) -> StatusError:

@@ -1,9 +1,10 @@
-"""Asking an admission webhook: the AdmissionReview that it gets, and what is made of its answer.
+"""Calls of admission webhooks: the AdmissionReview request, and the evaluation of the response.
 
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 
-A write runs without awaiting, so it cannot wait for a webhook. Where an answer is missing it ends with
-UnansweredWebhook and nothing done; whoever runs it gets the answers and runs it again, until none is missing.
+A write runs without awaiting, so it cannot wait for a webhook. If an answer is missing, the write raises
+UnansweredWebhook and changes nothing. The caller then gets the answers and repeats the write, until none is
+missing.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from phalanx.model.text.decoding import decode_json
 from phalanx_local.objects import Json, encode, mapping, sequence, text
 
 REVIEW: Final = "admission.k8s.io/v1"
-# Far above what an object may weigh, and its patch.
-_LONGEST_ANSWER: Final = 16 * 1024 * 1024
-_LONGEST_EXCERPT: Final = 200
-#: Answers that one request may need; the calls of one round count once.
+# Larger than any object with its patch.
+_MAX_ANSWER: Final = 16 * 1024 * 1024
+_MAX_EXCERPT: Final = 200
+#: Maximum number of answers that one request needs; the calls of one round count once.
 ROUNDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookCall:
-    """One question. `key` is the same when the same is asked of the same webhook again."""
+    """Call of a webhook. Equal calls of the same webhook have an equal `key`."""
 
     key: str
     webhook: str
@@ -42,7 +43,7 @@ class WebhookCall:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """`problem` is set instead of the rest where no usable answer came."""
+    """Answer of a webhook; `problem` is set instead of the other fields if there is no usable answer."""
 
     allowed: bool = False
     status: Json | None = None
@@ -54,8 +55,8 @@ class WebhookAnswer:
 WebhookAnswers = dict[str, WebhookAnswer]
 
 
-class UnansweredWebhook(Exception):  # noqa: N818 - an event: the write is to be run again with the answers
-    """A write needs answers first; nothing has been written."""
+class UnansweredWebhook(Exception):  # noqa: N818 - an event: the write is repeated with the answers
+    """Write that needs answers of webhooks first; nothing has been written."""
 
     def __init__(self, calls: list[WebhookCall]) -> None:
         super().__init__(", ".join(call.webhook for call in calls))
@@ -63,14 +64,14 @@ class UnansweredWebhook(Exception):  # noqa: N818 - an event: the write is to be
 
 
 class WebhookClient:
-    """Sends the questions; one per server."""
+    """HTTP client for webhooks; one per server."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def answer(self, pending: UnansweredWebhook, answers: WebhookAnswers) -> None:
-        """Puts the missing answers in, those of one write at the same time."""
+        """Add the missing answers; the calls of one write are sent in parallel."""
         for call, answer in zip(
             pending.calls, await asyncio.gather(*(self._ask(call) for call in pending.calls)), strict=True
         ):
@@ -102,7 +103,9 @@ class WebhookClient:
         return _read(content, text(call.request.get("uid")))
 
     async def _post(self, url: str, call: WebhookCall) -> bytes | str:
-        """The body of a good answer, or what is wrong with it. Raises ValueError for a certificate that is none."""
+        """Return the body of a successful response, or the problem. Raise ValueError for an invalid CA
+        certificate.
+        """
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
         review = {"kind": "AdmissionReview", "apiVersion": REVIEW, "request": call.request}
@@ -116,10 +119,10 @@ class WebhookClient:
             body = bytearray()
             async for piece in answer.content.iter_chunked(65536):
                 body += piece
-                if len(body) > _LONGEST_ANSWER:
+                if len(body) > _MAX_ANSWER:
                     return "the answer is too long"
             if answer.status != 200:
-                shown = bytes(body[:_LONGEST_EXCERPT]).decode("utf-8", "replace").strip()
+                shown = bytes(body[:_MAX_EXCERPT]).decode("utf-8", "replace").strip()
                 return f"the server answered {answer.status}: {shown}"
             return bytes(body)
 
@@ -142,7 +145,7 @@ def _read(content: bytes, uid: str) -> WebhookAnswer:
     kind = f"{review.get('apiVersion')}, Kind={review.get('kind')}"
     if kind != f"{REVIEW}, Kind=AdmissionReview":
         wanted = f"{REVIEW}, Kind=AdmissionReview"
-        return WebhookAnswer(problem=f"expected webhook response of {wanted}, got {kind[:_LONGEST_EXCERPT]}")
+        return WebhookAnswer(problem=f"expected webhook response of {wanted}, got {kind[:_MAX_EXCERPT]}")
     response = review.get("response")
     if not isinstance(response, dict):
         return WebhookAnswer(problem="webhook response was absent")

@@ -1,4 +1,4 @@
-"""MutatingWebhookConfiguration and ValidatingWebhookConfiguration: which webhooks a write has to pass, and how.
+"""MutatingWebhookConfiguration and ValidatingWebhookConfiguration: selection and evaluation of webhooks.
 
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -20,7 +20,7 @@ from phalanx_local.errors import StatusError, internal
 from phalanx_local.objects import Json, encode, mapping, sequence, text
 from phalanx_local.patches import PatchError, json_patch
 from phalanx_local.registry.api import Api
-from phalanx_local.registry.decoding import take_in
+from phalanx_local.registry.decoding import decode_object
 from phalanx_local.registry.resources import Version
 from phalanx_local.storage.records import Change
 from phalanx_local.storage.store import Collection
@@ -33,7 +33,7 @@ _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE
 
 @dataclass(frozen=True, slots=True)
 class _Webhook:
-    """One entry of a configuration, its conditions compiled."""
+    """One webhook of a configuration, with compiled conditions."""
 
     configuration: str
     name: str
@@ -47,7 +47,7 @@ class _Webhook:
 
 
 class Webhooks:
-    """Knows the configurations. Raises UnansweredWebhook where answers are missing in `write.answers`."""
+    """Configured webhooks. Methods raise UnansweredWebhook if answers are missing in `write.answers`."""
 
     def __init__(self, api: Api, rbac: Rbac) -> None:
         self._api = api
@@ -56,7 +56,7 @@ class Webhooks:
         api.store.listen(self._changed)
 
     def load(self) -> None:
-        """Takes in what a data file brought."""
+        """Load the configurations that a data file restored."""
         for plural in _PLURALS:
             for item in self._api.all(_GROUP, plural):
                 self._configurations[plural][text(item["metadata"].get("name"))] = _read(item)
@@ -72,7 +72,7 @@ class Webhooks:
 
     @property
     def configured(self) -> bool:
-        """Whether there is any."""
+        """Whether a webhook is configured."""
         return any(map(any, map(dict.values, self._configurations.values())))
 
     def mutate(
@@ -85,7 +85,9 @@ class Webhooks:
         *,
         of: tuple[str, str, str],
     ) -> Json:
-        """The object, in stored form, as the mutating webhooks leave it. Raises the refusal of one that denies."""
+        """Return the object, in stored form, after the mutating webhooks. Raise the rejection of a webhook that
+        denies.
+        """
         if write.answers is None or version.type.group == _GROUP or not self.configured:
             return obj
         request = request_about(self._api, operation, version, obj, old, write, of=of)
@@ -95,13 +97,13 @@ class Webhooks:
             called, document = self._mutated(webhook, replace(request, obj=document), write, write.answers)
             if called:
                 after.append((webhook, document))
-        for webhook, left in after:
-            if webhook.spec.get("reinvocationPolicy") == "IfNeeded" and left != document:
+        for webhook, result in after:
+            if webhook.spec.get("reinvocationPolicy") == "IfNeeded" and result != document:
                 _, document = self._mutated(webhook, replace(request, obj=document), write, write.answers)
         write.admitted = _digest(document)
         if document is None or document == before:
             return obj
-        return take_in(version, document, replace(write, field_validation="Ignore", warnings=[]))
+        return decode_object(version, document, replace(write, field_validation="Ignore", warnings=[]))
 
     def validate(
         self,
@@ -113,33 +115,33 @@ class Webhooks:
         *,
         of: tuple[str, str, str],
     ) -> None:
-        """Raises the refusal of the first validating webhook that denies."""
+        """Raise the rejection of the first validating webhook that denies."""
         webhooks = self._all("validatingwebhookconfigurations")
         if write.answers is None or version.type.group == _GROUP or not webhooks:
             return
         request = request_about(self._api, operation, version, obj, old, write, of=of)
-        asked = [(webhook, self._call(webhook, request, write)) for webhook in webhooks]
-        missing = [call for _, call in asked if call is not None and call.key not in write.answers]
+        calls = [(webhook, self._call(webhook, request, write)) for webhook in webhooks]
+        missing = [call for _, call in calls if call is not None and call.key not in write.answers]
         if missing:
             raise UnansweredWebhook(missing)
-        for webhook, call in asked:
+        for webhook, call in calls:
             if call is not None:
-                self._honour(webhook, write.answers[call.key], write)
+                self._accept(webhook, write.answers[call.key], write)
 
     def _all(self, plural: str) -> list[_Webhook]:
-        return [webhook for _, found in sorted(self._configurations[plural].items()) for webhook in found]
+        return [webhook for _, webhooks in sorted(self._configurations[plural].items()) for webhook in webhooks]
 
     def _mutated(
         self, webhook: _Webhook, request: Request, write: Write, answers: WebhookAnswers
     ) -> tuple[bool, Json | None]:
-        """Whether it is asked about the request, and the object after it."""
+        """Return whether the webhook matches the request, and the object after its patch."""
         call = self._call(webhook, request, write, _digest(request.obj))
         if call is None:
             return False, request.obj
         answer = answers.get(call.key)
         if answer is None:
             raise UnansweredWebhook([call])
-        if not self._honour(webhook, answer, write) or answer.patch is None or request.obj is None:
+        if not self._accept(webhook, answer, write) or answer.patch is None or request.obj is None:
             return True, request.obj
         try:
             return True, json_patch(request.obj, answer.patch)  # type: ignore[arg-type]
@@ -147,15 +149,17 @@ class Webhooks:
             raise internal(f'admission webhook "{webhook.name}": {error}') from None
 
     def _call(self, webhook: _Webhook, request: Request, write: Write, about: str = "") -> WebhookCall | None:
-        """The question to a webhook that the request is for. Raises where it cannot be asked and must be."""
+        """Return the call of a webhook, None if it does not match. Raise StatusError if a required call is
+        impossible.
+        """
         if not webhook.constraints["resourceRules"] or not matches(webhook.constraints, request):
             return None
         user = write.requester.user if write.requester is not None else CONTROLLER_MANAGER
         if webhook.conditions.conditions:
-            held, problem = Evaluation(webhook.conditions, request, None, user, self._rbac).applies()
+            matched, problem = Evaluation(webhook.conditions, request, None, user, self._rbac).applies()
             if problem and webhook.fails_closed:
                 raise _bare(403, "Forbidden", f'admission webhook "{webhook.name}": {problem}')
-            if problem or not held:
+            if problem or not matched:
                 return None
         if write.dry_run and webhook.spec.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise _bare(400, "BadRequest", f'admission webhook "{webhook.name}" does not support dry run')
@@ -170,10 +174,10 @@ class Webhooks:
             _digest(request.old),
             user.name,
         )
-        # The webhook is asked once for an object whose name, uid and time are made anew when the write runs again.
+        # The key omits generated fields: a repeated write has a new name, uid and time, and must not call again.
         key = "\n".join((webhook.constraints["of"], *parts))
         timeout = webhook.spec.get("timeoutSeconds")
-        question = {
+        admission = {
             "uid": str(uuid.uuid4()),
             **admission_request(request, user),
             "object": request.obj,
@@ -181,10 +185,12 @@ class Webhooks:
             "options": {"kind": _OPTIONS.get(request.operation, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"},
         }
         config = mapping(webhook.spec.get("clientConfig"))
-        return WebhookCall(key, webhook.name, config, timeout if isinstance(timeout, int) else 10, question)
+        return WebhookCall(key, webhook.name, config, timeout if isinstance(timeout, int) else 10, admission)
 
-    def _honour(self, webhook: _Webhook, answer: WebhookAnswer, write: Write) -> bool:
-        """Whether its answer counts. Raises where it denies, or where it must have answered and did not."""
+    def _accept(self, webhook: _Webhook, answer: WebhookAnswer, write: Write) -> bool:
+        """Return whether the answer is usable. Raise the rejection of a denial, or of a required answer that is
+        missing.
+        """
         if answer.problem:
             if webhook.fails_closed:
                 raise internal(f'failed calling webhook "{webhook.name}": {answer.problem}')
@@ -219,13 +225,15 @@ def _digest(document: Json | None) -> str:
 
 
 def _denial(webhook: str, status: Json) -> StatusError:
-    """The refusal that a webhook words, as kube-apiserver hands it on."""
+    """Return the rejection with the webhook's message, as kube-apiserver returns it."""
     code = status.get("code")
     code = code if isinstance(code, int) and 400 <= code <= 599 else 400
-    said = text(status.get("message")) or text(status.get("reason"))
+    explanation = text(status.get("message")) or text(status.get("reason"))
     denied = f'admission webhook "{webhook}" denied the request'
     error = _bare(
-        code, text(status.get("reason")), f"{denied}: {said}" if said else f"{denied} without explanation"
+        code,
+        text(status.get("reason")),
+        f"{denied}: {explanation}" if explanation else f"{denied} without explanation",
     )
     if isinstance(status.get("details"), dict):
         error.details = status["details"]

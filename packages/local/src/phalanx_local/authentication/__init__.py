@@ -1,1 +1,1 @@
-"""Who the server is and who its clients are: certificates, tokens, kubeconfigs."""
+"""Identity of the server and its clients: certificates, tokens, kubeconfigs."""

@@ -1,4 +1,4 @@
-"""Who is asking: bearer tokens and client certificates."""
+"""Authentication of users by bearer tokens and client certificates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANONYMOUS_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An authenticated user."""
+    """Authenticated user."""
 
     name: str
     groups: tuple[str, ...] = ("system:authenticated",)
@@ -22,17 +22,17 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
 
-#: Who the controllers inside the server are to policies and webhooks.
+#: User as which the server's controllers act for policies and webhooks.
 CONTROLLER_MANAGER: Final = User("system:kube-controller-manager", ("system:authenticated",))
 
 
 def account_user(namespace: str, name: str) -> str:
-    """The user name of a service account."""
+    """Return the user name of a service account."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups of a service account's tokens."""
+    """Return the groups of a service account's tokens."""
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
 
 
@@ -41,9 +41,10 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Authenticator:
-    """Knows the valid tokens: the administrator's, those of fixed `users`, and those that `accounts` vouches for.
+    """Authenticator with the valid tokens: the administrator's, those of `users`, and those that `accounts`
+    accepts.
 
-    With `insecure` whoever shows no valid token is the administrator.
+    With `insecure`, users without a valid token are administrators.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Authenticator:
         self._insecure = insecure
 
     def user_of(self, token: str) -> User | None:
-        """The user of a token, for TokenReview."""
+        """Return the user of a token, for TokenReview."""
         if hmac.compare_digest(_bytes(f"Bearer {token}"), self._admin):
             return ADMIN
         return self._known(token)
@@ -72,7 +73,7 @@ class Authenticator:
         return user
 
     def authenticate(self, path: str, authorization: str | None, transport: Any) -> User:
-        """The user of a request. Raises 401."""
+        """Return the user of a request. Raise 401."""
         if authorization is not None:
             if hmac.compare_digest(_bytes(authorization), self._admin):
                 return ADMIN
@@ -93,7 +94,7 @@ class Authenticator:
 
 
 def _bytes(header: str) -> bytes:
-    """What came; bytes that are no UTF-8 came as lone surrogates."""
+    """Encode a header; bytes outside of UTF-8 arrive as lone surrogates."""
     return header.encode("utf-8", "surrogatepass")
 
 

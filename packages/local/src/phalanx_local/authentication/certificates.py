@@ -1,4 +1,4 @@
-"""A certificate authority, and the certificates that it signs."""
+"""Certificate authority, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _VALID_DAYS = 3650
 
 
 class KeyPair(NamedTuple):
-    """A certificate and its private key, PEM."""
+    """Certificate and its private key, PEM."""
 
     certificate: bytes
     key: bytes
 
 
 class Authority:
-    """A self-signed CA: a new one, or that of `kept`. Keys never leave memory except where a pair is handed out.
+    """Self-signed CA: new, or restored from `kept`. Private keys are only in memory, except in returned pairs.
 
-    Raises ValueError for a kept pair that is none.
+    Raises ValueError for an invalid `kept` pair.
     """
 
     def __init__(self, kept: KeyPair | None = None) -> None:
@@ -60,16 +60,16 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """The CA certificate, PEM."""
+        """CA certificate, PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def pair(self) -> KeyPair:
-        """The CA itself, for keeping it."""
+        """Key pair of the CA, to store it."""
         return KeyPair(self.certificate, _private(self._key))
 
     def server_pair(self, host: str) -> KeyPair:
-        """A certificate for loopback, `host` and the names by which pods call the API server."""
+        """Return a certificate for loopback, `host` and the names by which pods call the API server."""
         names: list[x509.GeneralName] = [
             x509.DNSName(name)
             for name in (
@@ -89,11 +89,11 @@ class Authority:
         return self._pair("phalanx-apiserver", (), names, ExtendedKeyUsageOID.SERVER_AUTH)
 
     def client_pair(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
-        """A client certificate: the user is its common name, the groups its organizations."""
+        """Return a client certificate: the user is its common name, the groups are its organizations."""
         return self._pair(user, groups, [], ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def server_context(self, host: str) -> ssl.SSLContext:
-        """TLS for the server: it presents `server_pair` and accepts client certificates of this CA."""
+        """Return the TLS context of the server with `server_pair`; it accepts client certificates of this CA."""
         pair = self.server_pair(host)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -130,7 +130,8 @@ class Authority:
         )
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        # TLS is judged by the machine's clock whatever clock the server is given; a day of slack for skew.
+        # Clients check validity with the machine's clock, whatever clock the server uses; one day of slack for
+        # skew.
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()

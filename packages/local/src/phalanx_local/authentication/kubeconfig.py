@@ -1,4 +1,4 @@
-"""The kubeconfig that the server hands out: everything embedded, readable by its owner alone."""
+"""Kubeconfigs with embedded credentials, readable only by the file's owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx_local.objects import Json, encode
 
 
 def kubeconfig(url: str, *, authority: bytes | None, token: str | None, namespace: str = "default") -> Json:
-    """A kubeconfig with one context, `phalanx`."""
+    """Return a kubeconfig with one context, `phalanx`."""
     cluster: Json = {"server": url}
     if authority is not None:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
@@ -29,7 +29,7 @@ def kubeconfig(url: str, *, authority: bytes | None, token: str | None, namespac
 
 
 def write_private(path: Path, config: Json) -> None:
-    """Writes a file with mode 0600 in one step, so that no reader meets half of it. JSON is valid YAML."""
+    """Write a file with mode 0600 atomically, so that readers never see a partial file. JSON is valid YAML."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

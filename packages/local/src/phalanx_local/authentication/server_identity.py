@@ -1,4 +1,4 @@
-"""Who the server is to its clients: kept beside the data file, so that a restart locks nobody out."""
+"""Identity of the server, stored beside the data file so that clients can connect after a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.objects import Json
 
 
-class _Kept(msgspec.Struct):
+class _Stored(msgspec.Struct):
     certificate: str
     key: str
     token: str
@@ -21,7 +21,7 @@ class _Kept(msgspec.Struct):
 
 
 class ServerIdentity:
-    """The certificate authority, the administrator's token, and the key that signs those of service accounts."""
+    """Certificate authority, administrator token, and signing key of service account tokens."""
 
     def __init__(self, authority: Authority, token: str, signing_key: str = "") -> None:
         self.authority = authority
@@ -37,15 +37,15 @@ def new_identity(token: str | None = None) -> ServerIdentity:
     return ServerIdentity(Authority(), token or secrets.token_urlsafe(32))
 
 
-def kept_identity(data: Path, token: str | None = None) -> ServerIdentity:
-    """The identity that belongs to a data file: that of the last start, or a new one that is written down.
+def stored_identity(data: Path, token: str | None = None) -> ServerIdentity:
+    """Return the identity of a data file: that of the last start, or a new one, which is stored.
 
-    It lies in `<data file>.identity`, readable by its owner alone. `token` replaces the token. A file that cannot
-    be read is replaced, as if it were lost: clients then need the new kubeconfig.
+    The file is `<data file>.identity`, readable only by its owner. `token` replaces the token. An unreadable file
+    is replaced: clients then need the new kubeconfig.
     """
     path = data.with_name(f"{data.name}.identity")
     try:
-        kept = decode_json(path.read_bytes(), _Kept)
+        kept = decode_json(path.read_bytes(), _Stored)
         pair = KeyPair(kept.certificate.encode(), kept.key.encode())
         identity = ServerIdentity(Authority(pair), token or kept.token, kept.signing_key)
     except (OSError, msgspec.DecodeError, ValueError):

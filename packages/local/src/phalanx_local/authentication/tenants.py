@@ -1,4 +1,4 @@
-"""Tenants: somebody who may edit one namespace, and has no rights anywhere else."""
+"""Tenants: service accounts with edit rights in one namespace and no other rights."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from phalanx_local.objects import Json
 from phalanx_local.registry.api import Api
 from phalanx_local.validation.names import dns_label
 
-#: The service account that a tenant is, and the binding that gives it its rights.
+#: Service account of a tenant, and the name of its role binding.
 ACCOUNT: Final = "tenant"
 _ROLE: Final = "edit"
-# It is handed out anew at each start of the server.
+# Each start of the server issues a new token.
 _TOKEN_SECONDS: Final = 365 * 24 * 3600
 
 
 def admit_tenant(api: Api, tokens: AccountTokens, namespace: str) -> str:
-    """A token of the namespace's tenant; what is missing is made. Raises 422 for a bad name."""
+    """Return a token of the namespace's tenant; create missing objects. Raise 422 for an invalid namespace name."""
     namespaces = api.type("", "namespaces").preferred
     wrong = dns_label(namespace)
     if wrong:

@@ -1,4 +1,4 @@
-"""Tokens of service accounts: signed, for a time, and void as soon as what they are bound to is gone.
+"""Tokens of service accounts: signed, with an expiry, and invalid as soon as their bound objects are deleted.
 
 https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens
 """
@@ -25,17 +25,17 @@ from phalanx_local.strategies.base import Write
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _DEFAULT_SECONDS: Final = 3600
-_SHORTEST: Final = 600
-_LONGEST: Final = 1 << 32
-_REMEMBERED: Final = 1024
+_MIN_SECONDS: Final = 600
+_MAX_SECONDS: Final = 1 << 32
+_CACHE_SIZE: Final = 1024
 _PRIVATE: Final = "kubernetes.io"
 _HEADER: Final = base64.urlsafe_b64encode(b'{"alg":"HS256","typ":"JWT"}').rstrip(b"=")
-# Kinds that a token can be bound to, and where they are.
+# Kinds to which a token can be bound, with their plurals.
 _BOUND: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 class _Claims(msgspec.Struct):
-    """What a token says, as far as it is looked at."""
+    """Claims of a token that the server reads."""
 
     aud: list[str]
     exp: int
@@ -45,7 +45,7 @@ class _Claims(msgspec.Struct):
 
 
 class _Read(NamedTuple):
-    """A token that was read: whom it speaks for, until when, and what must still be there (storage, key, uid)."""
+    """Decoded token: its user, its expiry, and the objects that must still exist (storage, key, uid)."""
 
     user: User
     expires: int
@@ -53,7 +53,7 @@ class _Read(NamedTuple):
 
 
 class AccountTokens:
-    """Makes and reads tokens. `key` signs them; whoever has it can speak for every service account."""
+    """Issues and validates tokens. `key` signs them; any holder of it can act as every service account."""
 
     def __init__(self, api: Api, key: bytes) -> None:
         self._api = api
@@ -61,7 +61,7 @@ class AccountTokens:
         self._read: dict[str, _Read] = {}
 
     def issue(self, record: Record, body: Json, write: Write) -> Json:
-        """A TokenRequest for a service account, answered. Raises 404, 409 or 422 for one that cannot be met."""
+        """Answer a TokenRequest for a service account. Raise 404, 409 or 422 for an invalid request."""
         spec = mapping(body.get("spec"))
         seconds = spec.get("expirationSeconds")
         seconds = _DEFAULT_SECONDS if seconds is None else seconds
@@ -94,13 +94,15 @@ class AccountTokens:
         }
 
     def user_of(self, token: str) -> User | None:
-        """Whom a token speaks for; None when it is not ours, not for us, expired, or its account is gone."""
+        """Return the user of a token; None if the token is foreign, for another audience, expired, or its account
+        is deleted.
+        """
         read = self._read.get(token)
         if read is None:
             claims = self._claims(token)
             if claims is None or ISSUER not in claims.aud:
                 return None
-            if len(self._read) >= _REMEMBERED:
+            if len(self._read) >= _CACHE_SIZE:
                 self._read.clear()
             read = self._read[token] = _read(claims)
         if read.expires <= self._api.clock.now():
@@ -113,21 +115,23 @@ class AccountTokens:
         return read.user
 
     def _bound(self, namespace: str, reference: Json) -> Json:
-        """The object that the token is to live and die with; {} for none."""
+        """Return the claim of the object to which the token is bound; {} for none."""
         if not reference:
             return {}
         kind, name = text(reference.get("kind")), text(reference.get("name"))
         if kind not in _BOUND:
-            why = "cannot bind token for serviceaccount to an object of this kind; use Pod, Secret or Node"
-            raise invalid(_REQUEST, name, [wrong_value("spec.boundObjectRef", kind, why)])
+            message = "cannot bind token for serviceaccount to an object of this kind; use Pod, Secret or Node"
+            raise invalid(_REQUEST, name, [wrong_value("spec.boundObjectRef", kind, message)])
         type_ = self._api.type("", _BOUND[kind])
         record = self._api.collection(type_).records.get(("" if kind == "Node" else namespace, name))
         if record is None:
             raise not_found(type_, name)
         uid = text(reference.get("uid"))
         if uid and uid != record.uid:
-            why = f"the UID in the bound object reference ({uid}) does not match the UID in record ({record.uid}). "
-            raise conflict(type_, name, f"{why}The object might have been deleted and then recreated")
+            message = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record ({record.uid}). "
+            )
+            raise conflict(type_, name, f"{message}The object might have been deleted and then recreated")
         return {kind.lower(): {"name": name, "uid": record.uid}}
 
     def _sign(self, claims: Json) -> str:
@@ -154,19 +158,20 @@ def _read(claims: _Claims) -> _Read:
     for kind, plural in _BOUND.items():
         reference = mapping(private.get(kind.lower()))
         if reference:
-            other, other_uid = text(reference.get("name")), text(reference.get("uid"))
-            bound.append((f"/{plural}", ("" if kind == "Node" else namespace, other), other_uid))
+            bound_name, bound_uid = text(reference.get("name")), text(reference.get("uid"))
+            bound.append((f"/{plural}", ("" if kind == "Node" else namespace, bound_name), bound_uid))
             if kind != "Secret":
-                extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (other,)
-                extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (other_uid,)
+                extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (bound_name,)
+                extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (bound_uid,)
     user = User(account_user(namespace, name), account_groups(namespace), uid, extra)
     return _Read(user, claims.exp, tuple(bound))
 
 
 def read_users(path: Path) -> dict[str, User]:
-    """Users by token from a file as kube-apiserver's --token-auth-file: token,user,uid and groups in one field.
+    """Return users by token from a file for kube-apiserver's --token-auth-file: token,user,uid and groups in one
+    field.
 
-    Raises ValueError, naming file and line, for a line that is none.
+    Raises ValueError with file and line for an invalid line.
     """
     users: dict[str, User] = {}
     with path.open(encoding="utf-8", newline="") as lines:
@@ -194,8 +199,8 @@ def _check_seconds(seconds: object) -> list[FieldCause]:
     field = "spec.expirationSeconds"
     if not isinstance(seconds, int) or isinstance(seconds, bool):
         return [wrong_value(field, seconds, "must be a number of seconds")]
-    if seconds < _SHORTEST:
+    if seconds < _MIN_SECONDS:
         return [wrong_value(field, seconds, "may not specify a duration less than 10 minutes")]
-    if seconds > _LONGEST:
+    if seconds > _MAX_SECONDS:
         return [wrong_value(field, seconds, "may not specify a duration larger than 2^32 seconds")]
     return []

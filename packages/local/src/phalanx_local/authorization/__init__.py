@@ -1,4 +1,4 @@
-"""What a request may do: role-based access control, as rbac.authorization.k8s.io/v1 defines it."""
+"""Authorization of requests: role-based access control of rbac.authorization.k8s.io/v1."""
 
 from phalanx_local.authorization.attributes import SUPERUSERS, Attributes, Decision, forbidden_request
 from phalanx_local.authorization.rbac import Rbac

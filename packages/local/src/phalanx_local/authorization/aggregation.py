@@ -1,4 +1,4 @@
-"""Aggregated ClusterRoles: their rules are those of the roles that their selectors choose.
+"""Aggregated ClusterRoles: their rules are those of the roles that their selectors match.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles
 """
@@ -18,7 +18,7 @@ def is_aggregated(role: Json) -> bool:
 
 
 def aggregate(api: Api, record: Record) -> None:
-    """Writes the rules that an aggregated role should have, if they are others."""
+    """Update the rules of an aggregated role if they differ."""
     role = record.load()
     if not is_aggregated(role):
         return
@@ -27,10 +27,10 @@ def aggregate(api: Api, record: Record) -> None:
     collection = api.store.collections[CLUSTER_ROLES]
     rules: list[Json] = []
     for key in collection.keys(""):
-        other = collection.records[key]
-        if other.name == record.name or not any(all_hold(selector, other.labels) for selector in selectors):
+        candidate = collection.records[key]
+        if candidate.name == record.name or not any(all_hold(selector, candidate.labels) for selector in selectors):
             continue
-        rules.extend(rule for rule in sequence(other.load().get("rules")) if rule not in rules)
+        rules.extend(rule for rule in sequence(candidate.load().get("rules")) if rule not in rules)
     if role.get("rules") != rules:
         role["rules"] = rules
         api.save(api.type(GROUP, "clusterroles"), record, role, record.load(), api.write())

@@ -1,4 +1,4 @@
-"""What a request wants to do, in the words in which rights are written.
+"""Attributes of a request for authorization: verb, resource, namespace.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb
 """
@@ -13,7 +13,7 @@ from phalanx_local.endpoints.routes import Target
 from phalanx_local.errors import Qualified, StatusError, forbidden
 from phalanx_local.objects import encode
 
-#: Whoever is in this group may do everything, whatever the roles say.
+#: Group whose members have all rights, independent of roles.
 SUPERUSERS: Final = "system:masters"
 
 _VERBS: Final = {
@@ -29,7 +29,7 @@ _NAME_FIELD: Final = "metadata.name="
 
 
 class Attributes(NamedTuple):
-    """One request: about a resource, or, with a `path`, about a URL that is none."""
+    """Attributes of one request: about a resource, or with `path` about a non-resource URL."""
 
     verb: str
     group: str = ""
@@ -41,14 +41,14 @@ class Attributes(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a request is allowed, and why (or what kept a binding from being looked at)."""
+    """Decision about a request, with its reason (or the bindings that could not be resolved)."""
 
     allowed: bool
     reason: str = ""
 
 
 def attributes_of(method: str, path: str, target: Target | None, query: Mapping[str, str]) -> Attributes:
-    """What a request to a path asks for."""
+    """Return the attributes of a request to a path."""
     if target is None or not target.plural:
         return Attributes(_VERBS.get(method, "") if method != "HEAD" else "head", path=path)
     verb, name, namespace = _VERBS.get(method, ""), target.name, target.namespace
@@ -59,13 +59,13 @@ def attributes_of(method: str, path: str, target: Target | None, query: Mapping[
         if verb in ("list", "watch", "deletecollection") and query.get("fieldSelector"):
             name = _selected_name(query["fieldSelector"])
     if target.plural == "namespaces" and not target.group:
-        # A right within a namespace is a right about this namespace.
+        # Rights within a namespace include rights about the namespace itself.
         namespace = target.name
     return Attributes(verb, target.group, target.plural, target.subresource.partition("/")[0], namespace, name)
 
 
 def _selected_name(selector: str) -> str:
-    """The one name that a field selector leaves; "" where it leaves several."""
+    """Return the name to which a field selector restricts the request; "" if it does not."""
     for term in selector.split(","):
         if term.startswith(_NAME_FIELD):
             return term.removeprefix(_NAME_FIELD).removeprefix("=")
@@ -79,23 +79,25 @@ class _Resource(NamedTuple):
 
 
 def forbidden_request(user: User, asked: Attributes, reason: str) -> StatusError:
-    """403 in the words of the API server."""
-    who = encode(_printable(user.name)).decode()
+    """Return the 403 with the message of kube-apiserver."""
+    quoted_user = encode(_printable(user.name)).decode()
     if asked.path:
-        why = f'User {who} cannot {asked.verb} path "{asked.path}"'
+        message = f'User {quoted_user} cannot {asked.verb} path "{asked.path}"'
     else:
         resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-        where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-        why = f'User {who} cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
+        scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        message = (
+            f'User {quoted_user} cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {scope}'
+        )
     if reason:
-        why = f"{why}: {reason}"
-    why = _printable(why)
+        message = f"{message}: {reason}"
+    message = _printable(message)
     if asked.path:
-        return StatusError(403, "Forbidden", f"forbidden: {why}", {})
+        return StatusError(403, "Forbidden", f"forbidden: {message}", {})
     named: Qualified = _Resource(_printable(asked.group), _printable(asked.resource))
-    return forbidden(named, _printable(asked.name), why)
+    return forbidden(named, _printable(asked.name), message)
 
 
 def _printable(text: str) -> str:
-    """Bytes of a path or header that are no UTF-8 came as lone surrogates, which no answer can hold."""
+    """Replace lone surrogates (bytes of a path or header outside of UTF-8), which no response can contain."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The roles and bindings that every cluster starts with, for the kinds that are served here.
+"""Default roles and bindings of every cluster, for the served kinds.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings (1.36)
 """
@@ -67,7 +67,7 @@ _VIEW: Final[tuple[_Row, ...]] = (
         "bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status "
         "resourcequotas resourcequotas/status",
     ),
-    # Within a namespace this is the right to read that namespace.
+    # Within a namespace, this is the right to read the namespace itself.
     (_READ, "", "namespaces"),
     (_READ, "discovery.k8s.io", "endpointslices"),
     (
@@ -85,31 +85,33 @@ _VIEW: Final[tuple[_Row, ...]] = (
 )
 _HEALTH: Final = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
 _DISCOVERY: Final = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_HEALTH]
-_ANYBODY: Final = ("system:authenticated", "system:unauthenticated")
+_ALL_USERS: Final = ("system:authenticated", "system:unauthenticated")
 
-#: ClusterRole -> the groups that it is bound to
+#: ClusterRole -> groups in its binding
 _BOUND: Final = {
     "cluster-admin": ("system:masters",),
     "system:basic-user": ("system:authenticated",),
     "system:discovery": ("system:authenticated",),
-    "system:public-info-viewer": _ANYBODY,
+    "system:public-info-viewer": _ALL_USERS,
 }
 
 
 def fill(api: Api) -> None:
-    """Creates what is missing, and gives kept roles what they lack unless they are marked to be left alone."""
+    """Create missing roles and bindings, and add missing rules to existing roles that have the autoupdate
+    annotation.
+    """
     roles = api.type(GROUP, "clusterroles").preferred
     for role in _roles():
         name = role["metadata"]["name"]
-        kept = api.find(GROUP, "clusterroles", "", name)
-        if kept is None:
+        stored = api.find(GROUP, "clusterroles", "", name)
+        if stored is None:
             api.create(roles, "", role, api.write())
-        elif mapping(metadata(kept).get("annotations")).get(_AUTO_UPDATE) == "true":
-            lacking = missing(parse_rules(kept.get("rules")), parse_rules(role["rules"]))
+        elif mapping(metadata(stored).get("annotations")).get(_AUTO_UPDATE) == "true":
+            lacking = missing(parse_rules(stored.get("rules")), parse_rules(role["rules"]))
             if lacking:
-                kept["rules"] = [*(kept.get("rules") or []), *(rule.as_json() for rule in compact(lacking))]
+                stored["rules"] = [*(stored.get("rules") or []), *(rule.as_json() for rule in compact(lacking))]
                 record = api.record(roles.type, "", name)
-                api.save(roles.type, record, kept, record.load(), api.write())
+                api.save(roles.type, record, stored, record.load(), api.write())
     for name in ("view", "edit", "admin"):
         aggregate(api, api.store.collections[CLUSTER_ROLES].records[("", name)])
     bindings = api.type(GROUP, "clusterrolebindings").preferred

@@ -1,4 +1,4 @@
-"""Nobody grants what he does not hold: the check on writes of roles and bindings.
+"""Privilege escalation check: users can grant only rights that they have.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 """
@@ -25,7 +25,9 @@ class _Resource(NamedTuple):
 
 
 def check_role(requester: Requester | None, kind: str, role: Json, old: Json | None) -> None:
-    """Raises 403 for a Role or ClusterRole with rules that its writer does not hold and may not `escalate` to."""
+    """Raise 403 for a Role or ClusterRole with rights that the requester lacks, unless the requester can
+    `escalate`.
+    """
     if requester is None or requester.unlimited:
         return
     if old is not None and all(old.get(field) == role.get(field) for field in ("rules", "aggregationRule")):
@@ -43,7 +45,7 @@ def check_role(requester: Requester | None, kind: str, role: Json, old: Json | N
 
 
 def check_binding(requester: Requester | None, kind: str, binding: Json, old: Json | None) -> None:
-    """Raises 403 for a binding of a role whose rules its writer does not hold and which he may not `bind`."""
+    """Raise 403 for a binding of a role with rights that the requester lacks, unless the requester can `bind`."""
     if requester is None or requester.unlimited:
         return
     if old is not None and all(old.get(field) == binding.get(field) for field in ("subjects", "roleRef")):
@@ -53,7 +55,7 @@ def check_binding(requester: Requester | None, kind: str, binding: Json, old: Js
     role_kind, role = text(reference.get("kind")), text(reference.get("name"))
     plural = _PLURALS.get(role_kind)
     if plural is None:
-        return  # validation says so
+        return  # validation reports the invalid kind
     if requester.may(Attributes("bind", GROUP, plural, "", namespace, role)):
         return
     rules = requester.rbac.role_rules(role_kind, role, namespace)
@@ -66,15 +68,15 @@ def check_binding(requester: Requester | None, kind: str, binding: Json, old: Js
 
 
 def _refusal(requester: Requester, rules: Iterable[PolicyRule], namespace: str) -> str:
-    """What is said of rules that the requester does not hold; "" when he holds all."""
+    """Return the message about rules that the requester lacks; "" if it has all of them."""
     held, problems = requester.rbac.rules_for(requester.user, namespace)
     lacking = missing(held, rules)
     if not lacking:
         return ""
     user = requester.user
     shown = "\n".join(sorted({str(rule) for rule in compact(lacking)}))
-    why = (
+    message = (
         f"user {encode(user.name).decode()} (groups={quoted(user.groups)}) is attempting to grant RBAC permissions "
         f"not currently held:\n{shown}"
     )
-    return f"{why}; resolution errors: [{', '.join(problems)}]" if problems else why
+    return f"{message}; resolution errors: [{', '.join(problems)}]" if problems else message

@@ -1,4 +1,4 @@
-"""Acting as somebody else: the Impersonate headers, each of which needs a right.
+"""Impersonate headers: acting as another user, which requires a right for each header.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
 """
@@ -26,14 +26,16 @@ _EVERYONE: Final = ("system:authenticated", "system:unauthenticated")
 
 
 def impersonated(user: User, headers: CIMultiDictProxy[str], rbac: Rbac) -> User:
-    """Whom the request acts as: the user himself, or whom he asks to be. Raises 403 where he may not be that."""
+    """Return the effective user of a request: the impersonated user, else the user itself. Raise 403 without the
+    right.
+    """
     if _USER not in headers:
         if _GROUP in headers or _UID in headers:
             raise internal("requested groups, uid or extra without impersonating a user")
         return user
     name = headers.get(_USER, "")
     if not all(value.isprintable() for header, value in headers.items() if header.lower().startswith(_PREFIX)):
-        raise bad_request("an Impersonate header holds characters that no name has")
+        raise bad_request("an Impersonate header contains unprintable characters")
     account = _account(name)
     if account is not None:
         wanted = [Attributes("impersonate", "", "serviceaccounts", "", *account)]
@@ -62,7 +64,7 @@ def impersonated(user: User, headers: CIMultiDictProxy[str], rbac: Rbac) -> User
 
 
 def _account(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that a user name speaks of."""
+    """Return namespace and name of the service account with a user name; None for other users."""
     if not user.startswith(_ACCOUNT):
         return None
     namespace, separator, name = user.removeprefix(_ACCOUNT).partition(":")

@@ -1,4 +1,4 @@
-"""The authorizer: bindings by subject and roles by name, kept in step with the store.
+"""RBAC authorizer: bindings by subject and roles by name, updated from the store.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/
 """
@@ -22,9 +22,9 @@ ROLE_BINDINGS: Final = f"{GROUP}/rolebindings"
 CLUSTER_ROLE_BINDINGS: Final = f"{GROUP}/clusterrolebindings"
 
 _Subject = tuple[str, str]
-#: Name and groups of a user, and what he asks for.
-_Question = tuple[str, tuple[str, ...], Attributes]
-_REMEMBERED: Final = 4096
+#: Name and groups of a user, and the attributes of the request.
+_Query = tuple[str, tuple[str, ...], Attributes]
+_CACHE_SIZE: Final = 4096
 
 
 ALLOWED: Final = Decision(True)
@@ -32,7 +32,7 @@ DENIED: Final = Decision(False)
 
 
 class _Grant(NamedTuple):
-    """A binding as one of its subjects holds it: the role, and what is told of a request that it allows."""
+    """Binding for one of its subjects: the role, and the decision for a request that it allows."""
 
     role_kind: str
     role: str
@@ -40,7 +40,7 @@ class _Grant(NamedTuple):
 
 
 class _Role:
-    """The rules of a role, also by the verbs that they are about."""
+    """Rules of a role, also indexed by verb."""
 
     def __init__(self, rules: tuple[PolicyRule, ...]) -> None:
         self.rules = rules
@@ -53,29 +53,29 @@ class _Role:
 
 
 class Rbac:
-    """Answers what users may do. Reading is a few lookups; the store tells of every change of a role or binding."""
+    """Authorizer of users. A decision needs a few lookups; the store reports every change of a role or binding."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._roles: dict[Key, _Role] = {}
-        self._allowed: dict[_Question, Decision] = {}
+        self._allowed: dict[_Query, Decision] = {}
         self._grants: dict[str, dict[_Subject, dict[Key, _Grant]]] = {}
         store.listen(self._changed)
 
     def load(self) -> None:
-        """Takes in what a data file brought."""
+        """Load the roles and bindings that a data file restored."""
         for storage in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             collection = self._store.collections.get(storage)
             for record in collection.records.values() if collection is not None else ():
-                self._take(storage, record)
+                self._add(storage, record)
 
     def authorize(self, user: User, asked: Attributes) -> Decision:
-        """Whether the user may do what he asks for."""
+        """Return whether the user can make the request."""
         if SUPERUSERS in user.groups:
             return ALLOWED
-        # Whose rules name no object may do the same to the next one.
-        question = (user.name, user.groups, asked._replace(name=""))
-        known = self._allowed.get(question)
+        # A rule without resource names allows the request for all names, so the cache ignores the name.
+        query = (user.name, user.groups, asked._replace(name=""))
+        known = self._allowed.get(query)
         if known is not None:
             return known
         problems: list[str] = []
@@ -83,25 +83,25 @@ class Rbac:
             for rule in role.about(asked.verb):
                 if rule.allows(asked):
                     if not rule.names:
-                        self._remember(question, grant.decision)
+                        self._cache(query, grant.decision)
                     return grant.decision
-        return Decision(False, _told(problems)) if problems else DENIED
+        return Decision(False, _summary(problems)) if problems else DENIED
 
-    def _remember(self, question: _Question, decision: Decision) -> None:
-        if len(self._allowed) >= _REMEMBERED:
+    def _cache(self, question: _Query, decision: Decision) -> None:
+        if len(self._allowed) >= _CACHE_SIZE:
             self._allowed.clear()
         self._allowed[question] = decision
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """Every rule that holds for a user in a namespace, and what could not be resolved."""
+        """Return every rule of a user in a namespace, and the bindings that could not be resolved."""
         problems: list[str] = []
-        found = list(EVERYTHING) if SUPERUSERS in user.groups else []
+        rules = list(EVERYTHING) if SUPERUSERS in user.groups else []
         for _, role in self._granted(user, namespace, problems):
-            found.extend(role.rules)
-        return found, problems
+            rules.extend(role.rules)
+        return rules, problems
 
     def role_rules(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | None:
-        """The rules of a Role of the namespace or of a ClusterRole; None when there is none."""
+        """Return the rules of a Role of the namespace or of a ClusterRole; None if it does not exist."""
         role = self._roles.get((namespace if kind == "Role" else "", name))
         return role.rules if role is not None else None
 
@@ -120,7 +120,7 @@ class Rbac:
                     else:
                         problems.append(f'{grant.role_kind.lower()}.{GROUP} "{grant.role}" not found')
 
-    # --- following the store
+    # --- updates from the store
 
     def _changed(self, collection: Collection, change: Change) -> None:
         storage = collection.storage
@@ -130,9 +130,9 @@ class Rbac:
         if change.old is not None:
             self._drop(storage, change.old)
         if change.new is not None:
-            self._take(storage, change.new)
+            self._add(storage, change.new)
 
-    def _take(self, storage: str, record: Record) -> None:
+    def _add(self, storage: str, record: Record) -> None:
         if storage in (ROLES, CLUSTER_ROLES):
             self._roles[record.key] = _Role(parse_rules(record.load().get("rules")))
         elif storage in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
@@ -166,7 +166,7 @@ def _grants_of(record: Record) -> Iterator[tuple[_Subject, _Grant]]:
 
 
 def _subject(item: Json, namespace: str) -> _Subject | None:
-    """Under what a subject is found; a service account is the user that its tokens name."""
+    """Return the index key of a subject; the key of a service account is the user of its tokens."""
     kind, name = item.get("kind"), text(item.get("name"))
     if kind in ("User", "Group"):
         return (text(kind), name)
@@ -189,7 +189,7 @@ def _named(record: Record) -> str:
     return f'ClusterRoleBinding "{record.name}"'
 
 
-def _told(problems: list[str]) -> str:
+def _summary(problems: list[str]) -> str:
     if not problems:
         return ""
     unique = list(dict.fromkeys(problems))

@@ -1,4 +1,4 @@
-"""On whose behalf something is written: what admission may ask about him."""
+"""Requester of a write: the user and its rights, for admission."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx_local.authorization.rules import PolicyRule
 
 
 class Rights(Protocol):
-    """The authorizer, as admission asks it (`Rbac` is one)."""
+    """Interface of the authorizer for admission (`Rbac` implements it)."""
 
     def authorize(self, user: User, asked: Attributes) -> Decision: ...
 
@@ -20,7 +20,7 @@ class Rights(Protocol):
 
 
 class Requester(NamedTuple):
-    """The user of a request and the authorizer that knows his rights."""
+    """User of a request, with the authorizer."""
 
     user: User
     rbac: Rights
@@ -33,7 +33,7 @@ class Requester(NamedTuple):
         return self.rbac.authorize(self.user, asked).allowed
 
     def require(self, asked: Attributes) -> None:
-        """Raises 403 unless the user may."""
+        """Raise 403 unless the user has the right."""
         decision = self.rbac.authorize(self.user, asked)
         if not decision.allowed:
             raise forbidden_request(self.user, asked, decision.reason)

@@ -1,4 +1,4 @@
-"""Policy rules: what one grants, and whether some grant what another does.
+"""Policy rules: requests that a rule allows, and rules that cover other rules.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources
 """
@@ -15,7 +15,7 @@ ALL = "*"
 
 
 class PolicyRule(NamedTuple):
-    """A PolicyRule. It is about resources, or about URLs that are none; `names` empty means every name."""
+    """PolicyRule about resources or about non-resource URLs; empty `names` mean every name."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class PolicyRule(NamedTuple):
     urls: tuple[str, ...] = ()
 
     def allows(self, asked: Attributes) -> bool:
-        """Whether the rule grants a request."""
+        """Return whether the rule allows a request."""
         verbs = self.verbs
         if asked.verb not in verbs and ALL not in verbs:
             return False
@@ -37,7 +37,7 @@ class PolicyRule(NamedTuple):
         return _resource_matches(self.resources, asked.resource, asked.subresource)
 
     def as_json(self) -> Json:
-        """The PolicyRule, without its empty fields."""
+        """Return the PolicyRule without its empty fields."""
         shown: Json = {"verbs": list(self.verbs)}
         for field, values in (
             ("apiGroups", self.groups),
@@ -71,7 +71,7 @@ EVERYTHING = (
 
 
 def parse_rules(listed: object) -> tuple[PolicyRule, ...]:
-    """The rules of a stored Role or ClusterRole."""
+    """Return the rules of a stored Role or ClusterRole."""
     return tuple(_parse(mapping(item)) for item in sequence(listed))
 
 
@@ -95,12 +95,12 @@ def _url_matches(granted: str, path: str) -> bool:
 
 
 def quoted(values: Iterable[str]) -> str:
-    """A list of texts as Go prints it."""
+    """Format a list of texts like Go."""
     return "[" + " ".join(encode(value).decode() for value in values) + "]"
 
 
 def missing(held: Iterable[PolicyRule], asked: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The parts of the asked rules that no single held rule grants; a part has one verb, resource and so on."""
+    """Return the parts of the asked rules that no held rule covers; a part has one verb, resource and so on."""
     owned = list(held)
     return [part for rule in asked for part in _parts(rule) if not any(_covers(own, part) for own in owned)]
 
@@ -118,7 +118,7 @@ def _parts(rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def _covers(own: PolicyRule, part: PolicyRule) -> bool:
-    """Whether one rule grants a part; a `*` in the part is granted by a `*` only."""
+    """Return whether a rule covers a part; only a `*` covers a `*`."""
     if part.verbs[0] not in own.verbs and ALL not in own.verbs:
         return False
     if part.urls:
@@ -132,7 +132,7 @@ def _covers(own: PolicyRule, part: PolicyRule) -> bool:
 
 
 def compact(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Parts about the same resource under one rule with all their verbs."""
+    """Return rules that merge the verbs of parts about the same resource."""
     verbs: dict[PolicyRule, list[str]] = {}
     for part in parts:
         listed = verbs.setdefault(part._replace(verbs=()), [])

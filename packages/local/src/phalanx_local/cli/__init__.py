@@ -1,1 +1,1 @@
-"""The commands that start a part of the local cluster; `phalanx` lists them beside its own."""
+"""Commands that start a part of the local cluster; `phalanx` lists them beside its own commands."""

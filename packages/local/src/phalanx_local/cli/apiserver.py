@@ -12,11 +12,13 @@ import click
 from phalanx.cli.arguments import pass_arguments
 
 if TYPE_CHECKING:
+    import asyncio
+
     from phalanx_local.server import ApiServer
 
 
 class TenantParam(click.ParamType):  # type: ignore[type-arg]
-    """NAMESPACE or NAMESPACE=FILE: where the tenant's kubeconfig goes, None where nobody says it."""
+    """Option value NAMESPACE or NAMESPACE=FILE: a tenant's namespace and its kubeconfig file (None by default)."""
 
     name = "tenant"
 
@@ -38,8 +40,8 @@ tenant_option = click.option(
     type=TenantParam(),
     multiple=True,
     metavar="NAMESPACE[=FILE]",
-    help="Make the namespace, and write a kubeconfig of somebody who may edit it and do nothing else (FILE, or "
-    "NAMESPACE.kubeconfig beside the administrator's). May be repeated.",
+    help="Create the namespace and write a kubeconfig with edit rights in it and no other rights (to FILE, or "
+    "NAMESPACE.kubeconfig beside the administrator's). Repeatable.",
 )
 
 
@@ -60,28 +62,30 @@ class ApiserverArguments:
 
 
 @click.command("apiserver")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, show_default=True, help="0 picks a free port.")
-@click.option("--bind", "host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, show_default=True, help="Port (0: a free port).")
+@click.option(
+    "--bind", "host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."
+)
 @click.option(
     "--kubeconfig-out",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="Where to write the administrator's kubeconfig (mode 0600).",
+    help="File for the administrator's kubeconfig (mode 0600).",
 )
 @click.option(
     "--data",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the objects in this file; without it they live in memory.",
+    help="Store the objects in this file (default: only in memory).",
 )
-@click.option("--insecure", is_flag=True, help="Plain HTTP, and no questions asked about who calls.")
-@click.option("--token", help="The administrator's bearer token; a random one by default.", envvar="PHALANX_TOKEN")
+@click.option("--insecure", is_flag=True, help="Serve plain HTTP without authentication.")
+@click.option("--token", help="Bearer token of the administrator (default: random).", envvar="PHALANX_TOKEN")
 @click.option(
     "--native-groups",
     type=click.Choice(["v1alpha1", "v1alpha2", "v1beta1", "v1alpha3", "none"]),
     default="v1alpha2",
     show_default=True,
-    help="Version of the native gang API (scheduling.k8s.io) to serve: as Kubernetes 1.35, 1.36, 1.37, or 1.37 "
-    "with every gate on (v1alpha3 beside v1beta1, with CompositePodGroup).",
+    help="Version of the native gang API (scheduling.k8s.io) to serve: Kubernetes 1.35, 1.36, 1.37, or 1.37 "
+    "with all feature gates enabled (v1alpha3 beside v1beta1, with CompositePodGroup).",
 )
 @click.option(
     "--audit-log",
@@ -92,22 +96,20 @@ class ApiserverArguments:
 @click.option(
     "--token-auth-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help='Users with fixed tokens, one a line as kube-apiserver reads it: token,user,uid[,"group1,group2"].',
+    help='Users with fixed tokens, one a line in the format of kube-apiserver: token,user,uid[,"group1,group2"].',
 )
 @pass_arguments(ApiserverArguments)
 def apiserver(arguments: ApiserverArguments) -> None:
     """Run the embedded Kubernetes API server until it is interrupted.
 
-    Rights are checked by roles and bindings (RBAC); the administrator may do everything. One line on standard
-    output tells when it is ready.
+    Roles and bindings (RBAC) decide the rights of users; the administrator has all rights. The server prints one
+    line on standard output when it is ready.
     """
     import asyncio
     import logging
 
     if arguments.insecure and arguments.tenants:
-        raise click.UsageError(
-            "--tenant needs TLS, because no client sends a token over plain HTTP; leave out --insecure"
-        )
+        raise click.UsageError("--tenant needs TLS, because clients send no token over plain HTTP; omit --insecure")
     from phalanx_local.authentication.tokens import read_users
     from phalanx_local.errors import StatusError
     from phalanx_local.options import ServerOptions
@@ -133,24 +135,23 @@ def apiserver(arguments: ApiserverArguments) -> None:
 
 
 async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tuple[str, Path | None]]) -> None:
-    import asyncio
-    import signal
+    """Run the server until SIGTERM or Ctrl-C."""
+    from phalanx.kube.process import StoppableWork, run_until_signal
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await server.start()
-    try:
-        server.write_kubeconfig(kubeconfig_out)
-        for namespace, file in tenants:
-            server.write_tenant_kubeconfig(namespace, file or tenant_file(kubeconfig_out, namespace))
-        click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig_out}")
-        await stop.wait()
-    finally:
-        await server.stop()
+    async def work(stopping: asyncio.Event) -> None:
+        await server.start()
+        try:
+            server.write_kubeconfig(kubeconfig_out)
+            for namespace, file in tenants:
+                server.write_tenant_kubeconfig(namespace, file or tenant_file(kubeconfig_out, namespace))
+            click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig_out}")
+            await stopping.wait()
+        finally:
+            await server.stop()
+
+    await run_until_signal(StoppableWork(work))
 
 
 def tenant_file(kubeconfig: Path, namespace: str) -> Path:
-    """Where a tenant's kubeconfig goes when nobody says it: beside the administrator's."""
+    """Return the default file of a tenant's kubeconfig: in the directory of the administrator's kubeconfig."""
     return kubeconfig.with_name(f"{namespace}.kubeconfig")

@@ -1,4 +1,4 @@
-"""`phalanx node-agent`: play the kubelets of many nodes."""
+"""`phalanx node-agent`: simulate the kubelets of many nodes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from phalanx.cli.connection import kubeconfig_option
 from phalanx.cli.services.logs import LogArguments, log_options
 
 if TYPE_CHECKING:
+    import asyncio
+
     from phalanx.kube.auth.config import ClusterConfig
     from phalanx_local.nodeagent.service import NodeAgentOptions
 
@@ -34,7 +36,7 @@ class NodeAgentArguments(LogArguments):
     concurrency: int
 
     def refuse_mistakes(self) -> None:
-        """Raise click.UsageError for values that cannot be."""
+        """Raise click.UsageError for invalid option values."""
         import ipaddress
 
         for name, seconds in (
@@ -84,25 +86,25 @@ class NodeAgentArguments(LogArguments):
     "--nodes",
     "nodes_file",
     metavar="FILE",
-    help="Nodes to register and keep alive (YAML or JSON); the file is followed while the agent runs.",
+    help="Nodes to register and run (YAML or JSON); the agent applies changes of the file.",
 )
-@click.option("--all-nodes", is_flag=True, help="Play every node that exists in the API.")
-@click.option("--fake", "mode", flag_value="fake", default="fake", help="Pods pretend to run (the default).")
+@click.option("--all-nodes", is_flag=True, help="Simulate every node of the API.")
+@click.option("--fake", "mode", flag_value="fake", default="fake", help="Simulate the containers (the default).")
 @click.option(
     "--exec",
     "mode",
     flag_value="exec",
-    help="Run container commands as local processes of the user who runs the agent, without isolation.",
+    help="Run container commands as local processes of the agent's user, without isolation.",
 )
-@click.option("--run-seconds", type=float, metavar="S", help="How long pods that are meant to end pretend to run.")
-@click.option("--start-seconds", type=float, metavar="S", default=0.0, help="How long pods take to start.")
+@click.option("--run-seconds", type=float, metavar="S", help="Simulated run time of pods that end.")
+@click.option("--start-seconds", type=float, metavar="S", default=0.0, help="Simulated start time of pods.")
 @click.option(
     "--terminate-seconds",
     type=float,
     metavar="S",
     default=0.1,
     show_default=True,
-    help="How long they take to stop.",
+    help="Simulated stop time of pods.",
 )
 @click.option(
     "--restart-backoff",
@@ -110,33 +112,31 @@ class NodeAgentArguments(LogArguments):
     metavar="S",
     default=1.0,
     show_default=True,
-    help="Pause before a container is started again; doubles up to 30 times as much.",
+    help="Pause before a container restarts; doubles with each restart, up to 30 times this value.",
 )
 @click.option(
     "--missing-image",
     "missing_images",
     metavar="PATTERN",
     multiple=True,
-    help="Images that cannot be pulled, such as 'registry.invalid/*' (repeatable).",
+    help="Images whose pull fails, such as 'registry.invalid/*' (repeatable).",
 )
-@click.option("--pod-network", metavar="CIDR", default="", help="Where pod addresses come from.")
-@click.option(
-    "--log-dir", metavar="DIR", help="Where --exec keeps logs (default: a directory that goes with the agent)."
-)
+@click.option("--pod-network", metavar="CIDR", default="", help="Network of the pod addresses.")
+@click.option("--log-dir", metavar="DIR", help="Directory of the --exec logs (default: temporary).")
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 1000),
     default=64,
     show_default=True,
-    help="Pod writes in flight at most.",
+    help="Maximum number of concurrent pod writes.",
 )
 @pass_arguments(NodeAgentArguments, log_options)
 def node_agent(arguments: NodeAgentArguments) -> None:
-    """Play the kubelets of many nodes: heartbeats, admission, pod phases, graceful deletion.
+    """Simulate the kubelets of many nodes: heartbeats, admission, pod phases, graceful deletion.
 
-    With --nodes the file's nodes are registered. Without it, nodes with the label or annotation
-    phalanx.dev/fake: "true" are taken on as they appear (--all-nodes: every node). Pods state by annotations
-    what they pretend: phalanx.dev/run-seconds, exit-code, start-seconds, terminate-seconds, log.
+    With --nodes the agent registers the nodes of the file. Without it, the agent adopts nodes with the label or
+    annotation phalanx.dev/fake: "true" (--all-nodes: every node). Annotations of a pod define its simulated run:
+    phalanx.dev/run-seconds, exit-code, start-seconds, terminate-seconds, log.
     """
     import asyncio
 
@@ -155,22 +155,21 @@ def node_agent(arguments: NodeAgentArguments) -> None:
 
 async def _serve(config: ClusterConfig, options: NodeAgentOptions) -> None:
     """Run the agent until SIGTERM or Ctrl-C."""
-    import asyncio
-    import signal
-
+    from phalanx.kube.leadership import unless_stopped
+    from phalanx.kube.process import StoppableWork, run_until_signal
     from phalanx_local.nodeagent.service import run_node_agent
 
     if options.execute:
         click.echo(
-            f"phalanx node-agent: --exec runs what users of {config.server} put into their pods "
+            f"phalanx node-agent: --exec runs the containers of all users of {config.server} "
             "as local processes of this user",
             err=True,
         )
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    try:
-        await run_node_agent(config, options, lambda nodes: click.echo(f"phalanx node-agent ready: {nodes} nodes"))
-    except asyncio.CancelledError:
-        return
+
+    def announce(nodes: int) -> None:
+        click.echo(f"phalanx node-agent ready: {nodes} nodes")
+
+    async def work(stopping: asyncio.Event) -> None:
+        await unless_stopped(stopping, run_node_agent(config, options, announce))
+
+    await run_until_signal(StoppableWork(work))

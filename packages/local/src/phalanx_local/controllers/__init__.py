@@ -1,4 +1,4 @@
-"""The controllers that a cluster cannot do without, and those of the plainest workloads."""
+"""Controllers that every cluster needs, and the controllers of the basic workloads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Controllers"]
 
 
 class Controllers:
-    """The chosen controllers, started and stopped together."""
+    """The enabled controllers, started and stopped together."""
 
     def __init__(self, api: Api, quotas: QuotaLedger, options: ServerOptions, webhooks: WebhookClient) -> None:
         makers: dict[str, Callable[[], Controller]] = {
@@ -65,7 +65,7 @@ class Controllers:
             api.store.listen(controller.observe)
 
     def start(self) -> None:
-        """Looks at everything that is there and then follows changes."""
+        """Start all controllers: each first queues all existing objects, then observes changes."""
         for controller in self._controllers:
             controller.resync()
             self._tasks.append(asyncio.create_task(controller.run()))

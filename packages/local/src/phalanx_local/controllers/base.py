@@ -1,4 +1,4 @@
-"""What the controllers share: a queue of keys, worked off one at a time on the event loop."""
+"""Base of the controllers: a queue of keys that is processed one key at a time on the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class Controller(ABC):
-    """Reconciles keys. A key that is added again while it waits is worked off once."""
+    """Controller that reconciles keys. A key that is added again while it is queued is reconciled once."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -31,20 +31,20 @@ class Controller(ABC):
         self._wake = asyncio.Event()
         self.webhooks = WebhookClient()
         self._answers: dict[Hashable, WebhookAnswers] = {}
-        self._given: WebhookAnswers = {}
-        self._asking: set[asyncio.Task[None]] = set()
+        self._webhook_answers: WebhookAnswers = {}
+        self._webhook_tasks: set[asyncio.Task[None]] = set()
 
     @abstractmethod
     def observe(self, collection: Collection, change: Change) -> None:
-        """Queues what a change calls for; cheap, and without writing."""
+        """Queue the keys that a change affects; fast, and without writes."""
 
     @abstractmethod
     def reconcile(self, key: Hashable) -> None:
-        """Brings one key in order; may write. Errors are logged and the key is tried again."""
+        """Reconcile one key; can write. Errors are logged and the key is retried."""
 
     @abstractmethod
     def resync(self) -> None:
-        """Queues everything that may call for work, at the start."""
+        """Queue all keys that can need work, at the start."""
 
     def add(self, key: Hashable) -> None:
         self._queue[key] = None
@@ -54,7 +54,7 @@ class Controller(ABC):
         asyncio.get_running_loop().call_later(seconds, self.add, key)
 
     async def run(self) -> None:
-        """Works until it is cancelled, in slices that leave the loop to requests."""
+        """Reconcile until cancelled, in short slices so that requests are served between them."""
         now = asyncio.get_running_loop().time
         while True:
             await self._wake.wait()
@@ -69,13 +69,13 @@ class Controller(ABC):
             await asyncio.sleep(0)
 
     def _try(self, key: Hashable) -> None:
-        self._given = self._answers.get(key, {})
+        self._webhook_answers = self._answers.get(key, {})
         try:
             self.reconcile(key)
         except UnansweredWebhook as pending:
-            task = asyncio.create_task(self._answer(key, pending))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            task = asyncio.create_task(self._answer_webhooks(key, pending))
+            self._webhook_tasks.add(task)
+            task.add_done_callback(self._webhook_tasks.discard)
             return
         except StatusError as problem:
             if problem.code != 404 and not _is_terminating(problem):
@@ -86,15 +86,15 @@ class Controller(ABC):
             self.add_later(key, _RETRY_SECONDS)
         self._answers.pop(key, None)
 
-    async def _answer(self, key: Hashable, pending: UnansweredWebhook) -> None:
-        """What was reconciled is reconciled again once webhooks have said what they were asked."""
+    async def _answer_webhooks(self, key: Hashable, pending: UnansweredWebhook) -> None:
+        """Call the webhooks that a write needs, then reconcile the key again."""
         await self.webhooks.answer(pending, self._answers.setdefault(key, {}))
         self.add(key)
 
-    # --- reading and writing as the server itself
+    # --- reads and writes as the server itself
 
     def types(self) -> Mapping[str, ResourceType]:
-        """Resource types by storage; of two views of one storage the first."""
+        """Return resource types by storage; if a storage has several types, the first one."""
         return self.api.registry.by_storage()
 
     def current(self, storage: str, key: tuple[str, str]) -> Record | None:
@@ -102,17 +102,17 @@ class Controller(ABC):
         return collection.records.get(key) if collection is not None else None
 
     def create(self, storage: str, namespace: str, body: Json) -> Record:
-        """Makes an object as a client of the server would, so webhooks are asked about it."""
+        """Create an object like a client of the server, so that webhooks are called."""
         return self.api.create(
-            self.types()[storage].preferred, namespace, body, self.api.write(answers=self._given)
+            self.types()[storage].preferred, namespace, body, self.api.write(answers=self._webhook_answers)
         )
 
     def save(self, type_: ResourceType, record: Record, new: Json) -> Record:
-        """Stores a changed copy of a record's object; the last finalizer's removal removes the object."""
+        """Store a changed copy of a record's object; without finalizers, a terminating object is deleted."""
         return self.api.save(type_, record, new, record.load(), self.api.write())
 
 
 def _is_terminating(problem: StatusError) -> bool:
-    """Whether a write was refused because its namespace is going away, where there is nothing left to do."""
+    """Return whether a write failed because its namespace terminates: then there is no work left."""
     causes = (problem.details or {}).get("causes") or [{}]
     return bool(causes[0].get("reason") == "NamespaceTerminating")

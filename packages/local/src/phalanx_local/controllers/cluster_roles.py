@@ -1,4 +1,4 @@
-"""Keeps the rules of aggregated ClusterRoles in step with the roles that they gather."""
+"""Updates of the rules of aggregated ClusterRoles from the roles that they select."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from phalanx_local.storage.store import Collection
 
 
 class ClusterRoleAggregation(Controller):
-    """Keys are names of aggregated roles. A change of any ClusterRole may concern each of them."""
+    """Controller of aggregated ClusterRoles; keys are their names. A change of any ClusterRole can affect each of
+    them.
+    """
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == CLUSTER_ROLES:

@@ -1,4 +1,4 @@
-"""Deletion of CustomResourceDefinitions: their instances go first."""
+"""Deletion of CustomResourceDefinitions, after their instances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx_local.strategies.definitions import CLEANUP
 
 
 class DefinitionController(Controller):
-    """Keys are names of definitions (plural.group)."""
+    """Controller of terminating definitions; keys are names of definitions (plural.group)."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == DEFINITIONS:
@@ -48,6 +48,6 @@ class DefinitionController(Controller):
                 if not instance.terminating:
                     self.api.delete(type_, instance, DeleteOptions(uid=instance.uid), self.api.write())
             if collection.records:
-                return  # finalizers hold some; the last removal brings us back
+                return  # instances with finalizers remain; the deletion of the last one adds the key again
         meta["finalizers"] = [item for item in sequence(meta.get("finalizers")) if item != CLEANUP]
         self.save(self.types()[DEFINITIONS], record, obj)

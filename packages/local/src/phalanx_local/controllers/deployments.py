@@ -1,4 +1,4 @@
-"""Deployments: a ReplicaSet per pod template, and the way from one to the next."""
+"""Deployments: a ReplicaSet per pod template, and rollouts from one to the next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REVISION = "deployment.kubernetes.io/revision"
 
 
 class DeploymentController(PodOwner):
-    """apps/v1 Deployment; old ReplicaSets are scaled down as the pods of the new one become available."""
+    """Controller of apps/v1 Deployments; old ReplicaSets shrink as pods of the new one become available."""
 
     storage = "apps/deployments"
     owned = REPLICA_SETS
@@ -74,14 +74,14 @@ class DeploymentController(PodOwner):
         size = _size(current)
         room = wanted + surge - size - sum(map(_size, old))
         current = self._scale(current, min(wanted, size + max(0, room)))
-        # Old pods that are not available do no harm when they go; of the others as many as may be missed.
+        # Unavailable old pods are removed first; available ones only as far as maxUnavailable allows.
         available = sum(map(_serving, (current, *old)))
         removable = max(0, available - (wanted - unavailable))
         for item in old:
             serving = _serving(item)
-            going = min(serving, removable)
-            removable -= going
-            self._scale(item, serving - going)
+            removed = min(serving, removable)
+            removable -= removed
+            self._scale(item, serving - removed)
 
     def _scale(self, record: Record, replicas: int) -> Record:
         if _size(record) == replicas:
@@ -131,7 +131,7 @@ class DeploymentController(PodOwner):
 
 
 def _set_timed(status: Json, type_: str, holds: bool, reason: str, message: str, now: str) -> None:
-    """A condition with lastUpdateTime, which moves whenever the words change."""
+    """Set a condition with lastUpdateTime, which changes whenever the condition's text changes."""
     before: Json = next((item for item in status["conditions"] if item.get("type") == type_), {})
     condition = {
         "type": type_,
@@ -144,7 +144,7 @@ def _set_timed(status: Json, type_: str, holds: bool, reason: str, message: str,
 
 
 def _serving(record: Record) -> int:
-    """Available replicas that are still wanted: a set that was scaled down may not have told yet."""
+    """Return the available replicas that are still wanted: a set that shrank can have an outdated status."""
     return min(_size(record), _status(record, "availableReplicas"))
 
 

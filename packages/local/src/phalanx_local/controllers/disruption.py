@@ -1,4 +1,4 @@
-"""PodDisruptionBudget status: how many pods may be evicted now.
+"""Status of PodDisruptionBudgets: the number of allowed evictions.
 
 https://kubernetes.io/docs/tasks/run-application/configure-pdb/
 """
@@ -21,12 +21,12 @@ from phalanx_local.strategies.pods import TERMINAL
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
 PODS: Final = "/pods"
-# An eviction that was granted but did not delete its pod within this time is given back.
+# An allowed eviction that did not delete its pod within this time counts no more.
 _DISRUPTION_SECONDS: Final = 120
 
 
 class DisruptionController(Controller):
-    """Keys are (namespace, name) of budgets."""
+    """Controller of PodDisruptionBudgets; keys are (namespace, name) of budgets."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == BUDGETS:
@@ -81,30 +81,32 @@ class DisruptionController(Controller):
         collection = self.api.store.collections.get(PODS)
         if matcher is None or collection is None:
             return {}
-        found: dict[Key, Json] = {}
+        pods: dict[Key, Json] = {}
         for key in collection.keys(namespace):
             record: Record = collection.records[key]
             if all_hold(matcher, record.labels) and record.fields["status.phase"] not in TERMINAL:
-                found[key] = record.load()
-        return found
+                pods[key] = record.load()
+        return pods
 
     def _disrupted(self, known: Json, pods: dict[Key, Json]) -> tuple[Json, float | None]:
-        """Granted evictions that have not shown yet, and in how many seconds the first of them expires."""
+        """Return the allowed evictions whose pods are not deleted yet, and the seconds until the first of them
+        expires.
+        """
         by_name = {metadata(pod)["name"]: pod for pod in pods.values()}
-        kept: Json = {}
+        pending: Json = {}
         recheck: float | None = None
         for name, since in known.items():
             pod, then = by_name.get(name), parse_timestamp(since)
             if pod is None or "deletionTimestamp" in metadata(pod) or then is None:
                 continue
-            left = then + _DISRUPTION_SECONDS - self.api.clock.now()
-            if left > 0:
-                kept[name] = since
-                recheck = left if recheck is None else min(recheck, left)
-        return kept, recheck
+            remaining = then + _DISRUPTION_SECONDS - self.api.clock.now()
+            if remaining > 0:
+                pending[name] = since
+                recheck = remaining if recheck is None else min(recheck, remaining)
+        return pending, recheck
 
     def _expected(self, namespace: str, spec: Json, pods: list[Json]) -> tuple[int, int]:
-        """How many pods there should be, and how many of them must stay healthy."""
+        """Return the expected number of pods, and the number of pods that must stay healthy."""
         unavailable = spec.get("maxUnavailable")
         if unavailable is not None:
             scale = self._scale(namespace, pods)
@@ -116,7 +118,7 @@ class DisruptionController(Controller):
         return scale, _share(available, scale)
 
     def _scale(self, namespace: str, pods: list[Json]) -> int:
-        """The wanted size of the pods' controllers; a pod without a known controller stands for itself."""
+        """Return the total size of the pods' controllers; a pod without a known controller counts as one."""
         total, seen = 0, set()
         for pod in pods:
             size = None
@@ -147,7 +149,7 @@ class DisruptionController(Controller):
 
 
 def _share(value: Any, total: int) -> int:
-    """An int-or-percent of a total, percentages rounded up."""
+    """Return an int-or-percent of a total; percentages are rounded up."""
     if isinstance(value, str) and value.endswith("%"):
         try:
             return math.ceil(int(value[:-1]) * total / 100)

@@ -1,4 +1,4 @@
-"""Claims that are made for one pod: generic ephemeral volumes."""
+"""Claims of generic ephemeral volumes, which are created for one pod."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PODS: Final = "/pods"
 
 
 class EphemeralVolumes(Controller):
-    """Keys are (namespace, name) of pods. A claim of the name that belongs to somebody else is left alone."""
+    """Controller of ephemeral volumes; keys are (namespace, name) of pods. Claims of other owners are kept."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == PODS and change.old is None:
             self.add(change.key)
         elif collection.storage == CLAIMS and change.new is None and change.old is not None:
-            # A pod whose claim was deleted too early gets another.
+            # A pod whose claim was deleted too early gets a new claim.
             for uid in change.old.owners:
                 owner = self.api.store.by_uid.get(uid)
                 if owner is not None and owner[0] == PODS:

@@ -1,4 +1,4 @@
-"""Events live for an hour after their last change, as they do upstream."""
+"""Expiry of events one hour after their last change, as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SWEEP: Final = "sweep"
 
 
 class EventExpiry(Controller):
-    """One timer for all events: changes come in order of time, so the oldest is always in front."""
+    """Controller with one timer for all events: changes are ordered by time, so the oldest event is first."""
 
     def __init__(self, api: Api, ttl: float) -> None:
         super().__init__(api)

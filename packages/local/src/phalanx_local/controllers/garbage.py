@@ -1,4 +1,4 @@
-"""The garbage collector: objects go when their owners are gone.
+"""Garbage collector: deletes objects whose owners are deleted.
 
 https://kubernetes.io/docs/concepts/architecture/garbage-collection/
 """
@@ -18,25 +18,25 @@ from phalanx_local.storage.store import Collection
 _SOLID: Final = "solid"
 _WAITING: Final = "waiting"
 _ABSENT: Final = "absent"
-# What an object without finalizers need not be decoded for.
+# An object whose body does not contain this text has no finalizers and is not decoded.
 _HELD: Final = b'"finalizers"'
 
 
 class _Object(NamedTuple):
-    """An object to look at: as a dependent, or as an owner that waits for its dependents."""
+    """Key of an object, as a dependent, or as an owner that waits for its dependents."""
 
     storage: str
     key: Key
 
 
 class _Gone(NamedTuple):
-    """An owner that is gone; its dependents are to be looked at."""
+    """Key of a deleted owner whose dependents must be checked."""
 
     uid: str
 
 
 class GarbageCollector(Controller):
-    """Background, foreground and orphan deletion over metadata.ownerReferences."""
+    """Controller of background, foreground and orphan deletion over metadata.ownerReferences."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         old, new = change.old, change.new
@@ -80,7 +80,7 @@ class GarbageCollector(Controller):
             elif record.owners:
                 self._as_dependent(type_, record)
 
-    # --- an owner that is being deleted
+    # --- owners that terminate
 
     def _as_owner(self, type_: ResourceType, record: Record) -> None:
         obj = record.load()
@@ -120,7 +120,7 @@ class GarbageCollector(Controller):
             del meta["finalizers"]
         self.save(type_, record, obj)
 
-    # --- a dependent
+    # --- dependents
 
     def _as_dependent(self, type_: ResourceType, record: Record) -> None:
         obj = record.load()
@@ -129,10 +129,10 @@ class GarbageCollector(Controller):
             for item in map(mapping, sequence(metadata(obj).get("ownerReferences")))
         ]
         solid = [uid for uid, state in states if state == _SOLID]
-        rest = {uid for uid, state in states if state != _SOLID}
+        removable = {uid for uid, state in states if state != _SOLID}
         if solid:
-            if rest:
-                _drop_owners(obj, rest)
+            if removable:
+                _drop_owners(obj, removable)
                 self.save(type_, record, obj)
             return
         waiting = any(state == _WAITING for _, state in states)
@@ -147,9 +147,9 @@ class GarbageCollector(Controller):
         self.api.delete(type_, record, options, self.api.write())
 
     def _owner_state(self, dependent: Record, reference: Json) -> str:
-        """Whether an owner lives, waits for its dependents' deletion, or is absent.
+        """Return the state of an owner: it exists, waits for the deletion of its dependents, or is absent.
 
-        An owner of a kind that is not served cannot be looked for, so it counts as living.
+        An owner of a kind that is not served cannot be read, so it counts as existing.
         """
         group = text(reference.get("apiVersion")).rpartition("/")[0]
         type_ = self.api.registry.find_kind(group, text(reference.get("kind")))
@@ -166,8 +166,8 @@ class GarbageCollector(Controller):
 
 def _drop_owners(obj: Json, uids: set[str]) -> None:
     meta = metadata(obj)
-    kept = [item for item in sequence(meta.get("ownerReferences")) if mapping(item).get("uid") not in uids]
-    if kept:
-        meta["ownerReferences"] = kept
+    remaining = [item for item in sequence(meta.get("ownerReferences")) if mapping(item).get("uid") not in uids]
+    if remaining:
+        meta["ownerReferences"] = remaining
     else:
         meta.pop("ownerReferences", None)

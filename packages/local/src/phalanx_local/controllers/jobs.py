@@ -1,7 +1,7 @@
-"""Jobs: pods until enough of them have succeeded.
+"""Jobs: pods run until enough of them have succeeded.
 
-Finished pods are counted once, with the tracking finalizer that upstream uses: it holds a pod until its end is
-in the job's status, so that a deleted pod is not run again.
+The tracking finalizer of Kubernetes ensures that each finished pod is counted once: it blocks the deletion of a
+pod until the job's status contains its end. A deleted pod is therefore not replaced by mistake.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ TRACKING: Final = "batch.kubernetes.io/job-tracking"
 MANAGED_BY: Final = "kubernetes.io/job-controller"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _TRACKED: Final = f'"{TRACKING}"'.encode()
-_FIRST_BACKOFF: Final = 10.0
-_LONGEST_BACKOFF: Final = 600.0
+_INITIAL_BACKOFF: Final = 10.0
+_MAX_BACKOFF: Final = 600.0
 
 
 class _Orphan(NamedTuple):
-    """A pod that a job tracked which is gone, or does not own it any more."""
+    """Key of a tracked pod whose job is deleted or does not own it any more."""
 
     key: Key
 
 
 class JobController(PodOwner):
-    """batch/v1 Job: parallelism, completions, Indexed mode, backoffLimit, deadline, suspension, TTL."""
+    """Controller of batch/v1 Jobs: parallelism, completions, Indexed mode, backoffLimit, deadline, suspend, TTL."""
 
     storage = "batch/jobs"
 
@@ -44,32 +44,32 @@ class JobController(PodOwner):
                 for storage, key in self.api.store.by_owner.get(change.old.uid, ()):
                     if storage == PODS:
                         self.add(_Orphan(key))
-        elif collection.storage == PODS and change.new is not None and self._lost(change.new):
+        elif collection.storage == PODS and change.new is not None and self._is_orphan(change.new):
             self.add(_Orphan(change.new.key))
 
     def resync(self) -> None:
         super().resync()
         pods = self.api.store.collections.get(PODS)
         for record in list(pods.records.values()) if pods is not None else ():
-            if self._lost(record):
+            if self._is_orphan(record):
                 self.add(_Orphan(record.key))
 
     def reconcile(self, key: Hashable) -> None:
         if isinstance(key, _Orphan):
             pod = self.current(PODS, key.key)
-            if pod is not None and self._lost(pod):
+            if pod is not None and self._is_orphan(pod):
                 self._release(pod)
             return
         assert isinstance(key, tuple)
         record = self.current(self.storage, key)
         if record is not None and record.terminating:
-            # Nobody counts any more, so nothing is held for the count.
+            # A terminating job counts no pods any more, so it releases all of them.
             self._release_all(record)
         else:
             super().reconcile(key)
 
-    def _lost(self, pod: Record) -> bool:
-        """Whether a pod is tracked although none of its owners is a job; nothing is decoded to find out."""
+    def _is_orphan(self, pod: Record) -> bool:
+        """Return whether a pod is tracked although none of its owners is a job; the pod is not decoded."""
         if _TRACKED not in pod.body:
             return False
         return not any(self.api.store.by_uid.get(uid, ("",))[0] == self.storage for uid in pod.owners)
@@ -78,7 +78,7 @@ class JobController(PodOwner):
         obj = record.load()
         spec, status = mapping(obj.get("spec")), mapping(obj.setdefault("status", {}))
         if spec.get("managedBy") not in (None, MANAGED_BY):
-            return  # another controller's; nothing is made of it here, and its status is not ours
+            return  # another controller manages this job: no pods, no status
         if _finished(status):
             self._release_all(record)
             self._expire(spec, status, record)
@@ -86,7 +86,7 @@ class JobController(PodOwner):
         pods = self.dependents(record)
         ended = self._count_ended(spec, status, pods)
         active = [pod for pod in pods if is_active(pod)]
-        verdict = self._verdict(record, spec, status, active)
+        verdict = self._end_if_due(record, spec, status, active)
         if verdict:
             for pod in active:
                 self.delete(PODS, pod)
@@ -103,12 +103,12 @@ class JobController(PodOwner):
         _set_count(status, "terminating", sum(pod.terminating for pod in pods), keep=True)
         status["uncountedTerminatedPods"] = {}
         self.put_status(type_, record.key, status)
-        # The count is stored; now the pods may go.
+        # The status is stored; the counted pods can be deleted now.
         for pod in ended:
             self._release(pod)
 
     def _count_ended(self, spec: Json, status: Json, pods: list[Record]) -> list[Record]:
-        """Adds pods that ended since the last look to the status; returns them."""
+        """Add pods that ended since the last reconciliation to the status, and return them."""
         ended = []
         for pod in pods:
             obj = pod.load()
@@ -138,15 +138,15 @@ class JobController(PodOwner):
             return
         obj = current.load()
         meta = metadata(obj)
-        kept = [item for item in sequence(meta.get("finalizers")) if item != TRACKING]
-        if kept:
-            meta["finalizers"] = kept
+        remaining = [item for item in sequence(meta.get("finalizers")) if item != TRACKING]
+        if remaining:
+            meta["finalizers"] = remaining
         else:
             meta.pop("finalizers", None)
         self.save(self.types()[PODS], current, obj)
 
-    def _verdict(self, record: Record, spec: Json, status: Json, active: list[Record]) -> bool:
-        """Whether the job is over; says so in the status."""
+    def _end_if_due(self, record: Record, spec: Json, status: Json, active: list[Record]) -> bool:
+        """Return whether the job has ended; if so, record the end in the status."""
         now = self.api.now()
         failed, succeeded = number(status.get("failed"), 0), number(status.get("succeeded"), 0)
         completions = spec.get("completions")
@@ -167,7 +167,7 @@ class JobController(PodOwner):
         return True
 
     def _stop(self, pod: Record) -> None:
-        """Who is stopped by the controller itself is not counted as failed: it is not held for the count."""
+        """Delete a pod that must not count as failed: its finalizer is removed first."""
         self._release(pod)
         current = self.current(PODS, pod.key)
         if current is not None and current.uid == pod.uid:
@@ -204,7 +204,7 @@ class JobController(PodOwner):
     def _adjust(
         self, type_: ResourceType, record: Record, spec: Json, status: Json, active: list[Record]
     ) -> list[Record]:
-        """Starts what is missing and stops what is too much; returns the pods that are active then."""
+        """Create missing pods and stop surplus pods; return the active pods after that."""
         parallelism = number(spec.get("parallelism"), 1)
         completions, succeeded = spec.get("completions"), number(status.get("succeeded"), 0)
         if isinstance(completions, int):
@@ -226,7 +226,7 @@ class JobController(PodOwner):
         return [pod for pod in self.dependents(record) if is_active(pod)]
 
     def _backs_off(self, record: Record, status: Json) -> bool:
-        """Whether the last failure is too fresh for another try: 10 s, doubling, at most ten minutes."""
+        """Return whether the back-off of the last failure has not passed: 10 s, doubled, at most ten minutes."""
         failed = number(status.get("failed"), 0)
         last = max(
             (
@@ -238,7 +238,7 @@ class JobController(PodOwner):
         )
         if not failed or not last:
             return False
-        wait = min(_FIRST_BACKOFF * 2.0 ** (failed - 1), _LONGEST_BACKOFF)
+        wait = min(_INITIAL_BACKOFF * 2.0 ** (failed - 1), _MAX_BACKOFF)
         left = last + wait - self.api.clock.now()
         if left <= 0:
             return False
@@ -246,7 +246,7 @@ class JobController(PodOwner):
         return True
 
     def _expire(self, spec: Json, status: Json, record: Record) -> None:
-        """Deletes a finished job when its time to live is over."""
+        """Delete a finished job after its TTL."""
         ttl = spec.get("ttlSecondsAfterFinished")
         if not isinstance(ttl, int):
             return
@@ -293,7 +293,7 @@ def _complete(status: Json, now: str) -> None:
 
 
 def _ended_at(pod: Json) -> object:
-    """When a pod's last container ended, or when it was last heard of."""
+    """Return the time at which a pod's last container ended, else the pod's creation time."""
     ends = [
         text(mapping(mapping(mapping(item).get("state")).get("terminated")).get("finishedAt"))
         for item in sequence(mapping(pod.get("status")).get("containerStatuses"))
@@ -319,16 +319,16 @@ def _free_indexes(status: Json, active: list[Record], completions: object) -> li
 
 
 def _parse_indexes(source: str) -> set[int]:
-    """`1,3-5` as a set."""
-    found: set[int] = set()
+    """Return the indexes of a text such as `1,3-5`."""
+    indexes: set[int] = set()
     for part in source.split(",") if source else ():
         low, _, high = part.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
-    return found
+        indexes.update(range(int(low), int(high or low) + 1))
+    return indexes
 
 
 def _format_indexes(indexes: set[int]) -> str:
-    """Runs of three and more are shortened, as upstream does."""
+    """Format indexes as in Kubernetes: runs of three and more are shortened."""
     parts: list[str] = []
     ordered = sorted(indexes)
     at = 0
@@ -345,7 +345,7 @@ def _format_indexes(indexes: set[int]) -> str:
 
 
 def _put_index(body: Json, job: str, index: int) -> None:
-    """Tells a pod of an Indexed job who it is: annotation, label, host name and environment."""
+    """Add the index of an Indexed job's pod: annotation, label, host name and environment."""
     meta, spec = metadata(body), mapping(body.get("spec"))
     meta["generateName"] = f"{job}-{index}-"
     meta.setdefault("annotations", {})[INDEX] = str(index)

@@ -1,4 +1,4 @@
-"""Namespace deletion: the contents go first, then the finalizer, then the namespace."""
+"""Namespace deletion: first the contents, then the finalizer, then the namespace."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from phalanx_local.storage.records import Change
 from phalanx_local.storage.store import Collection
 from phalanx_local.strategies.namespaces import FINALIZER
 
-# What is deleted at once, before requests have their turn.
-_MOST_BYTES: Final = 200_000
+# Maximum size of objects that are deleted in one slice, before requests are served again.
+_MAX_BYTES: Final = 200_000
 
 
 class NamespaceController(Controller):
-    """Keys are names of namespaces."""
+    """Controller of terminating namespaces; keys are names of namespaces."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == NAMESPACES:
@@ -45,32 +45,32 @@ class NamespaceController(Controller):
         if not self._delete_some(name):
             self.add_later(name, 0.0)
             return
-        left = self._left(name)
+        remaining = self._remaining(name)
         type_ = self.types()[NAMESPACES]
         obj = record.load()
-        if left:
-            self._report(obj, left)
+        if remaining:
+            self._report(obj, remaining)
         else:
             spec = mapping(obj.setdefault("spec", {}))
             spec["finalizers"] = [item for item in sequence(spec.get("finalizers")) if item != FINALIZER]
         self.save(type_, record, obj)
 
     def _delete_some(self, namespace: str) -> bool:
-        """Asks what is in the namespace to go, as much as fits into a slice of time; whether that was all."""
+        """Delete objects of the namespace, as many as fit into a time slice. Return whether all were deleted."""
         weight = 0
         for type_, collection in self._contents():
             for key in collection.keys(namespace):
                 record = collection.records[key]
                 if record.terminating:
                     continue
-                if weight > _MOST_BYTES:
+                if weight > _MAX_BYTES:
                     return False
                 weight += len(record.body)
                 self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
         return True
 
-    def _left(self, namespace: str) -> dict[str, int]:
-        """What is still there, by plural."""
+    def _remaining(self, namespace: str) -> dict[str, int]:
+        """Return the number of remaining objects by plural."""
         counts = {type_.plural: len(collection.keys(namespace)) for type_, collection in self._contents()}
         return {plural: count for plural, count in counts.items() if count}
 
@@ -80,8 +80,10 @@ class NamespaceController(Controller):
             if collection is not None and type_.namespaced:
                 yield type_, collection
 
-    def _report(self, obj: dict[str, object], left: dict[str, int]) -> None:
-        listed = ", ".join(f"{plural} has {count} resource instances" for plural, count in sorted(left.items()))
+    def _report(self, obj: dict[str, object], remaining: dict[str, int]) -> None:
+        listed = ", ".join(
+            f"{plural} has {count} resource instances" for plural, count in sorted(remaining.items())
+        )
         condition = {
             "type": "NamespaceContentRemaining",
             "status": "True",

@@ -1,7 +1,7 @@
-"""Taints that follow a node's conditions, and nodes whose agent has gone silent.
+"""Taints that follow a node's conditions, and the Unknown condition of nodes without heartbeats.
 
-https://kubernetes.io/docs/concepts/architecture/nodes/ : schedulers do not look at Ready, they look at taints.
-Pods are not evicted from here: where no agent is left, nobody would end them.
+https://kubernetes.io/docs/concepts/architecture/nodes/ : schedulers check taints, not Ready. This controller
+evicts no pods: without an agent on the node, their deletion would never complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OURS: Final = frozenset((NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.val
 
 
 class NodeLifecycle(Controller):
-    """Keys are names of nodes."""
+    """Controller of node conditions and taints; keys are names of nodes."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == NODES:
@@ -53,7 +53,7 @@ class NodeLifecycle(Controller):
         if record is None:
             return
         node = record.load()
-        self._judge_silence(name, node)
+        self._check_lease(name, node)
         spec = mapping(node.setdefault("spec", {}))
         before = sequence(spec.get("taints"))
         after = self._taints(node, before)
@@ -63,15 +63,17 @@ class NodeLifecycle(Controller):
             spec.pop("taints", None)
         self.save(self.types()[NODES], record, node)
 
-    def _judge_silence(self, name: str, node: Json) -> None:
-        """A node that had a lease and does not renew it is Unknown; one that never had one is as it says."""
+    def _check_lease(self, name: str, node: Json) -> None:
+        """Set Ready to Unknown for a node that does not renew its lease. Nodes that never had a lease are not
+        changed.
+        """
         lease = self.api.find("coordination.k8s.io", "leases", LEASE_NAMESPACE, name)
         renewed = parse_timestamp(dig(lease, "spec", "renewTime"))
         if renewed is None:
             return
-        left = renewed + _GRACE_SECONDS - self.api.clock.now()
-        if left > 0:
-            self.add_later(name, left + 0.001)
+        remaining = renewed + _GRACE_SECONDS - self.api.clock.now()
+        if remaining > 0:
+            self.add_later(name, remaining + 0.001)
         elif _ready(node) in ("True", "False"):
             condition = {
                 "type": "Ready",
@@ -90,7 +92,7 @@ class NodeLifecycle(Controller):
         elif ready == "Unknown":
             wanted += [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
         elif ready is None:
-            # Nobody has spoken for the node yet; what admission put stays.
+            # No kubelet has reported yet: the taint from admission is preserved.
             wanted += [(NOT_READY, "NoSchedule")] if _has(before, NOT_READY, "NoSchedule") else []
         if dig(node, "spec", "unschedulable") is True:
             wanted.append((UNSCHEDULABLE, "NoSchedule"))
@@ -98,16 +100,16 @@ class NodeLifecycle(Controller):
             taint = _PRESSURES.get(text(item.get("type")))
             if taint is not None and item.get("status") == "True":
                 wanted.append((taint, "NoSchedule"))
-        kept = [
+        unmanaged = [
             item
             for item in before
             if mapping(item).get("key") not in _OURS
             or (mapping(item).get("key"), mapping(item).get("effect")) in wanted
         ]
         for taint, effect in wanted:
-            if not _has(kept, taint, effect):
-                kept.append({"key": taint, "effect": effect, "timeAdded": self.api.now()})
-        return kept
+            if not _has(unmanaged, taint, effect):
+                unmanaged.append({"key": taint, "effect": effect, "timeAdded": self.api.now()})
+        return unmanaged
 
 
 def _ready(node: Json) -> str | None:

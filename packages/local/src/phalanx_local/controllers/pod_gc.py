@@ -1,4 +1,4 @@
-"""Pods of nodes that are gone: nobody else will ever end them."""
+"""Pods of deleted nodes: no kubelet will end them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PODS, NODES = "/pods", "/nodes"
 
 
 class PodGarbageCollector(Controller):
-    """Keys are names of nodes that are missing; after the delay their pods fail and are deleted."""
+    """Controller of pods on missing nodes; keys are node names. After the delay the pods fail and are deleted."""
 
     def __init__(self, api: Api, delay: float) -> None:
         super().__init__(api)

@@ -1,4 +1,4 @@
-"""Protection of native PodGroups: one that is being deleted stays while a living pod names it."""
+"""Protection of native PodGroups: a terminating PodGroup remains while a running pod references it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ GROUPS, PODS = "scheduling.k8s.io/podgroups", "/pods"
 
 
 class PodGroupController(Controller):
-    """Keys are (namespace, name) of groups that are being deleted."""
+    """Controller of terminating PodGroups; keys are (namespace, name) of groups."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
-        self._leaving: set[Key] = set()
+        self._terminating: set[Key] = set()
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage == GROUPS:
             if change.new is None:
-                self._leaving.discard(change.key)
+                self._terminating.discard(change.key)
             elif change.new.terminating:
-                self._leaving.add(change.key)
+                self._terminating.add(change.key)
                 self.add(change.key)
-        elif collection.storage == PODS and self._leaving and _is_over(change):
-            for key in self._leaving:
+        elif collection.storage == PODS and self._terminating and _is_over(change):
+            for key in self._terminating:
                 if key[0] == change.key[0]:
                     self.add(key)
 
@@ -38,24 +38,24 @@ class PodGroupController(Controller):
         groups = self.api.store.collections.get(GROUPS)
         for record in list(groups.records.values()) if groups is not None else ():
             if record.terminating:
-                self._leaving.add(record.key)
+                self._terminating.add(record.key)
                 self.add(record.key)
 
     def reconcile(self, key: Hashable) -> None:
         assert isinstance(key, tuple)
         record, type_ = self.current(GROUPS, key), self.types().get(GROUPS)
-        if record is None or type_ is None or not record.terminating or self._named(*key):
+        if record is None or type_ is None or not record.terminating or self._is_referenced(*key):
             return
         obj = record.load()
         meta = metadata(obj)
-        kept = [item for item in sequence(meta.get("finalizers")) if item != PROTECTION]
-        if kept:
-            meta["finalizers"] = kept
+        remaining = [item for item in sequence(meta.get("finalizers")) if item != PROTECTION]
+        if remaining:
+            meta["finalizers"] = remaining
         else:
             meta.pop("finalizers", None)
         self.save(type_, record, obj)
 
-    def _named(self, namespace: str, name: str) -> bool:
+    def _is_referenced(self, namespace: str, name: str) -> bool:
         pods = self.api.store.collections.get(PODS)
         if pods is None:
             return False

@@ -1,4 +1,4 @@
-"""What controllers that keep pods share: finding their pods, making one from a template, counting readiness."""
+"""Base of controllers that own pods: list of their pods, pods from a template, readiness counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ PODS = "/pods"
 
 
 class PodOwner(Controller):
-    """Keys are (namespace, name) of the objects of `storage`; a change of what they own wakes them."""
+    """Controller of the objects of `storage`; keys are (namespace, name). Changes of owned objects queue their
+    owner.
+    """
 
     storage: ClassVar[str]
     owned: ClassVar[str] = PODS
@@ -49,19 +51,19 @@ class PodOwner(Controller):
 
     @abstractmethod
     def sync(self, type_: ResourceType, record: Record) -> None:
-        """Brings what one object owns, and its status, in order."""
+        """Reconcile the owned objects and the status of one object."""
 
     def dependents(self, owner: Record) -> list[Record]:
-        """The owned objects that this owner controls, oldest first."""
-        found: list[Record] = []
+        """Return the owned objects that this owner controls, oldest first."""
+        records: list[Record] = []
         for storage, key in self.api.store.by_owner.get(owner.uid, ()):
             record = self.current(storage, key) if storage == self.owned else None
             if record is not None and _controller_uid(record) == owner.uid:
-                found.append(record)
-        return sorted(found, key=lambda record: record.key)
+                records.append(record)
+        return sorted(records, key=lambda record: record.key)
 
     def controlled(self, type_: ResourceType, owner: Record, body: Json) -> Json:
-        """The body with the owner as its controller."""
+        """Return the body with the owner as its controller."""
         metadata(body)["ownerReferences"] = [
             {
                 "apiVersion": type_.preferred.api_version,
@@ -75,27 +77,27 @@ class PodOwner(Controller):
         return body
 
     def make_pod(self, type_: ResourceType, owner: Record, template: Json) -> Json:
-        """A pod body from a pod template, named after the owner."""
-        given = mapping(template.get("metadata"))
+        """Return a pod body from a pod template, named after the owner."""
+        template_meta = mapping(template.get("metadata"))
         meta: Json = {"generateName": f"{owner.name}-"}
         for part in ("labels", "annotations", "finalizers"):
-            if given.get(part):
-                meta[part] = clone({part: given[part]})[part]
+            if template_meta.get(part):
+                meta[part] = clone({part: template_meta[part]})[part]
         body: Json = {"metadata": meta, "spec": clone(mapping(template.get("spec")))}
         return self.controlled(type_, owner, body)
 
     def create_pod(self, namespace: str, body: Json) -> None:
-        """Stores a pod. What refuses it (a quota, a policy) is told in an event of its owner, and raised."""
+        """Store a pod. Record a rejection (by a quota or a policy) in an event of the owner, and raise it."""
         try:
             self.create(PODS, namespace, body)
         except StatusError as refusal:
-            self._tell(namespace, mapping(sequence(metadata(body).get("ownerReferences"))[0]), refusal)
+            self._record_failure(namespace, mapping(sequence(metadata(body).get("ownerReferences"))[0]), refusal)
             raise
 
-    def _tell(self, namespace: str, owner: Json, refusal: StatusError) -> None:
+    def _record_failure(self, namespace: str, owner: Json, refusal: StatusError) -> None:
         name = f"{owner['name']}.failed-create.{owner['uid']}"
         if self.api.exists("", "events", namespace, name):
-            return  # until it expires, however often it is tried again
+            return  # one event is enough until it expires
         now = self.api.now()
         event: Json = {
             "metadata": {"name": name},
@@ -121,7 +123,7 @@ class PodOwner(Controller):
         self.api.delete(self.types()[storage], record, DeleteOptions(uid=record.uid), self.api.write())
 
     def put_status(self, type_: ResourceType, owner: Key, status: Json) -> None:
-        """Stores a status when it differs from the stored one."""
+        """Store a status if it differs from the stored one."""
         record = self.current(self.storage, owner)
         if record is not None:
             new = record.load()
@@ -137,7 +139,7 @@ def _controller_uid(record: Record) -> str:
 
 
 def is_active(pod: Record) -> bool:
-    """Whether a pod still counts as running or about to."""
+    """Return whether a pod runs or will run."""
     return not pod.terminating and pod.fields["status.phase"] not in TERMINAL
 
 

@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as asked for."""
+"""ReplicaSets: pods in the wanted number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx_local.storage.records import Record
 
 
 class ReplicaSetController(PodOwner):
-    """apps/v1 ReplicaSet."""
+    """Controller of apps/v1 ReplicaSets."""
 
     storage = "apps/replicasets"
 
@@ -35,7 +35,7 @@ class ReplicaSetController(PodOwner):
 
 
 def _cost(pod: Record) -> tuple[bool, bool, bool, int, str]:
-    """Who goes first when there are too many: unbound, pending, not ready, then the newest."""
+    """Return the deletion order of surplus pods: unbound, pending, not ready, then the newest."""
     return (
         bool(pod.fields["spec.nodeName"]),
         pod.fields["status.phase"] == "Running",

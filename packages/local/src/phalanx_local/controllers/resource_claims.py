@@ -1,8 +1,8 @@
-"""Resource claims: made from templates for pods and PodGroups, freed when their consumers are done.
+"""Resource claims: creation from templates for pods and PodGroups, deallocation after their consumers end.
 
-As kube-controller-manager 1.36 does it (pkg/controller/resourceclaim): a generated claim is named in the status of
-its pod (or PodGroup) and owned by it; a claim without consumers loses its devices, and one that was made for a pod
-goes with the pod's end.
+The behaviour is that of kube-controller-manager 1.36 (pkg/controller/resourceclaim). A generated claim is named
+in the status of its pod (or PodGroup) and owned by it. A claim without consumers loses its devices, and a claim
+that was generated for a pod is deleted when the pod ends.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ CLAIMS, TEMPLATES = "resource.k8s.io/resourceclaims", "resource.k8s.io/resourcec
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
-# Room for a hyphen and five random characters in a name of 63.
-_LONGEST_BASE = 57
+# A name of 63 characters minus a hyphen and five random characters.
+_MAX_BASE = 57
 
 
 class ResourceClaimController(Controller):
-    """Keys are (storage, namespace, name) of pods, PodGroups and claims."""
+    """Controller of resource claims; keys are (storage, namespace, name) of pods, PodGroups and claims."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
-        # Pods and groups that wait for a template that does not exist yet, by the template's key.
+        # Pods and groups that wait for a missing template, by the key of the template.
         self._waiting: dict[tuple[str, str], set[tuple[str, str, str]]] = {}
 
     def observe(self, collection: Collection, change: Change) -> None:
@@ -64,14 +64,14 @@ class ResourceClaimController(Controller):
         if record is None or storage not in self.types():
             return
         if storage == CLAIMS:
-            self._free(record)
+            self._deallocate(record)
         elif not record.terminating and record.fields.get("status.phase") not in TERMINAL:
-            self._furnish(storage, record)
+            self._create_claims(storage, record)
 
-    # making claims
+    # creation of claims
 
-    def _furnish(self, storage: str, owner: Record) -> None:
-        """Makes the claims that a pod or PodGroup has templates for, and names them in its status."""
+    def _create_claims(self, storage: str, owner: Record) -> None:
+        """Create the claims of a pod or PodGroup from its templates, and name them in its status."""
         obj = owner.load()
         wanted = [mapping(entry) for entry in sequence(dig(obj, "spec", "resourceClaims"))]
         if not wanted:
@@ -80,25 +80,25 @@ class ResourceClaimController(Controller):
         named = {
             text(entry.get("name")): entry for entry in map(mapping, sequence(status.get("resourceClaimStatuses")))
         }
-        found = dict(named)
+        statuses = dict(named)
         for entry in wanted:
             template, name = text(entry.get("resourceClaimTemplateName")), text(entry.get("name"))
-            if not template or self._is_there(owner, text(mapping(named.get(name)).get("resourceClaimName"))):
+            if not template or self._exists(owner, text(mapping(named.get(name)).get("resourceClaimName"))):
                 continue
-            claim = self._of_group(owner, obj, entry) if storage == PODS else None
+            claim = self._claim_of_group(owner, obj, entry) if storage == PODS else None
             if claim is None:
-                claim = self._made(storage, owner, name, template)
+                claim = self._ensure_claim(storage, owner, name, template)
             if claim:
-                found[name] = {"name": name, "resourceClaimName": claim}
-        if found != named:
-            obj.setdefault("status", {})["resourceClaimStatuses"] = [found[name] for name in sorted(found)]
+                statuses[name] = {"name": name, "resourceClaimName": claim}
+        if statuses != named:
+            obj.setdefault("status", {})["resourceClaimStatuses"] = [statuses[name] for name in sorted(statuses)]
             self.save(self.types()[storage], owner, obj)
 
-    def _is_there(self, owner: Record, claim: str) -> bool:
+    def _exists(self, owner: Record, claim: str) -> bool:
         return bool(claim) and self.current(CLAIMS, (owner.namespace, claim)) is not None
 
-    def _of_group(self, pod: Record, obj: Json, entry: Json) -> str | None:
-        """The claim of the pod's group if the entry says the same as one of the group; "" while it is not there."""
+    def _claim_of_group(self, pod: Record, obj: Json, entry: Json) -> str | None:
+        """Return the claim of the pod's group if the group has an equal entry; "" until that claim exists."""
         name = text(dig(obj, "spec", "schedulingGroup", "podGroupName"))
         group = self.current(GROUPS, (pod.namespace, name)) if name else None
         body = group.load() if group is not None else {}
@@ -112,32 +112,34 @@ class ResourceClaimController(Controller):
         self.add_later((PODS, *pod.key), 0.05)
         return ""
 
-    def _made(self, storage: str, owner: Record, name: str, template: str) -> str:
-        """The name of the claim that was made for an owner, now or before; "" while the template is not there."""
-        for kept, key in self.api.store.by_owner.get(owner.uid, ()):
-            claim = self.current(CLAIMS, key) if kept == CLAIMS else None
+    def _ensure_claim(self, storage: str, owner: Record, name: str, template: str) -> str:
+        """Return the name of the claim created for an owner, now or before; "" if the template is missing."""
+        for storage_of_dependent, key in self.api.store.by_owner.get(owner.uid, ()):
+            claim = self.current(CLAIMS, key) if storage_of_dependent == CLAIMS else None
             if claim is not None and mapping(metadata(claim.load()).get("annotations")).get(POD_CLAIM) == name:
                 return claim.name
         source = self.current(TEMPLATES, (owner.namespace, template))
         if source is None:
             self._waiting.setdefault((owner.namespace, template), set()).add((storage, *owner.key))
             return ""
-        given = mapping(source.load().get("spec"))
+        claim_spec = mapping(source.load().get("spec"))
         meta: dict[str, Any] = {
             "generateName": _base(owner.name, name),
-            "annotations": {**mapping(mapping(given.get("metadata")).get("annotations")), POD_CLAIM: name},
+            "annotations": {**mapping(mapping(claim_spec.get("metadata")).get("annotations")), POD_CLAIM: name},
             "ownerReferences": [_reference(self.types()[storage].preferred.api_version, storage, owner)],
         }
-        if labels := mapping(mapping(given.get("metadata")).get("labels")):
+        if labels := mapping(mapping(claim_spec.get("metadata")).get("labels")):
             meta["labels"] = dict(labels)
-        body: Json = {"metadata": meta, "spec": clone(mapping(given.get("spec")))}
+        body: Json = {"metadata": meta, "spec": clone(mapping(claim_spec.get("spec")))}
         version = self.types()[CLAIMS].preferred
         return self.api.create(version, owner.namespace, body, self.api.write()).name
 
-    # freeing claims
+    # deallocation of claims
 
-    def _free(self, record: Record) -> None:
-        """Strikes consumers that are done; a claim without any loses its devices, and goes with its pod's end."""
+    def _deallocate(self, record: Record) -> None:
+        """Remove ended consumers. A claim without consumers loses its devices; a generated one is deleted with its
+        pod.
+        """
         obj = record.load()
         status = mapping(obj.get("status"))
         consumers = [mapping(entry) for entry in sequence(status.get("reservedFor"))]
@@ -146,22 +148,26 @@ class ResourceClaimController(Controller):
         if changed:
             _set(obj["status"], "reservedFor", alive)
         meta = metadata(obj)
-        leaving = record.terminating or self._owner_is_done(record, obj)
+        deletable = record.terminating or self._owner_is_done(record, obj)
         allocated = status.get("allocation") is not None
-        freed = not alive and allocated and (changed or leaving)
+        freed = not alive and allocated and (changed or deletable)
         if freed:
             del obj["status"]["allocation"]
             obj["status"].pop("devices", None)
             changed = True
-        # A scheduler protects a claim before it allocates it: that must stand.
+        # A scheduler adds the finalizer before it allocates a claim: an unallocated claim can have it.
         protected = FINALIZER in sequence(meta.get("finalizers"))
         if protected and (freed or (record.terminating and not allocated)):
-            _set(meta, "finalizers", [each for each in sequence(meta.get("finalizers")) if each != FINALIZER])
+            _set(
+                meta,
+                "finalizers",
+                [finalizer for finalizer in sequence(meta.get("finalizers")) if finalizer != FINALIZER],
+            )
             changed = True
         type_ = self.types()[CLAIMS]
         if changed:
             record = self.save(type_, record, obj)
-        if leaving and not alive and not record.terminating and self.current(CLAIMS, record.key) is not None:
+        if deletable and not alive and not record.terminating and self.current(CLAIMS, record.key) is not None:
             self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
 
     def _consumes(self, namespace: str, entry: Json) -> bool:
@@ -174,31 +180,31 @@ class ResourceClaimController(Controller):
         )
 
     def _owner_is_done(self, record: Record, obj: Json) -> bool:
-        """Whether the claim was made for a pod that is finished or gone."""
+        """Return whether the claim was generated for a pod that has ended or is deleted."""
         for reference in map(mapping, sequence(metadata(obj).get("ownerReferences"))):
             if reference.get("controller") is True and reference.get("kind") == "Pod":
                 owner = {"name": reference.get("name"), "uid": reference.get("uid")}
                 return not self._consumes(record.namespace, owner)
         return False
 
-    # who is to be looked at again
+    # requeue of claims and owners
 
     def _wake_claims(self, owner: Record | None) -> None:
         if owner is None:
             return
-        # A giant pod is not decoded to find that it has no claims.
+        # A large pod without claims is not decoded.
         entries = _claim_entries(owner.load()) if b'"resourceClaimName"' in owner.body else ()
         names = {text(entry.get("resourceClaimName")) for entry in entries}
         for name in sorted(names - {""}):
             self.add((CLAIMS, owner.namespace, name))
-        for kept, key in self.api.store.by_owner.get(owner.uid, ()):
-            if kept == CLAIMS:
+        for storage, key in self.api.store.by_owner.get(owner.uid, ()):
+            if storage == CLAIMS:
                 self.add((CLAIMS, *key))
 
     def _wake_owner(self, reference: Json) -> None:
-        found = self.api.store.by_uid.get(text(reference.get("uid")))
-        if found is not None and found[0] in (PODS, GROUPS):
-            self.add((found[0], *found[1]))
+        owner = self.api.store.by_uid.get(text(reference.get("uid")))
+        if owner is not None and owner[0] in (PODS, GROUPS):
+            self.add((owner[0], *owner[1]))
 
 
 def _claim_entries(obj: Json) -> list[Json]:
@@ -215,13 +221,11 @@ def _reference(api_version: str, storage: str, owner: Record) -> dict[str, Any]:
 
 
 def _base(owner: str, claim: str) -> str:
-    """What a generated name begins with; of long names both parts are cut in proportion."""
+    """Return the prefix of a generated name; long names are cut in proportion."""
     whole = f"{owner}-{claim}-"
-    if len(whole) <= _LONGEST_BASE:
+    if len(whole) <= _MAX_BASE:
         return whole
-    return (
-        f"{owner[: len(owner) * _LONGEST_BASE // len(whole)]}-{claim[: len(claim) * _LONGEST_BASE // len(whole)]}"
-    )
+    return f"{owner[: len(owner) * _MAX_BASE // len(whole)]}-{claim[: len(claim) * _MAX_BASE // len(whole)]}"
 
 
 def _set(obj: dict[str, Any], field: str, values: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Shows in the status of each ResourceQuota what it limits and what is used of it."""
+"""Status of ResourceQuotas: limits and usage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXPIRED: Final = "expired"
 
 
 class ResourceQuotaController(Controller):
-    """Keys are names of namespaces, and pods whose time to go is over."""
+    """Controller of quotas; keys are names of namespaces, and terminating pods whose grace period has passed."""
 
     def __init__(self, api: Api, ledger: QuotaLedger) -> None:
         super().__init__(api)

@@ -1,4 +1,4 @@
-"""StatefulSets: pods with names and claims of their own."""
+"""StatefulSets: pods with stable names and their own claims."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _INDEX: Final = "apps.kubernetes.io/pod-index"
 
 
 class StatefulSetController(PodOwner):
-    """apps/v1 StatefulSet: ordinals, volumeClaimTemplates, OrderedReady and Parallel.
+    """Controller of apps/v1 StatefulSets: ordinals, volumeClaimTemplates, OrderedReady and Parallel.
 
-    Pods whose template has changed stay until they are deleted, as with updateStrategy OnDelete; claims are kept.
+    Pods of an outdated template remain until they are deleted, as with updateStrategy OnDelete; claims are never
+    deleted.
     """
 
     storage = "apps/statefulsets"
@@ -78,12 +79,12 @@ class StatefulSetController(PodOwner):
         self.create_pod(record.namespace, body)
 
     def _make_claim(self, record: Record, spec: Json, template: Json, name: str) -> None:
-        given = mapping(template.get("metadata"))
+        template_meta = mapping(template.get("metadata"))
         meta: Json = {"name": name}
-        chosen = mapping(mapping(spec.get("selector")).get("matchLabels"))
-        meta["labels"] = {**clone(mapping(given.get("labels"))), **chosen}
-        if given.get("annotations"):
-            meta["annotations"] = clone(mapping(given["annotations"]))
+        selector_labels = mapping(mapping(spec.get("selector")).get("matchLabels"))
+        meta["labels"] = {**clone(mapping(template_meta.get("labels"))), **selector_labels}
+        if template_meta.get("annotations"):
+            meta["annotations"] = clone(mapping(template_meta["annotations"]))
         body = {"metadata": meta, "spec": clone(mapping(template.get("spec")))}
         self.create(CLAIMS, record.namespace, body)
 
@@ -104,6 +105,6 @@ class StatefulSetController(PodOwner):
 
 
 def _ordinal(owner: Record, pod: Record) -> int:
-    """-1 for a pod that is none of the set's own."""
+    """Return the ordinal of a pod; -1 for a pod that does not belong to the set."""
     prefix, _, digits = pod.name.rpartition("-")
     return int(digits) if prefix == owner.name and digits.isdecimal() else -1

@@ -1,4 +1,4 @@
-"""What is in use stays: claims that pods use, and volumes that claims have, outlive their deletion for so long."""
+"""Protection of volumes in use: claims that pods use, and volumes that claims use, are deleted later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PODS: Final = "/pods"
 
 
 class VolumeProtection(Controller):
-    """Keys are (storage, namespace, name) of claims and volumes that are being deleted."""
+    """Controller of terminating claims and volumes; keys are (storage, namespace, name)."""
 
     def observe(self, collection: Collection, change: Change) -> None:
         if collection.storage in (CLAIMS, VOLUMES) and change.new is not None and change.new.terminating:
@@ -53,7 +53,7 @@ class VolumeProtection(Controller):
         self.save(self.types()[storage], record, obj)
 
     def _is_used(self, claim: Record) -> bool:
-        """By a pod that is on a node, or may get there, and has not ended."""
+        """Return whether a pod that is bound and has not ended uses the claim."""
         pods = self.api.store.collections.get(PODS)
         return any(
             not _is_over(pod) and claim.name in claims_of(pod.load())
@@ -63,14 +63,14 @@ class VolumeProtection(Controller):
 
 
 def claims_of(pod: Json) -> list[str]:
-    """The names of the claims that a pod uses, those made for it included."""
-    found = []
+    """Return the names of the claims that a pod uses, generated claims included."""
+    names = []
     for volume in map(mapping, sequence(mapping(pod.get("spec")).get("volumes"))):
         if volume.get("persistentVolumeClaim"):
-            found.append(text(mapping(volume["persistentVolumeClaim"]).get("claimName")))
+            names.append(text(mapping(volume["persistentVolumeClaim"]).get("claimName")))
         elif volume.get("ephemeral"):
-            found.append(f"{metadata(pod).get('name')}-{volume.get('name')}")
-    return found
+            names.append(f"{metadata(pod).get('name')}-{volume.get('name')}")
+    return names
 
 
 def _is_over(pod: Record | None) -> bool:

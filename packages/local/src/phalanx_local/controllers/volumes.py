@@ -1,7 +1,7 @@
-"""Claims and volumes: who gets which, what is made for whom, and what is left when a claim goes.
+"""Persistent volumes and claims: binding, provisioning, and reclaim of released volumes.
 
-Volumes are made for claims of StorageClasses with the provisioner `phalanx.dev/fake`; the class's parameter
-`topologyKey` names a node label, and such a volume is reached from nodes with the same value only. Claims of other
+Volumes are provisioned for claims of StorageClasses with the provisioner `phalanx.dev/fake`. The class parameter
+`topologyKey` names a node label; such a volume is reachable only from nodes with the same value. Claims of other
 provisioners wait for those.
 """
 
@@ -33,7 +33,9 @@ _DELAYED: Final = "WaitForFirstConsumer"
 
 
 class VolumeController(Controller):
-    """Keys are (storage, namespace, name) of claims and volumes; that of a class means all of its claims."""
+    """Controller of claims and volumes; keys are (storage, namespace, name). The key of a class means all of its
+    claims.
+    """
 
     def observe(self, collection: Collection, change: Change) -> None:
         storage = collection.storage
@@ -83,7 +85,7 @@ class VolumeController(Controller):
         bound = BIND_COMPLETED in mapping(metadata(claim).get("annotations"))
         if volume_name:
             volume = self.current(VOLUMES, ("", volume_name))
-            if volume is None or not _may_have(volume.load(), record):
+            if volume is None or not _is_available_to(volume.load(), record):
                 self._set_status(CLAIMS, record, {"phase": "Lost" if bound else "Pending"})
             else:
                 self._bind(record, volume, by_controller=False)
@@ -97,16 +99,16 @@ class VolumeController(Controller):
             self._provision(record, claim)
 
     def _match(self, record: Record, claim: Json) -> Record | None:
-        """The volume that is reserved for a claim, else the smallest that does if the claim need not wait."""
+        """Return the volume reserved for a claim, else the smallest suitable one unless binding is delayed."""
         waits = self._is_delayed(claim)
         fitting = []
         for volume in self._all(VOLUMES):
             obj = volume.load()
-            if volume.terminating or not _suits(obj, claim):
+            if volume.terminating or not _is_suitable(obj, claim):
                 continue
             reference = mapping(mapping(obj.get("spec")).get("claimRef"))
             if reference:
-                if _may_have(obj, record):
+                if _is_available_to(obj, record):
                     return volume
             elif not waits and text(mapping(obj.get("status")).get("phase")) == "Available":
                 fitting.append((_size(mapping(mapping(obj.get("spec")).get("capacity"))), volume.name, volume))
@@ -127,7 +129,7 @@ class VolumeController(Controller):
             return
         affinity = self._affinity(storage_class.load(), node)
         if affinity == {}:
-            # The scheduler is told to choose another node.
+            # Without the annotation the scheduler chooses another node.
             del metadata(claim)["annotations"][SELECTED_NODE]
             self.save(self.types()[CLAIMS], record, claim)
             return
@@ -151,7 +153,7 @@ class VolumeController(Controller):
         self.create(VOLUMES, "", body)
 
     def _affinity(self, storage_class: Json, node: str) -> Json | None:
-        """From where the volume can be reached, None for everywhere; {} where the node has no such label."""
+        """Return the node affinity of a volume, None if all nodes reach it; {} if the node lacks the label."""
         key = text(mapping(storage_class.get("parameters")).get("topologyKey"))
         if not key or not node:
             return None
@@ -168,7 +170,7 @@ class VolumeController(Controller):
         return record is not None and record.load().get("volumeBindingMode") == _DELAYED
 
     def _bind(self, record: Record, volume: Record, *, by_controller: bool) -> None:
-        """Both sides, the volume first; each write that is there already is left out."""
+        """Bind volume and claim, the volume first; parts that are bound already are not written."""
         obj, claim = volume.load(), record.load()
         spec = mapping(obj["spec"])
         if text(mapping(spec.get("claimRef")).get("uid")) != record.uid:
@@ -234,8 +236,8 @@ def _reference(claim: Record) -> Json:
     }
 
 
-def _may_have(volume: Json, claim: Record) -> bool:
-    """Whether a volume is free, or is the claim's."""
+def _is_available_to(volume: Json, claim: Record) -> bool:
+    """Return whether a volume is free or reserved for the claim."""
     reference = mapping(mapping(volume.get("spec")).get("claimRef"))
     if not reference:
         return True
@@ -243,7 +245,7 @@ def _may_have(volume: Json, claim: Record) -> bool:
     return named and reference.get("uid") in (None, "", claim.uid)
 
 
-def _suits(volume: Json, claim: Json) -> bool:
+def _is_suitable(volume: Json, claim: Json) -> bool:
     offered, wanted = mapping(volume.get("spec")), mapping(claim.get("spec"))
     selector = selector_from_object(wanted["selector"]) if wanted.get("selector") is not None else None
     return (

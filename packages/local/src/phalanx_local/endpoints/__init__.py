@@ -1,1 +1,1 @@
-"""Requests over HTTP, from the path to the encoded answer."""
+"""HTTP requests, from the path to the encoded response."""

@@ -1,4 +1,4 @@
-"""The audit log: one JSON line per request."""
+"""Audit log: one JSON line per request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx_local.objects import encode
 
 
 class Audit:
-    """Appends to a file that only its owner can read; a watch is noted when it ends."""
+    """Audit log in a file that only its owner can read; a watch is recorded at its end."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -28,7 +28,7 @@ class Audit:
         headers: Mapping[str, str],
         acting: User | None = None,
     ) -> None:
-        """`user` is who called, `acting` whom he acted as."""
+        """Record a request of `user`, who impersonates `acting`."""
         entry = {
             "time": micro_timestamp(self._clock.now()),
             "user": user.name if user is not None else "",

@@ -1,4 +1,4 @@
-"""What the server says it serves: aggregated and classic discovery, /version.
+"""Discovery of the served resources: aggregated and classic form, /version.
 
 https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 """
@@ -12,7 +12,7 @@ from phalanx_local.registry.resources import Registry, Version, version_priority
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 
-# subresource -> (group, version, kind of its body, verbs); without an entry the parent's kind
+# subresource -> (group, version, kind of its body, verbs); the default is the parent's kind
 _SUBRESOURCES: Final = {
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
@@ -44,7 +44,7 @@ def version_info(git_version: str) -> Json:
 
 
 def api_versions(address: str) -> Json:
-    """GET /api, classic form."""
+    """Return the document of GET /api in classic form."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -53,7 +53,7 @@ def api_versions(address: str) -> Json:
 
 
 def group_document(group: str, versions: list[str]) -> Json:
-    """GET /apis/GROUP."""
+    """Return the document of GET /apis/GROUP."""
     listed = [{"groupVersion": f"{group}/{name}", "version": name} for name in versions]
     return {
         "kind": "APIGroup",
@@ -65,7 +65,7 @@ def group_document(group: str, versions: list[str]) -> Json:
 
 
 def group_list(registry: Registry) -> Json:
-    """GET /apis, classic form."""
+    """Return the document of GET /apis in classic form."""
     groups = []
     for group, versions in registry.groups().items():
         if group:
@@ -76,7 +76,7 @@ def group_list(registry: Registry) -> Json:
 
 
 def resource_list(registry: Registry, group: str, version: str) -> Json | None:
-    """GET /apis/GROUP/VERSION; None when it is not served."""
+    """Return the document of GET /apis/GROUP/VERSION; None if it is not served."""
     served = registry.served(group, version)
     if not served:
         return None
@@ -117,7 +117,7 @@ def resource_list(registry: Registry, group: str, version: str) -> Json | None:
 
 
 def aggregated(registry: Registry, version: str, *, core: bool) -> Json:
-    """The APIGroupDiscoveryList of /api (`core`) or of /apis."""
+    """Return the APIGroupDiscoveryList of /api (`core`) or of /apis."""
     items = []
     for group, versions in registry.groups().items():
         if (group == "") is core:

@@ -1,10 +1,10 @@
-"""Fault injection for tests: what a client must survive, on demand.
+"""Fault injection for tests of clients.
 
     server.faults.answer("POST", r"/binding$", 409, times=3)
     server.faults.drop("POST", r"/binding$", after_write=True)
     server.faults.cut_watches(r"/pods$")
 
-Rules are tried in the order in which they were added; each serves `times` requests and is gone.
+Rules are matched in the order of their addition; each is removed after `times` requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from phalanx_local.errors import StatusError
 
 @dataclass(slots=True)
 class FaultRule:
-    """What happens to the next `times` requests whose method and path match (`*` is every method)."""
+    """Fault for the next `times` requests whose method and path match (`*` is every method)."""
 
     method: str
     path: re.Pattern[str]
@@ -33,7 +33,7 @@ class FaultRule:
     seen: int = 0
 
     def error(self) -> StatusError:
-        """The answer in place of the real one."""
+        """Return the error response of the rule."""
         details: dict[str, object] = {}
         headers = {}
         if self.retry_after is not None:
@@ -58,7 +58,7 @@ _REASONS = {
 
 
 class Faults:
-    """The rules in force. All methods may be called while the server runs, on its event loop."""
+    """Active fault rules. All methods can be called while the server runs, on its event loop."""
 
     def __init__(self) -> None:
         self.rules: list[FaultRule] = []
@@ -66,7 +66,7 @@ class Faults:
         self._expire: Callable[[], None] | None = None
 
     def wire(self, cut: Callable[[re.Pattern[str], StatusError | None], int], expire: Callable[[], None]) -> None:
-        """Connects the hooks that act on the running server."""
+        """Connect the hooks to the running server."""
         self._cut, self._expire = cut, expire
 
     def answer(
@@ -81,7 +81,7 @@ class Faults:
         message: str = "injected fault",
         after_write: bool = False,
     ) -> FaultRule:
-        """Answers with an error Status; with `after_write` only after the request took effect."""
+        """Answer with an error Status; with `after_write` only after the request took effect."""
         rule = FaultRule(
             method.upper(),
             re.compile(path),
@@ -95,21 +95,21 @@ class Faults:
         return self._add(rule)
 
     def drop(self, method: str, path: str, *, times: int = 1, after_write: bool = False) -> FaultRule:
-        """Closes the connection without an answer, before or after the request took effect."""
+        """Close the connection without a response, before or after the request took effect."""
         return self._add(FaultRule(method.upper(), re.compile(path), times, drop=True, after_write=after_write))
 
     def delay(self, method: str, path: str, seconds: float, *, times: int = 1) -> FaultRule:
-        """Holds requests back before they are looked at."""
+        """Delay requests before they are processed."""
         return self._add(FaultRule(method.upper(), re.compile(path), times, delay=seconds))
 
     def cut_watches(self, path: str = "", *, expired: bool = False) -> int:
-        """Ends open watches whose path matches, with an in-stream 410 if asked. Returns how many."""
+        """End open watches whose path matches, optionally with an in-stream 410. Return their number."""
         assert self._cut is not None, "the server is not started"
         error = StatusError(410, "Expired", "too old resource version") if expired else None
         return self._cut(re.compile(path), error)
 
     def expire_history(self) -> None:
-        """Makes every resourceVersion and continue token before now too old, as compaction does."""
+        """Make every earlier resourceVersion and continue token too old, like compaction."""
         assert self._expire is not None, "the server is not started"
         self._expire()
 
@@ -117,7 +117,7 @@ class Faults:
         self.rules.clear()
 
     def match(self, method: str, path: str) -> FaultRule | None:
-        """The rule for a request, used up by one."""
+        """Return the rule for a request, and count one use of it."""
         for index, rule in enumerate(self.rules):
             if rule.method in ("*", method) and rule.path.search(path):
                 rule.seen += 1

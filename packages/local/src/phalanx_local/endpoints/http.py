@@ -1,4 +1,4 @@
-"""HTTP in front of the API: who asks, what for, and in which form the answer goes back."""
+"""HTTP endpoint in front of the API: authentication, authorization, and encoding of responses."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from phalanx_local.registry.api import Api
 log = logging.getLogger(__name__)
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
-# Warnings of one answer (aiohttp's clients take 128 headers), their characters together, and of one where
-# they are more.
-_HEADERS: Final = 100
-_MOST_WARNINGS: Final = 4096
+# Limits of the warnings of one response: their number (aiohttp's clients accept 128 headers), their characters
+# together, and the characters of one if they exceed that.
+_MAX_WARNINGS: Final = 100
+_MAX_CHARACTERS: Final = 4096
 _LONG_WARNING: Final = 256
 
 
 class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
-    """What aiohttp tells of requests that are no HTTP: a line each, for the traceback would be its own."""
+    """Log of malformed HTTP requests: one line each instead of aiohttp's traceback."""
 
     def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
-        self.warning("a request is refused: %.200s", " ".join(str(exc_info or msg).split()))
+        self.warning("malformed HTTP request: %.200s", " ".join(str(exc_info or msg).split()))
 
 
 class DroppedError(Exception):
-    """The connection is to be closed without an answer."""
+    """Request whose connection is closed without a response."""
 
 
 class HttpEndpoint:
-    """The request handler that aiohttp calls, once per request."""
+    """Request handler that aiohttp calls once per request."""
 
     def __init__(
         self,
@@ -85,19 +85,19 @@ class HttpEndpoint:
         acting: User | None = None
         try:
             if rule is not None and not rule.after_write:
-                await _strike(rule)
+                await _inject(rule)
             user = self._authenticator.authenticate(path, request.headers.get("Authorization"), request.transport)
             acting = impersonated(user, request.headers, self._rbac)
             query = dict(parse_qsl(query_string, keep_blank_values=True)) if query_string else _NO_QUERY
             response = await self._answer(request, method, path, query, acting)
             if rule is not None and rule.after_write:
-                await _strike(rule)
+                await _inject(rule)
         except StatusError as error:
             response = _error(error)
         except web.HTTPRequestEntityTooLarge:
             response = _error(too_large(self._options.max_body))
         except RecursionError:
-            # Deep below, or above what a decoder takes: kube-apiserver's words for what no stack can hold.
+            # A decoder or the interpreter reached its depth limit; the message is that of kube-apiserver.
             response = _error(bad_request("exceeded max depth"))
         except DroppedError:
             response = _drop(request)
@@ -138,13 +138,13 @@ class HttpEndpoint:
         return self._meta(path.rstrip("/") or "/", accept)
 
     async def _handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
-        """Each time that webhooks have to be asked the request runs anew, with their answers."""
+        """Handle a request; it is handled again after each round of webhook calls, with their answers."""
         for _ in range(ROUNDS):
             try:
                 return self._resources.handle(call)
             except UnansweredWebhook as pending:
                 await self._webhooks.answer(pending, call.answers)
-        raise internal("admission webhooks were asked too often about one request")
+        raise internal("a request needed too many rounds of admission webhooks")
 
     # --- watches
 
@@ -165,7 +165,7 @@ class HttpEndpoint:
             self.watches.pop(watch, None)
         return response
 
-    # --- what is not a resource
+    # --- endpoints without resources
 
     def _meta(self, path: str, accept: str) -> web.StreamResponse:
         registry = self._api.registry
@@ -201,9 +201,9 @@ class HttpEndpoint:
         return self._document(path, lambda: discovery.group_list(registry))
 
     def _resource_list(self, group: str, version: str) -> web.StreamResponse:
-        found = discovery.resource_list(self._api.registry, group, version)
-        if found is not None:
-            return _json(found)
+        document = discovery.resource_list(self._api.registry, group, version)
+        if document is not None:
+            return _json(document)
         if any(item.group == group and not item.custom for item in self._api.registry):
             raise no_such_resource()
         return _page_not_found()
@@ -222,7 +222,7 @@ class HttpEndpoint:
         return self._document(path, lambda: openapi.document(registry, group, version))
 
     def _document(self, key: str, make: Callable[[], Json], media: str = JSON) -> web.StreamResponse:
-        """A document that changes only when definitions do, encoded once."""
+        """Return a document that changes only with the definitions, encoded once."""
         generation = self._api.registry.generation
         known = self._documents.get(key)
         if known is None or known[0] != generation:
@@ -243,7 +243,7 @@ async def _stream_log(request: web.BaseRequest, log_stream: LogStream) -> web.St
     return response
 
 
-async def _strike(rule: FaultRule) -> None:
+async def _inject(rule: FaultRule) -> None:
     if rule.delay:
         await asyncio.sleep(rule.delay)
     if rule.drop:
@@ -260,23 +260,25 @@ def _drop(request: web.BaseRequest) -> web.StreamResponse:
 
 def _respond(answer: EncodedResponse) -> web.Response:
     response = web.Response(body=answer.body, status=answer.status, headers={"Content-Type": answer.content_type})
-    for warning in _few(answer.warnings):
+    for warning in _limited(answer.warnings):
         quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{quoted}"')
     return response
 
 
-def _few(warnings: Sequence[str]) -> list[str]:
-    """Each warning once, and no more than headers can carry: then shortened, and the last ones left out."""
-    told = list(dict.fromkeys(warnings))[:_HEADERS]
-    if sum(map(len, told)) <= _MOST_WARNINGS:
-        return told
-    room = _MOST_WARNINGS
-    for count, warning in enumerate(told):
-        if room <= 0:
-            return [warning[:_LONG_WARNING] for warning in told[:count]]
-        room -= min(len(warning), _LONG_WARNING)
-    return [warning[:_LONG_WARNING] for warning in told]
+def _limited(warnings: Sequence[str]) -> list[str]:
+    """Return the distinct warnings within the limits of the headers: shortened, and the last ones omitted, if
+    necessary.
+    """
+    distinct = list(dict.fromkeys(warnings))[:_MAX_WARNINGS]
+    if sum(map(len, distinct)) <= _MAX_CHARACTERS:
+        return distinct
+    remaining = _MAX_CHARACTERS
+    for count, warning in enumerate(distinct):
+        if remaining <= 0:
+            return [warning[:_LONG_WARNING] for warning in distinct[:count]]
+        remaining -= min(len(warning), _LONG_WARNING)
+    return [warning[:_LONG_WARNING] for warning in distinct]
 
 
 def _json(document: Json) -> web.Response:

@@ -1,4 +1,4 @@
-"""Lists: selection, pages that show one revision, and the rules of resourceVersion.
+"""Lists: selection, pages of one revision, and the rules of resourceVersion.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 """
@@ -40,7 +40,7 @@ _NO_FIELDS = FieldSelector(())
 
 
 class Selection(NamedTuple):
-    """Which objects of a collection a list or a watch is about; an empty namespace means all."""
+    """Selected objects of a list or a watch; an empty namespace means all namespaces."""
 
     namespace: str
     labels: Requirements
@@ -59,7 +59,7 @@ class Selection(NamedTuple):
 
 
 class ListQuery(NamedTuple):
-    """The query parameters of a list, parsed."""
+    """Parsed query parameters of a list."""
 
     selection: Selection
     limit: int
@@ -69,7 +69,7 @@ class ListQuery(NamedTuple):
 
 
 class ServedPage(NamedTuple):
-    """Part of a list: records in key order, and how to go on (an empty token on the last page)."""
+    """Part of a list: records in key order, and the continue token (empty on the last page)."""
 
     records: list[Record]
     revision: int
@@ -78,7 +78,7 @@ class ServedPage(NamedTuple):
 
 
 def parse_selection(version: Version, namespace: str, query: Mapping[str, str]) -> Selection:
-    """Raises 400 for a malformed selector or a field that the kind does not offer."""
+    """Parse the selectors. Raise 400 for a malformed selector or a field that the kind does not support."""
     labels: Requirements = ()
     fields = _NO_FIELDS
     source = query.get("labelSelector")
@@ -97,7 +97,7 @@ def parse_selection(version: Version, namespace: str, query: Mapping[str, str]) 
 
 
 def parse_list_query(version: Version, namespace: str, query: Mapping[str, str]) -> ListQuery:
-    """Raises 400 for parameters that contradict each other."""
+    """Parse the parameters of a list. Raise 400 if they contradict each other."""
     revision = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
     continuation = query.get("continue", "")
@@ -112,7 +112,7 @@ def parse_list_query(version: Version, namespace: str, query: Mapping[str, str])
         raise bad_request("specifying resource version is not allowed when using continue")
     limit = _integer(query, "limit")
     if revision == "0" and not match:
-        limit = 0  # served from the cache upstream, which does not page
+        limit = 0  # upstream serves such lists from its cache, without pages
     return ListQuery(parse_selection(version, namespace, query), limit, continuation, revision, match)
 
 
@@ -142,7 +142,7 @@ def _integer(query: Mapping[str, str], name: str) -> int:
 
 
 class _Token(msgspec.Struct):
-    """A continue token: the revision of the list and the last key shown."""
+    """Continue token: the revision of the list and the last returned key."""
 
     v: str
     rv: int
@@ -151,14 +151,14 @@ class _Token(msgspec.Struct):
 
 
 class Lister:
-    """Answers lists. Later pages show the revision of the first; a few snapshots are kept for them."""
+    """Server of lists. Later pages show the revision of the first page; a few snapshots are cached for them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._snapshots: OrderedDict[tuple[str, str, int], list[Record]] = OrderedDict()
 
     def page(self, collection: Collection, query: ListQuery) -> ServedPage:
-        """One page. Raises 410 for a token or a revision that is forgotten, 504 for one to come."""
+        """Return one page. Raise 410 for a token or a revision outside the history, 504 for a future one."""
         store, selection = self._store, query.selection
         after: Key | None = None
         revision = store.revision
@@ -191,24 +191,24 @@ class Lister:
         if name is not None and selection.namespace:
             record = records.get((selection.namespace, name))
             return [record] if record is not None and selection.matches(record) else []
-        found = [records[key] for key in collection.keys(selection.namespace)]
-        return [record for record in found if selection.matches(record)]
+        candidates = [records[key] for key in collection.keys(selection.namespace)]
+        return [record for record in candidates if selection.matches(record)]
 
     def _snapshot(self, collection: Collection, namespace: str, revision: int) -> list[Record]:
         key = (collection.storage, namespace, revision)
-        found = self._snapshots.get(key)
-        if found is not None and revision >= collection.compacted:
+        snapshot = self._snapshots.get(key)
+        if snapshot is not None and revision >= collection.compacted:
             self._snapshots.move_to_end(key)
-            return found
+            return snapshot
         state = collection.at(revision, self._store.revision)
         if state is collection.records:
-            found = [state[item] for item in collection.keys(namespace)]
+            snapshot = [state[item] for item in collection.keys(namespace)]
         else:
-            found = [state[item] for item in sorted(state) if not namespace or item[0] == namespace]
-        self._snapshots[key] = found
+            snapshot = [state[item] for item in sorted(state) if not namespace or item[0] == namespace]
+        self._snapshots[key] = snapshot
         if len(self._snapshots) > _CACHED_SNAPSHOTS:
             self._snapshots.popitem(last=False)
-        return found
+        return snapshot
 
     def _cut(
         self, records: list[Record], selection: Selection, after: Key | None, limit: int, revision: int
@@ -238,7 +238,7 @@ class Lister:
         return token
 
     def _expired_token(self, after: Key) -> StatusError:
-        """410 with a token that goes on inconsistently, at the current revision."""
+        """Return the 410 with a token that continues inconsistently, at the current revision."""
         text = (
             "The provided continue parameter is too old to display a consistent list result. You can start "
             "a new list without the continue parameter, or use the continue token in this response to "
@@ -252,7 +252,7 @@ class Lister:
 
 
 def encode_token(revision: int, key: Key) -> str:
-    """A continue token; revision -1 goes on at whatever is current then."""
+    """Return a continue token; revision -1 continues at the current revision."""
     raw = encode({"v": "meta.k8s.io/v1", "rv": revision, "ns": key[0], "name": key[1]})
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
@@ -269,7 +269,7 @@ def _first_after(records: list[Record], after: Key) -> int:
 
 
 def list_metadata(page: ServedPage, version: Version | None = None) -> Json:
-    """The ListMeta of a page; lists of custom resources say `continue` even where it is empty."""
+    """Return the ListMeta of a page; lists of custom resources include an empty `continue`."""
     meta: Json = {"resourceVersion": str(page.revision)}
     if version is not None and version.type.custom:
         meta["continue"] = ""
@@ -281,7 +281,7 @@ def list_metadata(page: ServedPage, version: Version | None = None) -> Json:
 
 
 def list_document(page: ServedPage, version: Version) -> bytes:
-    """The list as JSON; stored bytes are joined, not decoded."""
+    """Return the list as JSON; stored bytes are joined without decoding."""
     parts = [version.list_head, encode(list_metadata(page, version)), b',"items":[']
     if page.records:
         head = version.item_head

@@ -1,4 +1,4 @@
-"""What a client accepts and in which form the server answers."""
+"""Negotiation of the response format from the Accept header."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _ANY: Final = ("application/json", "application/*", "*/*", "text/json")
 
 
 class Form(NamedTuple):
-    """`table` and `partial` are of meta.k8s.io in the given version; `discovery` of apidiscovery.k8s.io."""
+    """Response format: `table` and `partial` of meta.k8s.io in the given version; `discovery` of
+    apidiscovery.k8s.io.
+    """
 
     shape: Literal["json", "table", "partial", "discovery"]
     version: str = ""
@@ -24,18 +26,18 @@ PLAIN: Final = Form("json")
 
 @lru_cache(maxsize=64)
 def negotiate(accept: str) -> Form:
-    """The first offer of an Accept header that the server can serve. Raises 406 when there is none."""
+    """Return the first supported format of an Accept header. Raise 406 if there is none."""
     if not accept:
         return PLAIN
     for offer in accept.split(","):
         media, *parameters = [part.strip() for part in offer.split(";")]
         if media not in _ANY:
             continue
-        given = dict(part.partition("=")[::2] for part in parameters)
-        wanted = given.get("as", "")
+        options = dict(part.partition("=")[::2] for part in parameters)
+        wanted = options.get("as", "")
         if not wanted:
             return PLAIN
-        group, version = given.get("g", ""), given.get("v", "")
+        group, version = options.get("g", ""), options.get("v", "")
         if group == "meta.k8s.io" and version in ("v1", "v1beta1"):
             if wanted == "Table":
                 return Form("table", version)

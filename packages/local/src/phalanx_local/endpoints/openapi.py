@@ -1,8 +1,8 @@
-"""OpenAPI v3: enough for kubectl to create, apply, edit and explain.
+"""OpenAPI v3 documents for create, apply, edit and explain of kubectl.
 
-kubectl asks for a PATCH path with a `fieldValidation` parameter per kind before it trusts the server with
-validation, and reads component schemas for `explain`. No request bodies are described: for built-in kinds
-kubectl then takes the merge keys that it has compiled in.
+kubectl relies on server-side validation only if the PATCH path of a kind has a `fieldValidation` parameter, and
+reads component schemas for `explain`. Request bodies are not described: kubectl then uses its built-in merge
+keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 
 def index(registry: Registry) -> Json:
-    """GET /openapi/v3: one document per group version, with a hash that changes with its content."""
+    """Return GET /openapi/v3: one document per group version, with a hash of its content."""
     paths: Json = {}
     for group, versions in registry.groups().items():
         for version in versions:
@@ -28,7 +28,7 @@ def index(registry: Registry) -> Json:
 
 
 def document(registry: Registry, group: str, version: str) -> Json:
-    """GET /openapi/v3/apis/GROUP/VERSION."""
+    """Return GET /openapi/v3/apis/GROUP/VERSION."""
     paths: Json = {}
     schemas: Json = {f"{_META}.ObjectMeta": _object_meta()}
     shapes = Shapes(schemas)

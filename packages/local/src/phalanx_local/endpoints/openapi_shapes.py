@@ -1,4 +1,4 @@
-"""The shape of built-in kinds as OpenAPI schemas, from the tables of phalanx_local.validation."""
+"""OpenAPI schemas of built-in kinds, from the tables of phalanx_local.validation."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _ANY: Final[Json] = {"type": "object", "x-kubernetes-preserve-unknown-fields": T
 
 
 class Shapes:
-    """Collects the component schemas of one document. A nested type is named after where it is met first."""
+    """Component schemas of one document. The name of a nested type is that of its first occurrence."""
 
     def __init__(self, schemas: Json) -> None:
         self._schemas = schemas
         self._names: dict[int, str] = {}
 
     def of_kind(self, item: Version, name: str) -> Json:
-        """The schema of a kind; an open object for kinds without a table."""
+        """Return the schema of a kind; an open object for kinds without a table."""
         description = f"{item.type.kind}, a resource of {item.api_version}."
         root = kind_type(item.type.group, item.type.kind, item.name)
         if root is None:
@@ -57,8 +57,8 @@ class Shapes:
         return dict(_ANY)
 
     def _struct(self, type_: FieldType, name: str) -> str:
-        # Types are shared and may contain themselves: the name is known before the fields are read. An
-        # atomic variant of a type has the same fields, so these identify it.
+        # Types are shared and can be recursive: the name is registered before the fields are read. Atomic
+        # variants of a type share its `fields`, so their id identifies the type.
         known = self._names.get(id(type_.fields))
         if known is not None:
             return known

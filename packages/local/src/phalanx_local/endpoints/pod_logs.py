@@ -1,8 +1,8 @@
-"""pods/log: the server has no logs of its own and asks the kubelet (the node agent) of the pod's node.
+"""pods/log: the server requests logs from the kubelet (the node agent) of the pod's node.
 
-The kubelet is found at status.addresses and status.daemonEndpoints.kubeletEndpoint.Port of the node, and
-asked for GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTP; only loopback addresses and
-localhost are asked.
+The address of the kubelet is in status.addresses and status.daemonEndpoints.kubeletEndpoint.Port of the node; the
+request is GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTP. Only loopback addresses and localhost are
+contacted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORWARDED: Final = ("follow", "tailLines", "sinceSeconds", "timestamps", "previ
 
 
 class LogStream:
-    """The log of one container, to be passed on in pieces."""
+    """Log of one container, forwarded in chunks."""
 
     def __init__(self, address: str, port: int, path: str, query: dict[str, str]) -> None:
         host = f"[{address}]" if ":" in address else address
@@ -31,7 +31,7 @@ class LogStream:
         self._query = query
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The log as it comes. Raises StatusError before the first piece when the agent has none."""
+        """Yield the log as it arrives. Raise StatusError before the first chunk if the agent has no log."""
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
@@ -50,7 +50,7 @@ class LogStream:
 
 
 def open_log(api: Api, record: Record, query: Mapping[str, str]) -> LogStream:
-    """Finds the agent that has a container's log. Raises 400 while there is none, 500 when it cannot be asked."""
+    """Return the log of a container. Raise 400 before the pod is bound, 500 if its agent is unknown."""
     pod = record.load()
     container = _container(pod, query.get("container", ""), record.name)
     node_name = text(dig(pod, "spec", "nodeName"))
@@ -86,7 +86,7 @@ def _container(pod: Json, wanted: str, name: str) -> str:
 
 
 def _endpoint(node: Json) -> tuple[str, int]:
-    """A loopback address and port of the node's kubelet, or an empty address."""
+    """Return a loopback address and port of the node's kubelet, or an empty address."""
     port = dig(node, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
     if not isinstance(port, int) or not 0 < port < 65_536:
         return "", 0

@@ -1,4 +1,4 @@
-"""Requests for resources: from a parsed path and a body to an operation of the API, and back to bytes."""
+"""Requests for resources: dispatch of a parsed request to an API operation, and encoding of the result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from phalanx_local.wire import CONTENT_TYPE, ProtobufError, read_protobuf
 
 _BODY_TYPES: Final = ("application/json", "application/yaml", CONTENT_TYPE)
 _OPTIONS: Final = {"PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
-# What is posted to a subresource.
+# Bodies of POST requests to subresources.
 _POSTED: Final = {
     "binding": ("Binding", "v1"),
     "eviction": ("Eviction", "policy/v1"),
@@ -51,7 +51,7 @@ _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
 class RequestInfo(NamedTuple):
-    """One request, read."""
+    """One parsed request."""
 
     target: Target
     method: str
@@ -63,7 +63,7 @@ class RequestInfo(NamedTuple):
 
 
 class EncodedResponse(NamedTuple):
-    """One answer, encoded."""
+    """One encoded response."""
 
     body: bytes
     status: int = 200
@@ -72,7 +72,7 @@ class EncodedResponse(NamedTuple):
 
 
 class ResourceHandler:
-    """Dispatches by verb and subresource."""
+    """Dispatcher by verb and subresource."""
 
     def __init__(
         self, api: Api, lister: Lister, reviewer: Reviewer, tokens: AccountTokens, options: ServerOptions
@@ -84,11 +84,11 @@ class ResourceHandler:
         self._options = options
 
     def handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
-        """The answer, a watch or a log to be streamed, or None where no such resource is served."""
+        """Return the response, a watch or log to stream, or None if the resource is not served."""
         target = call.target
         version = self._api.registry.version(target.group, target.version, target.plural)
         if version is None or (target.namespace and not version.type.namespaced):
-            # Upstream a group of its own answers for all its paths; those of custom resources do not.
+            # Upstream, a built-in group serves all of its paths; the groups of custom resources do not.
             known = [item for item in self._api.registry if item.group == target.group and not item.custom]
             if known:
                 raise no_such_resource()
@@ -96,7 +96,7 @@ class ResourceHandler:
         if target.subresource:
             return self._subresource(call, version)
         if not target.name:
-            return self._on_collection(call, version)
+            return self._handle_collection(call, version)
         if call.method == "GET":
             return self._get(call, version)
         if call.method == "PUT":
@@ -109,7 +109,7 @@ class ResourceHandler:
 
     # --- collections
 
-    def _on_collection(self, call: RequestInfo, version: Version) -> EncodedResponse | Watch | None:
+    def _handle_collection(self, call: RequestInfo, version: Version) -> EncodedResponse | Watch | None:
         verbs = version.type.verbs
         if version.type.namespaced and not call.target.namespace and "list" not in verbs:
             raise no_such_resource()
@@ -184,7 +184,7 @@ class ResourceHandler:
         chosen = [collection.records[key] for key in collection.keys(selection.namespace)]
         chosen = [record for record in chosen if selection.matches(record)]
         if self._api.webhooks is not None and self._api.webhooks.configured:
-            # All that webhooks have to say is known before the first is gone.
+            # All webhooks must have answered before the first object is deleted.
             for record in chosen:
                 with contextlib.suppress(StatusError):
                     self._admit_deletion(version, record, write)
@@ -217,7 +217,7 @@ class ResourceHandler:
         target, write = call.target, self._write(call)
         body = self._object(call, version, write)
         if version.type.strategy.create_on_update:
-            self._may_create(call, version, write)
+            self._check_create(call, version, write)
         record, created = self._api.update(version, target.namespace, target.name, body, write, target.subresource)
         return self._one(record, version, 201 if created else 200, write)
 
@@ -227,7 +227,7 @@ class ResourceHandler:
             write.warnings.append(version.warning)
         content_type = call.headers.get("Content-Type", "").partition(";")[0].strip()
         if content_type == APPLY_PATCH:
-            self._may_create(call, version, write)
+            self._check_create(call, version, write)
         record, created = patch_object(
             self._api,
             version,
@@ -268,7 +268,7 @@ class ResourceHandler:
         name = target.subresource
         if name not in version.subresources:
             if version.type.custom:
-                # In the words for an object that is not there, although it may be: clients cannot tell.
+                # Upstream returns the error for a missing object, even if the object exists.
                 raise not_found(version.type, target.name)
             raise no_such_resource()
         if name == "log":
@@ -320,8 +320,8 @@ class ResourceHandler:
 
     # --- shared
 
-    def _may_create(self, call: RequestInfo, version: Version, write: Write) -> None:
-        """403 when a write to an object that is not there would create it for somebody who may not."""
+    def _check_create(self, call: RequestInfo, version: Version, write: Write) -> None:
+        """Raise 403 if the write would create the object and the user has no create right."""
         target, type_ = call.target, version.type
         if target.subresource or (target.namespace, target.name) in self._api.collection(type_).records:
             return
@@ -329,7 +329,7 @@ class ResourceHandler:
         write.requester.require(Attributes("create", type_.group, type_.plural, "", target.namespace, target.name))
 
     def _admit(self, call: RequestInfo, version: Version, operation: str, obj: Json, write: Write) -> None:
-        """Asks the policies about a request that is not simply a write of an object."""
+        """Call the policies for a request that is not a plain write of an object."""
         target = call.target
         of = (target.namespace, target.name, target.subresource)
         self._api.admit(operation, version, obj, None, write, of=of)

@@ -1,4 +1,4 @@
-"""Reviews of identity and of rights: who a token is, and what somebody may do.
+"""Reviews: the identity of a token, and the rights of a user.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
 """
@@ -18,14 +18,14 @@ _EITHER: Final = "exactly one of nonResourceAttributes or resourceAttributes mus
 
 
 class Reviewer:
-    """Answers reviews; nothing is stored."""
+    """Server of reviews, which are never stored."""
 
     def __init__(self, authenticator: Authenticator, rbac: Rbac) -> None:
         self._authenticator = authenticator
         self.rbac = rbac
 
     def review(self, body: Json, version: Version, namespace: str, user: User) -> Json:
-        """The review with its status filled in. Raises 400 or 422 for a question that is none."""
+        """Return the review with its status. Raise 400 or 422 for an invalid review."""
         kind = version.type.kind
         spec = mapping(body.get("spec"))
         answer: Json = {
@@ -50,10 +50,10 @@ class Reviewer:
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
         audiences = [item for item in sequence(spec.get("audiences")) if isinstance(item, str)]
-        found = self._authenticator.user_of(token)
-        if found is None or (audiences and ISSUER not in audiences):
+        token_user = self._authenticator.user_of(token)
+        if token_user is None or (audiences and ISSUER not in audiences):
             return {"user": {}, "error": "[invalid bearer token, unknown or expired]"}
-        return {"authenticated": True, "user": _user(found), "audiences": [ISSUER]}
+        return {"authenticated": True, "user": _user(token_user), "audiences": [ISSUER]}
 
     def _rules(self, spec: Json, user: User) -> Json:
         namespace = text(spec.get("namespace"))

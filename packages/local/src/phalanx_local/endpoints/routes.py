@@ -1,4 +1,4 @@
-"""The shape of resource paths: /api/v1/... and /apis/GROUP/VERSION/..."""
+"""Resource paths: /api/v1/... and /apis/GROUP/VERSION/..."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class Target(NamedTuple):
-    """What a resource path is about; empty strings where a part is absent."""
+    """Target of a resource path; absent parts are empty strings."""
 
     group: str
     version: str
@@ -20,9 +20,9 @@ class Target(NamedTuple):
 
 
 def parse_path(path: str) -> Target | None:
-    """The target of a path below /api/VERSION or /apis/GROUP/VERSION; None for every other path.
+    """Return the target of a path below /api/VERSION or /apis/GROUP/VERSION; None for every other path.
 
-    A path that ends at the version has an empty plural: it asks for the list of resources.
+    A path that ends at the version has an empty plural: it requests the list of resources.
     """
     parts = path.split("/")
     if "%" in path:
@@ -30,28 +30,28 @@ def parse_path(path: str) -> Target | None:
     while parts and parts[-1] == "":
         parts.pop()
     if len(parts) >= 3 and parts[1] == "api":
-        group, version, rest = "", parts[2], parts[3:]
+        group, version, segments = "", parts[2], parts[3:]
     elif len(parts) >= 4 and parts[1] == "apis":
-        group, version, rest = parts[2], parts[3], parts[4:]
+        group, version, segments = parts[2], parts[3], parts[4:]
     else:
         return None
-    if not rest:
+    if not segments:
         return Target(group, version, "")
-    about_namespaces = len(rest) <= 2 or (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES)
-    if rest[0] == "namespaces" and not group and about_namespaces:
-        name = rest[1] if len(rest) > 1 else ""
-        return Target(group, version, "namespaces", "", name, rest[2] if len(rest) == 3 else "")
-    if rest[0] == "namespaces" and len(rest) >= 3:
-        return _target(group, version, rest[1], rest[2:])
-    return _target(group, version, "", rest)
+    about_namespaces = len(segments) <= 2 or (len(segments) == 3 and segments[2] in _NAMESPACE_SUBRESOURCES)
+    if segments[0] == "namespaces" and not group and about_namespaces:
+        name = segments[1] if len(segments) > 1 else ""
+        return Target(group, version, "namespaces", "", name, segments[2] if len(segments) == 3 else "")
+    if segments[0] == "namespaces" and len(segments) >= 3:
+        return _target(group, version, segments[1], segments[2:])
+    return _target(group, version, "", segments)
 
 
-def _target(group: str, version: str, namespace: str, rest: list[str]) -> Target:
+def _target(group: str, version: str, namespace: str, segments: list[str]) -> Target:
     return Target(
         group,
         version,
-        rest[0],
+        segments[0],
         namespace,
-        rest[1] if len(rest) > 1 else "",
-        "/".join(rest[2:]),
+        segments[1] if len(segments) > 1 else "",
+        "/".join(segments[2:]),
     )

@@ -1,4 +1,4 @@
-"""Subresources with a logic of their own: binding, eviction, scale, finalize, and reviews of rights."""
+"""Subresources with their own logic: binding, eviction, scale, finalize, and delete options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUCCESS: Final[Json] = {
 
 
 class _Named(NamedTuple):
-    """A resource under the name that its errors use."""
+    """Resource with a different name for its errors."""
 
     group: str
     plural: str
@@ -49,7 +49,7 @@ _SCALE: Final = _Named("autoscaling", "scales", "Scale")
 
 
 def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, write: Write) -> Json:
-    """Assigns a pod to a node, once and for all. 409 unless the pod waits to be bound under the given uid."""
+    """Bind a pod to a node. Raise 409 unless the pod is unbound and has the given uid."""
     type_ = version.type
     target, given = mapping(binding.get("target")), metadata(binding)
     _require_request(binding, "Binding", name, namespace)
@@ -88,10 +88,10 @@ def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, w
 
 
 def _require_request(body: Json, kind: str, name: str, namespace: str) -> None:
-    """400 when a request about a pod is of another kind or names another pod."""
-    given = body.get("kind")
-    if given and given != kind:
-        raise bad_request(f'{given} in version "v1" cannot be handled as a {kind}: unknown conversion')
+    """Raise 400 if a request about a pod has another kind or names another pod."""
+    body_kind = body.get("kind")
+    if body_kind and body_kind != kind:
+        raise bad_request(f'{body_kind} in version "v1" cannot be handled as a {kind}: unknown conversion')
     meta = metadata(body)
     if meta.get("name") != name:
         raise bad_request(f"name in URL does not match name in {kind} object")
@@ -100,7 +100,7 @@ def _require_request(body: Json, kind: str, name: str, namespace: str) -> None:
 
 
 def set_condition(status: Json, condition: Json, now: str, *, probe: bool = False) -> None:
-    """Puts a condition into status.conditions by type; the transition time moves only with the status."""
+    """Set a condition in status.conditions by type; the transition time changes only with the status."""
     conditions = status.setdefault("conditions", [])
     for index, item in enumerate(conditions):
         if mapping(item).get("type") == condition["type"]:
@@ -119,7 +119,7 @@ def _stamped(condition: Json, since: str, probe: bool) -> Json:
 
 
 def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json, write: Write) -> Json:
-    """Deletes a pod unless a disruption budget forbids it: 429 then, 500 when several budgets claim it."""
+    """Delete a pod if its disruption budget allows it. Raise 429 if not, 500 if several budgets match the pod."""
     type_ = version.type
     _require_request(eviction, "Eviction", name, namespace)
     record = api.record(type_, namespace, name)
@@ -137,7 +137,7 @@ def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json,
 
 
 def _announce_eviction(api: Api, type_: ResourceType, record: Record, write: Write) -> Record:
-    """Marks the pod as a target of disruption, so that its controller does not take it for a failure."""
+    """Set the DisruptionTarget condition, so that the pod's controller does not count a failure."""
     new = record.load()
     condition = {
         "type": "DisruptionTarget",
@@ -198,9 +198,9 @@ def _is_ready(pod: Json) -> bool:
 
 
 def parse_delete_options(body: Json, write: Write) -> DeleteOptions:
-    """A metav1.DeleteOptions; where it asks for a dry run (as kubectl does, in the body) the write becomes one.
+    """Parse a metav1.DeleteOptions. A dry run in the body (kubectl sends it there) makes the write a dry run.
 
-    Raises 422 for a propagation policy or a dry run that is none.
+    Raises 422 for an invalid propagation policy or dry run.
     """
     dry_run = body.get("dryRun") or []
     if dry_run:
@@ -227,11 +227,11 @@ def parse_delete_options(body: Json, write: Write) -> DeleteOptions:
 
 
 def scale_of(record: Record, version: Version) -> Json:
-    """The autoscaling/v1 Scale of an object."""
+    """Return the autoscaling/v1 Scale of an object."""
     obj = record.load()
     paths = version.scale or ScalePaths()
     meta = metadata(obj)
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Json = {"replicas": _number(obj, paths.status_replicas)}
     selector = _selector_text(obj, version, paths)
     if selector:
@@ -239,14 +239,14 @@ def scale_of(record: Record, version: Version) -> Json:
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {key: meta[key] for key in kept if key in meta},
+        "metadata": {key: meta[key] for key in fields if key in meta},
         "spec": {"replicas": _number(obj, paths.replicas)},
         "status": status,
     }
 
 
 def rescale(api: Api, version: Version, record: Record, scale: Json, write: Write) -> Record:
-    """Writes a Scale's replicas back to the object. Raises 422 for a count that is none."""
+    """Write a Scale's replicas back to the object. Raise 422 for an invalid count."""
     check_names(scale, record.name, record.namespace)
     replicas = dig(scale, "spec", "replicas")
     replicas = 0 if replicas is None else replicas
@@ -287,7 +287,7 @@ def _selector_text(obj: Json, version: Version, paths: ScalePaths) -> str:
 
 
 def finalize_namespace(api: Api, version: Version, name: str, body: Json, write: Write) -> Record:
-    """Replaces a namespace's spec.finalizers; the namespace goes when the last one does."""
+    """Replace a namespace's spec.finalizers; a terminating namespace without finalizers is removed."""
     type_: ResourceType = version.type
     check_names(body, name, "")
     record = api.record(type_, "", name)

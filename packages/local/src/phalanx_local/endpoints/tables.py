@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` prints, made by the server (meta.k8s.io Table)."""
+"""Tables for `kubectl get`, rendered by the server (meta.k8s.io Table)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Include = Literal["None", "Metadata", "Object"]
 
 
 def included(query: Mapping[str, str]) -> Include:
-    """What of each object its row carries. Raises 400 for another word than None, Metadata or Object."""
+    """Return the part of each object that its row includes. Raise 400 for other values than None, Metadata or
+    Object.
+    """
     asked = query.get("includeObject", "") or "Metadata"
     if asked == "Metadata":
         return "Metadata"
@@ -31,14 +33,14 @@ def included(query: Mapping[str, str]) -> Include:
 
 
 def table_of(page: ServedPage, version: Version, form: str, include: Include, now: float) -> Json:
-    """The table of a list."""
+    """Return the table of a list."""
     table = _table(page.records, version, form, include, now)
     table["metadata"] = list_metadata(page)
     return table
 
 
 def table_of_one(record: Record, version: Version, form: str, include: Include, now: float) -> Json:
-    """The table of one object."""
+    """Return the table of one object."""
     table = _table([record], version, form, include, now)
     table["metadata"] = {"resourceVersion": str(record.revision)}
     return table
@@ -68,7 +70,7 @@ def _row_object(obj: Json, form: str, include: Include) -> Json | None:
 
 
 def partial_object(obj: Json, form: str = "v1") -> Json:
-    """PartialObjectMetadata of an object."""
+    """Return the PartialObjectMetadata of an object."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{form}",
@@ -77,12 +79,12 @@ def partial_object(obj: Json, form: str = "v1") -> Json:
 
 
 def partial(record: Record) -> bytes:
-    """PartialObjectMetadata of a record."""
+    """Return the PartialObjectMetadata of a record."""
     return encode(partial_object(record.load()))
 
 
 def partial_list(page: ServedPage, version: Version) -> bytes:
-    """PartialObjectMetadataList of a page."""
+    """Return the PartialObjectMetadataList of a page."""
     return encode(
         {
             "kind": "PartialObjectMetadataList",
@@ -94,12 +96,12 @@ def partial_list(page: ServedPage, version: Version) -> bytes:
 
 
 def partial_line(kind: str, record: Record) -> bytes:
-    """A watch event of object metadata alone."""
+    """Return a watch event with object metadata only."""
     return event_line(kind, partial(record))
 
 
 class TableLines:
-    """Watch events as tables of one row; only the first carries the column definitions."""
+    """Watch events as tables of one row; only the first contains the column definitions."""
 
     def __init__(self, version: Version, form: str, include: Include, clock: Clock) -> None:
         self._version = version

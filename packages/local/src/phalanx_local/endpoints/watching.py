@@ -1,4 +1,4 @@
-"""Watches: where one starts, what of each change it shows, and how it ends.
+"""Watches: their start, the events of each change, and their end.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -18,14 +18,14 @@ from phalanx_local.registry.resources import Version
 from phalanx_local.storage.records import ADDED, DELETED, MODIFIED, Change, Record, event_line, render
 from phalanx_local.storage.store import EVERYTHING, Collection, Store, WatchKey
 
-_LONGEST_BACKLOG: Final = 50_000
-_SHORTEST_DEFAULT_TIMEOUT: Final = 1800
+_MAX_BACKLOG: Final = 50_000
+_MIN_DEFAULT_TIMEOUT: Final = 1800
 
 RecordLine = Callable[[str, Record], bytes]
 
 
 class WatchQuery(NamedTuple):
-    """The query parameters of a watch, parsed; `initial` tells whether the present state comes first."""
+    """Parsed query parameters of a watch; `initial`: the current state is sent first."""
 
     selection: Selection
     revision: int | None
@@ -36,20 +36,22 @@ class WatchQuery(NamedTuple):
 
 
 def parse_watch_query(version: Version, namespace: str, query: Mapping[str, str]) -> WatchQuery:
-    """Raises 400 or 422 for parameters that contradict each other."""
+    """Parse the parameters of a watch. Raise 400 or 422 if they contradict each other."""
     source = query.get("resourceVersion", "")
     if source and parse_whole(source, 0) is None:
-        why = f'resourceVersion: Invalid value: "{source}": strconv.ParseUint: parsing "{source}": invalid syntax'
-        raise nameless(500, why)
+        message = (
+            f'resourceVersion: Invalid value: "{source}": strconv.ParseUint: parsing "{source}": invalid syntax'
+        )
+        raise nameless(500, message)
     revision = int(source) if source else None
     match = query.get("resourceVersionMatch", "")
     send = query.get("sendInitialEvents")
     if send is not None and match != "NotOlderThan":
-        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise invalid_options("ListOptions", forbidden_field("resourceVersionMatch", why))
+        message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise invalid_options("ListOptions", forbidden_field("resourceVersionMatch", message))
     if send is None and match:
-        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        raise invalid_options("ListOptions", forbidden_field("resourceVersionMatch", why))
+        message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise invalid_options("ListOptions", forbidden_field("resourceVersionMatch", message))
     initial = send == "true" if send is not None else not revision
     bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
     return WatchQuery(
@@ -70,12 +72,12 @@ def _timeout(query: Mapping[str, str]) -> float:
             raise bad_request(f'strconv.ParseInt: parsing "{source}": invalid syntax')
         if seconds > 0:
             return seconds
-    # Spread like upstream, so that clients that never ask do not all come back at once.
-    return _SHORTEST_DEFAULT_TIMEOUT * (1 + random.random())
+    # Spread like upstream, so that clients without a timeout do not reconnect at the same time.
+    return _MIN_DEFAULT_TIMEOUT * (1 + random.random())
 
 
 class Watch:
-    """One open watch. Changes are offered to it as they happen; `stream` hands them on as lines."""
+    """One open watch. The store offers changes; `stream` yields them as lines."""
 
     def __init__(
         self,
@@ -101,11 +103,13 @@ class Watch:
 
     @property
     def storage(self) -> str:
-        """The collection that is watched."""
+        """Storage of the watched collection."""
         return self._collection.storage
 
     def open(self) -> None:
-        """Subscribes and queues what the client has missed. A forgotten revision becomes an ERROR line."""
+        """Subscribe, and queue the events that the client missed. A revision outside of the history becomes an
+        ERROR line.
+        """
         query, store = self._query, self._store
         try:
             if query.initial:
@@ -132,13 +136,13 @@ class Watch:
 
     def _queue_missed(self, revision: int) -> None:
         if revision > self._store.revision:
-            # A revision of an earlier life of a server without a data file: start over.
+            # The revision belongs to an earlier run of a server without a data file: the client must list again.
             raise expired(f"too old resource version: {revision} ({self._store.revision})")
         for change in self._collection.since(revision):
             self.offer(change)
 
     def offer(self, change: Change) -> None:
-        """Queues the event that a change is within this watch's selection, if any."""
+        """Queue the event of a change within this watch's selection, if any."""
         if self._ended:
             return
         matches = self._query.selection.matches
@@ -154,17 +158,17 @@ class Watch:
             self._lines.append(change.line(kind, self._version))
         else:
             self._lines.append(self._line(kind, change.shown(kind)))
-        if len(self._lines) > _LONGEST_BACKLOG:
-            self.end()  # a client too slow to follow resumes from what it has seen
+        if len(self._lines) > _MAX_BACKLOG:
+            self.end()  # a client that is too slow resumes from its last event
         self._notify()
 
     def end(self) -> None:
-        """Ends the stream after what is queued."""
+        """End the stream after the queued events."""
         self._ended = True
         self._notify()
 
     def cut(self, error: StatusError | None = None) -> None:
-        """Ends the stream at once, with an ERROR event where one is given."""
+        """End the stream at once, with an ERROR event if one is given."""
         self._lines = [event_line("ERROR", encode(error.status))] if error is not None else []
         self.end()
 
@@ -176,7 +180,7 @@ class Watch:
             self._wake.set_result(None)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Chunks of whole lines until the timeout, an end or an error."""
+        """Yield chunks of whole lines until the timeout, an end or an error."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._query.timeout
         next_bookmark = loop.time() + self._interval
@@ -217,14 +221,14 @@ class Watch:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         body: Json = {"metadata": meta}
         if self._version.type.storage == "/pods":
-            # Go's zero Pod: clients that decode bookmarks as pods meet a null list here, as upstream.
+            # Go's zero Pod has a null list here; clients that decode bookmarks as pods get the same upstream.
             body["spec"] = {"containers": None}
             body["status"] = {}
         return event_line("BOOKMARK", self._version.head + encode(body)[1:])
 
 
 def _watch_key(selection: Selection) -> WatchKey:
-    """The narrowest index under which every change that can matter is published."""
+    """Return the narrowest index key under which all matching changes are published."""
     name = selection.fields.exact("metadata.name")
     if name is not None:
         return ("name", name)

@@ -1,4 +1,4 @@
-"""The agent: the API on one side, the pods and nodes of the sans-IO core on the other."""
+"""Node agent: connects the API with the pods and nodes of the sans-IO core."""
 
 from __future__ import annotations
 
@@ -46,24 +46,25 @@ from phalanx_local.nodeagent.work_queue import KeyedQueue
 
 log = logging.getLogger(__name__)
 
-# A nodes file is read when it has not changed for one look, so that a half-written one is not taken for the truth.
+# A changed nodes file is read after one period without a change, so that a half-written file is not applied.
 _FILE_PERIOD = 0.5
-# How often claims that cannot be used yet are looked at again.
+# Interval between checks of claims that are not usable yet.
 _CLAIM_PERIOD = 2.0
 _PODS_ON = "spec.nodeName={}"
 _BOUND = "spec.nodeName!="
-# An answer such as 403 or 422 will be the same in a second; somebody has to change something first.
+# An answer such as 403 or 422 repeats until a user changes the cause: retry rarely.
 _REJECTED_PAUSE = 30.0
-# Of pods that are due together; the rest waits for the next time.
-_MOST_FAILURES = 10_000
+# Maximum number of failing pods in one call; the remaining pods are due at the next call.
+_MAX_FAILURES = 10_000
 _DECODE_POD = msgspec.json.Decoder(V1Pod)
 _DECODE_NODE = msgspec.json.Decoder(V1Node)
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
-    """`nodes_file` is a path or None; `adoption` says which other nodes are taken on.
+    """Options of the node agent.
 
-    `pod_network` is a CIDR, "" for the usual one of the mode. `concurrency` limits pod writes in flight.
+    `nodes_file` is a path or None; `adoption` selects the other nodes that the agent adopts. `pod_network` is a
+    CIDR, "" for the default of the mode. `concurrency` limits concurrent pod writes.
     """
 
     nodes_file: str | None = None
@@ -76,10 +77,10 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
 
 class NodeAgent:
-    """Plays the kubelets of many nodes. Without a runtime the containers pretend to run.
+    """Simulates the kubelets of many nodes. Without a runtime the containers are simulated too.
 
-    `clock` gives Unix seconds. `log_port` is where the logs are served. `run` is all there is to call; it
-    raises NodeFileError when the nodes file cannot be read at the start.
+    `clock` returns Unix seconds. `log_port` is the port of the log server. `run` is the entry point; it raises
+    NodeFileError if the nodes file cannot be read at the start.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class NodeAgent:
         )
         self._writes = KeyedQueue(self._write, options.concurrency)
         self._lookups = KeyedQueue(self._look_up, 8)
-        self._events = KeyedQueue(self._tell_event, 4)
+        self._events = KeyedQueue(self._send_event, 4)
         self._failures: dict[str, Backoff] = {}
         self._errors = Failures()
         self._warnings: dict[str, dict[str, Any]] = {}
@@ -122,7 +123,7 @@ class NodeAgent:
         self._timer_due: float | None = None
 
     async def run(self, ready: Callable[[int], None]) -> None:
-        """Until cancelled. `ready(nodes)` is called once, when all nodes stand and all pods have been read."""
+        """Run until cancelled. `ready(nodes)` is called once, when all nodes are registered and all pods read."""
         nodes = Reflector(self._client, NODES, _DECODE_NODE.decode, self.nodes.sink, failures=self._errors)
         pods = Reflector(
             self._client, PODS, _DECODE_POD.decode, self._pod_changed, field_selector=_BOUND, failures=self._errors
@@ -130,7 +131,7 @@ class NodeAgent:
         stamp = None
         if self._options.nodes_file is not None:
             stamp = _stamp(self._options.nodes_file)
-            self._want(_read(self._options.nodes_file))
+            self._apply_nodes_file(_read(self._options.nodes_file))
         if self._runtime is not None:
             await self._runtime.open()
         try:
@@ -138,10 +139,10 @@ class NodeAgent:
                 tasks.create_task(self.nodes.run())
                 tasks.create_task(nodes.run())
                 if self._options.nodes_file is not None:
-                    tasks.create_task(self._follow(self._options.nodes_file, stamp))
+                    tasks.create_task(self._watch_nodes_file(self._options.nodes_file, stamp))
                 await nodes.synced.wait()
                 await self.nodes.standing()
-                # Only now: a pod that is read before its node would have to be read again.
+                # The pods are read after the nodes: a pod that is read before its node must be read again.
                 tasks.create_task(pods.run())
                 await pods.synced.wait()
                 ready(self.nodes.ready)
@@ -154,11 +155,11 @@ class NodeAgent:
                 await self._runtime.close()
 
     def allocatable(self, node: str) -> Mapping[str, int]:
-        """What a node of ours offers, in the units of `phalanx.model.resources`."""
+        """Return the allocatable of a node of this agent, in the units of `phalanx.model.resources`."""
         return self.pods.node_info(node).allocatable if node in self.pods.nodes else {}
 
     def address(self, node: str) -> str:
-        """What the pods of a node have as host address."""
+        """Return the host address of the pods of a node."""
         return self.pods.address(node)
 
     # Pods
@@ -170,7 +171,7 @@ class NodeAgent:
             self._failures.pop(change.uid, None)
             self.pods.remove(change.uid, change.last.node if change.last else "")
         elif isinstance(change, Synced):
-            self._through("the pods that are there", lambda: self.pods.synced(self._clock()))
+            self._call_until_done("admission of existing pods", lambda: self.pods.synced(self._clock()))
         elif isinstance(change, Malformed):
             log.warning("pod %s/%s cannot be read and is not run: %s", *change.key, change.error)
 
@@ -178,7 +179,7 @@ class NodeAgent:
         self._lookups.mark(f"recount {node}")
 
     def wake(self) -> None:
-        """Have the core called when the next thing is due."""
+        """Set the timer to the time at which the next pod is due."""
         due = self.pods.next_due()
         if due == self._timer_due:
             return
@@ -192,19 +193,19 @@ class NodeAgent:
 
     def _advance(self) -> None:
         self._timer, self._timer_due = None, None
-        self._through("the pods that are due", lambda: self.pods.advance(self._clock()))
+        self._call_until_done("step of due pods", lambda: self.pods.advance(self._clock()))
         self.wake()
 
-    def _through(self, what: str, call: Callable[[], None]) -> None:
-        """Calls until all have had their turn, whatever one of them raises."""
-        for _ in range(_MOST_FAILURES):
+    def _call_until_done(self, what: str, call: Callable[[], None]) -> None:
+        """Call `call` until it succeeds; an error of one pod must not stop the remaining pods."""
+        for _ in range(_MAX_FAILURES):
             try:
                 return call()
             except Exception as error:
                 self._errors.record_failure("agent", what, error)
         return None
 
-    # What the core asks for
+    # Calls from the core (`Outside`)
 
     def write(self, uid: str) -> None:
         self._writes.mark(uid)
@@ -226,16 +227,16 @@ class NodeAgent:
 
     def rejected(self, life: PodLifecycle) -> None:
         assert life.rejection is not None
-        self._tell(life, life.rejection.reason, life.rejection.message)
+        self._record_warning(life, life.rejection.reason, life.rejection.message)
 
     def prepare(self, life: PodLifecycle) -> None:
         self._lookups.mark(f"claims {life.uid}")
 
-    def _tell(self, life: PodLifecycle, reason: str, message: str) -> None:
+    def _record_warning(self, life: PodLifecycle, reason: str, message: str) -> None:
         self._warnings[life.uid] = _warning(life, reason, message, self._clock())
         self._events.mark(life.uid)
 
-    # What the runtime reports
+    # Reports of the runtime
 
     def started(self, uid: str, container: str) -> None:
         self.pods.started(uid, container, self._clock())
@@ -257,7 +258,7 @@ class NodeAgent:
         except ConnectionLost as error:
             return self._pause(uid, write, error)
         except ApiError as error:
-            # A pod that is not there needs no status; one of another uid is not ours to write about.
+            # A deleted pod needs no status; a pod with another uid belongs to another life.
             if error.status != 404 and not (error.status == 409 and isinstance(write, DeleteWrite)):
                 return self._pause(uid, write, error)
         self._failures.pop(uid, None)
@@ -293,13 +294,13 @@ class NodeAgent:
             else:
                 await self._confirm_admission(subject)
         except (ApiError, ConnectionLost) as error:
-            what = "the claims of pod" if kind == "claims" else "the pods of node"
-            log.warning("reading %s %s: %s", what, subject, error)
+            subject_kind = "the claims of pod" if kind == "claims" else "the pods of node"
+            log.warning("reading %s %s: %s", subject_kind, subject, error)
             return 1.0
         return None
 
     async def _prepare(self, uid: str) -> float | None:
-        """Start a pod whose claims are in order, or tell once that they are not and look again later."""
+        """Start a pod whose claims are usable; otherwise record one event and check again later."""
         life = self.pods.life(uid)
         if life is None or not life.held or life.finished:
             return None
@@ -308,8 +309,8 @@ class NodeAgent:
                 require_usable(life.pod, name, await self._claim(life.pod.metadata.namespace, name))
         except UnpreparedError as problem:
             if self.pods.unprepared(uid, self._clock()):
-                why = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
-                self._tell(life, UNPREPARED, why)
+                message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
+                self._record_warning(life, UNPREPARED, message)
             return _CLAIM_PERIOD
         self.pods.prepared(uid, self._clock())
         return None
@@ -323,14 +324,14 @@ class NodeAgent:
             raise
 
     async def _read_pods(self, node: str) -> None:
-        """Pods that were bound before their node was ours."""
+        """Read the pods that were bound before the agent managed their node."""
         listed = await self._list_pods(node)
         for raw in listed:
-            # The reflector has complained already of what cannot be read.
+            # The reflector has logged unreadable pods already.
             with contextlib.suppress(msgspec.DecodeError):
                 pod = decoded(_DECODE_POD.decode, raw)
-                what = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
-                self._errors.guard("agent", what, partial(self.pods.upsert, pod, self._clock()))
+                subject = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+                self._errors.guard("agent", subject, partial(self.pods.upsert, pod, self._clock()))
 
     async def _confirm_admission(self, node: str) -> None:
         query = self.pods.query_node(node)
@@ -338,7 +339,7 @@ class NodeAgent:
             answer = await self._client.request("GET", NODES.path(None, node))
         except ApiError as error:
             if error.status == 404:
-                return  # the watch will tell; pods of a node that vanished are not ours
+                return  # the watch reports the deletion; the agent does not manage pods of deleted nodes
             raise
         offer, _ = read_offer(decoded(_DECODE_NODE.decode, answer))
         present = {decode_json(raw, _Named).metadata.uid for raw in await self._list_pods(node)}
@@ -349,24 +350,24 @@ class NodeAgent:
         answer = await self._client.request("GET", PODS.path(), params={"fieldSelector": selector}, timeout=60)
         return [bytes(raw) for raw in decode_json(answer, _RawList).items or []]
 
-    async def _tell_event(self, uid: str) -> None:
+    async def _send_event(self, uid: str) -> None:
         event = self._warnings.pop(uid, None)
         if event is None:
             return
         try:
             await self._client.create(EVENTS.path(event["metadata"]["namespace"]), event)
-        except (ApiError, ConnectionLost) as error:  # events are a courtesy
+        except (ApiError, ConnectionLost) as error:  # events are best effort
             log.info("event for pod %s: %s", event["involvedObject"]["name"], error)
 
     # The nodes file
 
-    def _want(self, parsed: NodeFile) -> None:
+    def _apply_nodes_file(self, parsed: NodeFile) -> None:
         for problem in parsed.problems:
             log.error("%s", problem)
-        # While there are mistakes in it, a missing entry may be one of them: no node is removed.
+        # A mistake in the file can hide an entry: until it is corrected, no node is removed.
         self.nodes.want(parsed.nodes, complete=not parsed.problems)
 
-    async def _follow(self, path: str, applied: _Stamp | None) -> None:
+    async def _watch_nodes_file(self, path: str, applied: _Stamp | None) -> None:
         seen = applied
         while True:
             await asyncio.sleep(_FILE_PERIOD)
@@ -378,7 +379,7 @@ class NodeAgent:
                 continue
             applied = stamp
             try:
-                self._want(_read(path))
+                self._apply_nodes_file(_read(path))
             except NodeFileError as error:
                 log.error("%s; the nodes stay as they are", error)
 
@@ -399,7 +400,7 @@ _Stamp = tuple[int, int, int]
 
 
 def _stamp(path: str) -> _Stamp | None:
-    """Changes when the file is written or replaced; None while there is none."""
+    """Return a stamp that changes when the file is written or replaced; None if the file does not exist."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""A kubelet's admission: does this pod fit beside those that the node has already taken?"""
+"""Admission of a kubelet: the check that a pod fits beside the pods on its node."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from phalanx.model.resources import CPU, MEMORY, PODS, Requests, parse_amount
 from phalanx.model.selectors import HostPort
 from phalanx.model.text.quantity import QuantityError
 
-# The order in which a kubelet looks, so that a pod that overflows twice is refused for the same reason.
+# Order in which a kubelet checks resources; it decides the reason if a pod exceeds several resources.
 _FIRST = (PODS, CPU, MEMORY, "ephemeral-storage")
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Why a node refuses a pod, in the kubelet's words: `reason` becomes the pod's status.reason."""
+    """Rejection of a pod by its node, in the kubelet's words: `reason` is the status.reason of the pod."""
 
     reason: str
     message: str
 
 
 class PodCharge(msgspec.Struct, frozen=True):
-    """What one pod takes from its node: requests without the pod slot, and ports of the node itself."""
+    """Charge of one pod on its node: requests without the pod slot, and host ports."""
 
     requests: Requests = ()
     ports: tuple[HostPort, ...] = ()
 
 
 class NodeInfo:
-    """What one node offers and what its pods have taken, in the units of `phalanx.model.resources`.
+    """Capacity of one node and the charges of its pods, in the units of `phalanx.model.resources`.
 
-    Allocatable may shrink below what is used: then nothing more is admitted and nothing that runs is touched.
-    A resource that the node does not offer is offered zero times. (A real kubelet admits a pod that asks for an
-    extended resource unknown to its node; we refuse, because the pod would not get what it asked for.)
+    Allocatable can shrink below the used amount: then no more pods are admitted and running pods continue. An
+    unknown resource has capacity 0. (A real kubelet admits a pod that requests an extended resource unknown to
+    its node; this agent rejects it, because the pod would not get the resource.)
     """
 
     def __init__(self, allocatable: Mapping[str, int] | None = None) -> None:
@@ -49,7 +49,7 @@ class NodeInfo:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The uids of the pods that occupy the node."""
+        """Return the uids of the pods that occupy the node."""
         return tuple(self._charges)
 
     @property
@@ -63,14 +63,14 @@ class NodeInfo:
         self._allocatable = dict(allocatable)
 
     def admit(self, uid: str, charge: PodCharge) -> Rejection | None:
-        """Take the pod in, or say why not. A pod that is in already is charged anew."""
+        """Admit the pod, or return the reason of its rejection. A pod that is admitted already is charged again."""
         rejection = self.check(uid, charge)
         if rejection is None:
             self.occupy(uid, charge)
         return rejection
 
     def check(self, uid: str, charge: PodCharge) -> Rejection | None:
-        """Whether the pod would fit beside all others; changes nothing."""
+        """Return a rejection if the pod does not fit beside the other pods; changes nothing."""
         own = self._charges.get(uid, PodCharge())
         held = dict(own.requests)
         wanted = dict(charge.requests)
@@ -88,7 +88,7 @@ class NodeInfo:
         return self._port_conflict(uid, charge.ports)
 
     def occupy(self, uid: str, charge: PodCharge) -> None:
-        """Charge a pod that is here already, whether it fits or not (it ran before this agent came)."""
+        """Charge a pod that runs already, even if it does not fit (an earlier agent admitted it)."""
         self.release(uid)
         self._charges[uid] = charge
         for resource, amount in charge.requests:
@@ -99,19 +99,19 @@ class NodeInfo:
         if charge is None:
             return
         for resource, amount in charge.requests:
-            left = self._used[resource] - amount
-            if left:
-                self._used[resource] = left
+            remaining = self._used[resource] - amount
+            if remaining:
+                self._used[resource] = remaining
             else:
                 del self._used[resource]
 
     def _port_conflict(self, uid: str, ports: tuple[HostPort, ...]) -> Rejection | None:
         if not ports:
             return None
-        for other, charge in self._charges.items():
-            for taken in charge.ports:
+        for other_uid, charge in self._charges.items():
+            for used_port in charge.ports:
                 for port in ports:
-                    if other != uid and port.conflicts_with(taken):
+                    if other_uid != uid and port.conflicts_with(used_port):
                         return Rejection(
                             "NodePorts",
                             f"Pod was rejected: host port {port.port}/{port.protocol} is taken on this node",
@@ -124,7 +124,7 @@ def _admission_order(resource: str) -> tuple[int, str]:
 
 
 def read_amounts(quantities: Mapping[str, object] | None, where: str) -> tuple[dict[str, int], list[str]]:
-    """The amounts of a resource list, and a line for each quantity that cannot be read (it counts as absent)."""
+    """Return the amounts of a resource list, and a line for each unreadable quantity (it counts as absent)."""
     amounts: dict[str, int] = {}
     problems: list[str] = []
     for name, value in (quantities or {}).items():

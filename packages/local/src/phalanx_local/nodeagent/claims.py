@@ -1,4 +1,4 @@
-"""What a kubelet wants of a pod's ResourceClaims before the pod starts: all there, allocated, reserved for it."""
+"""ResourceClaims of a pod as its kubelet requires them: existing, allocated and reserved for the pod."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx_local.nodeagent.core_v1 import V1Pod
 
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 
-#: The reason of the event while they are not.
+#: Reason of the event while a claim is not usable.
 UNPREPARED = "FailedPrepareDynamicResources"
 
 
@@ -33,7 +33,7 @@ class V1ResourceClaim(msgspec.Struct):
 
 
 class UnpreparedError(Exception):
-    """Why the pod cannot start yet, in the kubelet's words."""
+    """Pod that cannot start yet; the text is the kubelet's message."""
 
 
 def has_claims(pod: V1Pod) -> bool:
@@ -41,15 +41,17 @@ def has_claims(pod: V1Pod) -> bool:
 
 
 def claim_names(pod: V1Pod) -> list[str]:
-    """The claims that the pod needs. Raises UnpreparedError while one is still to be made from its template."""
-    made = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses or ()}
+    """Return the names of the claims that the pod needs. Raise UnpreparedError until all templates are
+    instantiated.
+    """
+    created = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses or ()}
     names: list[str] = []
     for entry in pod.spec.resource_claims or ():
         if entry.resource_claim_name:
             names.append(entry.resource_claim_name)
-        elif entry.name not in made:
+        elif entry.name not in created:
             raise UnpreparedError(f'pod claim "{entry.name}": the ResourceClaim has not been created yet')
-        elif name := made[entry.name]:  # without a name none is needed
+        elif name := created[entry.name]:  # an entry without a name needs no claim
             names.append(name)
     extended = pod.status.extended_resource_claim_status
     if extended is not None and extended.resource_claim_name:
@@ -58,7 +60,7 @@ def claim_names(pod: V1Pod) -> list[str]:
 
 
 def require_usable(pod: V1Pod, name: str, claim: V1ResourceClaim | None) -> None:
-    """Raises UnpreparedError when the pod may not use the claim; None for a claim that is not there."""
+    """Raise UnpreparedError if the pod cannot use the claim (None: the claim does not exist)."""
     if claim is None:
         raise UnpreparedError(f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found')
     meta = pod.metadata

@@ -1,6 +1,6 @@
-"""The part of core/v1 Pod and Node that a kubelet has to read, as typed structs.
+"""Typed structs of the fields of core/v1 Pod and Node that a kubelet reads.
 
-Everything else in the objects is skipped while decoding. Absent and `null` read alike.
+The decoder skips all other fields. Absent and `null` are equal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ Amounts = dict[str, str | int | float]
 
 
 class _Wire(msgspec.Struct, rename="camel", gc=False):
-    """Camel case on the wire. None of them can be part of a reference cycle, so the collector skips them."""
+    """Base of the structs, with camel case on the wire. No struct is part of a reference cycle: no garbage
+    collection.
+    """
 
 
 class V1ObjectMeta(_Wire):
@@ -46,7 +48,7 @@ class V1KeyRef(_Wire):
 
 
 class V1EnvFromSource(_Wire):
-    """`config_map_ref` and `secret_ref` name an object, all of whose keys become variables."""
+    """Source of variables; `config_map_ref` and `secret_ref` name an object whose keys all become variables."""
 
     prefix: str = ""
     config_map_ref: V1KeyRef | None = None
@@ -283,5 +285,5 @@ class V1Node(_Wire):
 
     @property
     def address(self) -> str:
-        """Its InternalIP, "" while it has none."""
+        """InternalIP of the node; "" if it has none."""
         return next((item.address for item in self.status.addresses or () if item.type == "InternalIP"), "")

@@ -1,4 +1,4 @@
-"""One node as its kubelet sees it: what it offers, who is on it, whom it would not take."""
+"""One node from its kubelet's view: its capacity, its admitted pods, and its admission checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _SHUTDOWN = Rejection("NodeShutdown", "Pod was rejected: Pod was rejected as the
 
 
 class NodeOffer(msgspec.Struct, frozen=True):
-    """What a node object says: amounts in the units of `phalanx.model.resources`, labels, taints, its address."""
+    """Capacity and facts of a node object: amounts in the units of `phalanx.model.resources`, labels, taints,
+    address.
+    """
 
     allocatable: Mapping[str, int]
     labels: Mapping[str, str] = {}
@@ -26,9 +28,9 @@ class NodeOffer(msgspec.Struct, frozen=True):
 
 
 def read_offer(node: core_v1.V1Node) -> tuple[NodeOffer, list[str]]:
-    """The offer, and a line for each amount that cannot be read (it counts as absent).
+    """Return the offer of a node object, and a line for each unreadable amount (it counts as absent).
 
-    The taints of a silent kubelet are left out: this is the kubelet, and it speaks.
+    The taints of an unready kubelet are omitted: this agent is the kubelet, and it is ready.
     """
     amounts, problems = read_amounts(node.status.allocatable, f"node {node.metadata.name}: status.allocatable")
     taints = tuple(
@@ -40,13 +42,15 @@ def read_offer(node: core_v1.V1Node) -> tuple[NodeOffer, list[str]]:
 
 
 class KubeletNode:
-    """The pods of one node. `unconfirmed` pods seem not to fit; the API is asked (see PodWorkers)."""
+    """Pods of one node. `unconfirmed` pods do not fit by the known state, which the API must confirm (see
+    PodWorkers).
+    """
 
     def __init__(self, name: str, offer: NodeOffer) -> None:
         self.name = name
         self.info = NodeInfo(offer.allocatable)
         self.unconfirmed: dict[str, core_v1.V1Pod] = {}
-        self.deferred: dict[str, PodCharge] = {}  # resizes that wait for room
+        self.deferred: dict[str, PodCharge] = {}  # resizes that wait for free capacity
         self.draining = False
         self.address = offer.address
         self._place = NodeFacts(name, offer.labels, offer.taints)
@@ -57,7 +61,7 @@ class KubeletNode:
         self._place = NodeFacts(self.name, offer.labels, offer.taints)
 
     def admit(self, pod: core_v1.V1Pod) -> Rejection | None:
-        """Take the pod in, or say why not. The kubelet looks at room first, then at selectors and taints."""
+        """Admit the pod, or return its rejection. The kubelet checks capacity first, then selectors and taints."""
         if self.draining:
             return _SHUTDOWN
         uid, charge = pod.metadata.uid, charge_of(pod)
@@ -67,13 +71,15 @@ class KubeletNode:
         return rejection
 
     def resize(self, uid: str, wanted: PodCharge) -> Rejection | None:
-        """Charge a pod of ours anew, or say why not: Infeasible on this node, or Deferred until there is room."""
+        """Charge an admitted pod with its new requests, or return Infeasible (never fits here) or Deferred (fits
+        later).
+        """
         self.deferred.pop(uid, None)
-        short = self.info.check(uid, wanted)
-        if short is None:
+        rejection = self.info.check(uid, wanted)
+        if rejection is None:
             self.info.occupy(uid, wanted)
             return None
-        message = short.message.removeprefix("Pod was rejected: ")
+        message = rejection.message.removeprefix("Pod was rejected: ")
         if NodeInfo(self.info.allocatable).check(uid, PodCharge(wanted.requests)) is not None:
             return Rejection("Infeasible", message)
         self.deferred[uid] = wanted

@@ -1,4 +1,4 @@
-"""The file that says which nodes there are: compact entries, or core/v1 Node objects, in YAML or JSON.
+"""File with the nodes of the agent: compact entries, or core/v1 Node objects, in YAML or JSON.
 
 - name: gpu-{i}
   count: 4
@@ -23,11 +23,11 @@ from phalanx.model.text.quantity import QuantityError
 from phalanx.model.text.yaml_text import decode_yaml_all
 from phalanx_local.nodeagent.resource_slices import DeviceEntryError, DeviceOffer, read_devices
 
-# A quantity keeps the form that the file gave it, so that the Node object shows `128Gi` and not a number.
+# A quantity has the form of the file, so that the Node object shows `128Gi` and not a number.
 Quantities = dict[str, str]
 
 _DEFAULT_PODS = "110"
-_MOST = 100_000
+_MAX_NODES = 100_000
 _FIELDS = (
     "name",
     "count",
@@ -45,11 +45,11 @@ _INDEX = re.compile(r"\{i(?::0?(?P<width>[0-9]+))?\}")
 
 
 class NodeFileError(ValueError):
-    """The file as a whole cannot be read."""
+    """Nodes file that cannot be read as a whole."""
 
 
 class NodeFileEntry(msgspec.Struct, frozen=True):
-    """One node as the file wants it."""
+    """One node of the file."""
 
     name: str
     capacity: Quantities
@@ -62,18 +62,18 @@ class NodeFileEntry(msgspec.Struct, frozen=True):
 
 
 class NodeFile(msgspec.Struct, frozen=True):
-    """The nodes by name, and a line for each entry that was left out because of a mistake in it."""
+    """Nodes by name, and a line for each entry that was skipped because of a mistake."""
 
     nodes: dict[str, NodeFileEntry]
     problems: tuple[str, ...] = ()
 
 
 class _EntryError(ValueError):
-    """One entry is wrong; the text starts with the field."""
+    """Mistake in one entry; the text starts with the field."""
 
 
 def parse_node_file(text: str, source: str) -> NodeFile:
-    """Read all documents. A bad entry is left out and named; NodeFileError when nothing can be read at all."""
+    """Return the nodes of all documents. Report and skip bad entries; raise NodeFileError for unreadable files."""
     try:
         documents = [document for document in decode_yaml_all(text) if document is not None]
     except yaml.YAMLError as error:
@@ -84,7 +84,7 @@ def parse_node_file(text: str, source: str) -> NodeFile:
         try:
             for spec in _specs(entry):
                 if spec.name in nodes:
-                    raise _EntryError(f"name: there are two nodes called {spec.name!r}")
+                    raise _EntryError(f"name: two nodes have the name {spec.name!r}")
                 nodes[spec.name] = spec
         except _EntryError as mistake:
             problems.append(f"nodes file {source}: entry {number} ({_label(entry)}): {mistake}")
@@ -120,12 +120,14 @@ def _specs(entry: Any) -> Iterator[NodeFileEntry]:
     for field in entry:
         if field not in _FIELDS:
             close = difflib.get_close_matches(str(field), _FIELDS, 1)
-            raise _EntryError(f"{field}: no such field" + (f"; did you mean {close[0]}?" if close else ""))
+            raise _EntryError(f"{field}: unknown field" + (f"; did you mean {close[0]}?" if close else ""))
     pattern, count = entry.get("name"), entry.get("count")
     if not isinstance(pattern, str):
-        raise _EntryError(f"name: expected a text, found {pattern!r}")
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST):
-        raise _EntryError(f"count: expected a number from 0 to {_MOST}, found {count!r}")
+        raise _EntryError(f"name: expected a string, found {pattern!r}")
+    if count is not None and (
+        isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MAX_NODES
+    ):
+        raise _EntryError(f"count: expected a number from 0 to {_MAX_NODES}, found {count!r}")
     if count is not None and not _INDEX.search(pattern) and count != 1:
         raise _EntryError(f"name: {count} nodes need {{i}} in their name, such as {pattern}-{{i}}")
     for index in range(1 if count is None else count):
@@ -138,7 +140,7 @@ def _from_object(entry: dict[str, Any]) -> NodeFileEntry:
     metadata, spec, status = (_mapping(entry, part) for part in ("metadata", "spec", "status"))
     name = metadata.get("name")
     if not isinstance(name, str):
-        raise _EntryError(f"metadata.name: expected a text, found {name!r}")
+        raise _EntryError(f"metadata.name: expected a string, found {name!r}")
     fields = {key: metadata.get(key) for key in ("labels", "annotations")}
     fields |= {key: spec.get(key) for key in ("taints", "unschedulable")}
     fields |= {key: status.get(key) for key in ("allocatable", "capacity")}
@@ -150,8 +152,8 @@ def _spec(name: str, entry: Mapping[str, Any]) -> NodeFileEntry:
         raise _EntryError(f"name: {name!r} is not a DNS name (small letters, digits, '-' and '.')")
     allocatable, capacity = _quantities(entry, "allocatable"), _quantities(entry, "capacity")
     if not allocatable and not capacity:
-        raise _EntryError("allocatable: says nothing; expected amounts such as {cpu: 8, memory: 32Gi}")
-    # What only one of the two lists names, both offer. Without a word on pods: the kubelet's own default.
+        raise _EntryError("allocatable: missing; expected amounts such as {cpu: 8, memory: 32Gi}")
+    # A resource in only one of the lists counts for both. Without pods, the default of the kubelet applies.
     capacity = {"pods": _DEFAULT_PODS} | allocatable | capacity
     allocatable = capacity | allocatable
     unschedulable = entry.get("unschedulable") or False
@@ -189,7 +191,7 @@ def _texts(entry: Mapping[str, Any], field: str) -> dict[str, str]:
     read = {}
     for key, value in _mapping(entry, field).items():
         if not isinstance(value, str):
-            raise _EntryError(f"{field}.{key}: expected a text, found {value!r} (write it in quotes)")
+            raise _EntryError(f"{field}.{key}: expected a string, found {value!r} (write it in quotes)")
         read[str(key)] = value
     return read
 

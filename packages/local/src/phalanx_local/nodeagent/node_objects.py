@@ -1,4 +1,4 @@
-"""The objects that a kubelet writes for its node: the Node, its status and its Lease."""
+"""Objects that a kubelet writes for its node: the Node, its status and its Lease."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ EVENTS = Resource("", "v1", "events", "Event")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 LEASE_NAMESPACE = "kube-node-lease"
 
-#: On a node object: this agent may play its kubelet.
+#: Label or annotation of nodes that this agent adopts.
 FAKE_MARK = "phalanx.dev/fake"
 
-#: Taints that say nothing but that no kubelet has reported yet; the API server adds the first one at creation.
+#: Taints of a node without a report of its kubelet; the API server adds the first one at creation.
 UNREADY_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 LEASE_SECONDS = 40
@@ -38,7 +38,7 @@ _HEALTHY = (
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What all nodes of one agent have in common. `log_port` is where it serves container logs, 0 for nowhere."""
+    """Properties that all nodes of one agent share. `log_port` is the port of the log server, 0 for none."""
 
     log_port: int = 0
     version: str = "0"
@@ -51,14 +51,14 @@ class Machine(msgspec.Struct, frozen=True):
         kind = platform.machine()
         try:
             version = metadata.version("phalanx-scheduler")
-        except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        except metadata.PackageNotFoundError:  # a source tree that is not installed
             version = "0"
         architecture = _ARCHITECTURES.get(kind, kind)
         return cls(log_port, version, architecture, platform.system().lower(), platform.release())
 
 
 def node_object(spec: NodeFileEntry, machine: Machine, address: str, now: float) -> dict[str, Any]:
-    """A node at its registration, healthy from the start."""
+    """Return a node for its registration, healthy from the start."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -78,7 +78,7 @@ def metadata_of(spec: NodeFileEntry, machine: Machine) -> dict[str, Any]:
 
 
 def metadata_patch(old: NodeFileEntry | None, new: NodeFileEntry, machine: Machine) -> dict[str, Any]:
-    """A merge patch to the file's labels and annotations; what it no longer names is taken away."""
+    """Return a merge patch to the labels and annotations of the file; it removes names that the file dropped."""
     patch = metadata_of(new, machine)
     for field, before in (("labels", old.labels), ("annotations", old.annotations)) if old else ():
         patch[field] = dict.fromkeys(before) | patch[field]
@@ -90,7 +90,7 @@ def resources_status(spec: NodeFileEntry) -> dict[str, Any]:
 
 
 def resources_patch(spec: NodeFileEntry, old: V1Node | None) -> dict[str, Any]:
-    """What makes the node offer what the file says: resources that the file no longer names are taken away."""
+    """Return the capacity and allocatable of the file; resources that the file dropped are removed."""
     status: dict[str, Any] = resources_status(spec)
     if old is not None:
         for field, before in (("capacity", old.status.capacity), ("allocatable", old.status.allocatable)):
@@ -99,10 +99,10 @@ def resources_patch(spec: NodeFileEntry, old: V1Node | None) -> dict[str, Any]:
 
 
 def following_patch(node: V1Node, seen: V1NodeStatus | None) -> dict[str, Any] | None:
-    """What makes allocatable follow a capacity that somebody has patched, as a kubelet does; None for nothing.
+    """Return a patch that makes allocatable follow a patched capacity, as a kubelet does; None for no change.
 
-    A resource that only one of the two has is new or gone. Where both have it, allocatable may be less on purpose
-    (a broken device), so it follows only from equality that was `seen` before.
+    A resource in only one of the two is new or removed. An allocatable below the capacity can be intended (a
+    broken device): it follows only if both were equal in `seen`.
     """
     capacity, allocatable = node.status.capacity or {}, node.status.allocatable or {}
     if not capacity:
@@ -118,12 +118,14 @@ def following_patch(node: V1Node, seen: V1NodeStatus | None) -> dict[str, Any] |
 
 
 def node_status(old: V1Node | None, machine: Machine, address: str, now: float) -> dict[str, Any]:
-    """Conditions, addresses and the rest of a heartbeat. A condition keeps the time of its last change."""
+    """Return conditions, addresses and the other fields of a heartbeat. An unchanged condition keeps its transition
+    time.
+    """
     before = {c.type: c for c in (old.status.conditions if old else None) or ()}
     conditions = []
     for kind, status, reason, message in _HEALTHY:
         known = before.get(kind)
-        kept = known is not None and known.status == status and known.last_transition_time
+        unchanged_since = known is not None and known.status == status and known.last_transition_time
         conditions.append(
             {
                 "type": kind,
@@ -131,12 +133,12 @@ def node_status(old: V1Node | None, machine: Machine, address: str, now: float) 
                 "reason": reason,
                 "message": message,
                 "lastHeartbeatTime": format_time(now),
-                "lastTransitionTime": kept or format_time(now),
+                "lastTransitionTime": unchanged_since or format_time(now),
             }
         )
     status_body: dict[str, Any] = {
         "conditions": conditions,
-        # API servers read logs at a Hostname first, then at an InternalDNS; all are served on this machine.
+        # API servers read logs at a Hostname first, then at an InternalDNS; this machine serves all logs.
         "addresses": [
             {"type": "InternalIP", "address": address},
             {"type": "InternalDNS", "address": "localhost"},
@@ -160,34 +162,36 @@ def node_status(old: V1Node | None, machine: Machine, address: str, now: float) 
 
 
 def is_healthy(node: V1Node) -> bool:
-    """Whether the API shows the conditions that we would write."""
+    """Return whether the node has the conditions that this agent writes."""
     shown = {c.type: c.status for c in node.status.conditions or ()}
     return all(shown.get(kind) == status for kind, status, _, _ in _HEALTHY)
 
 
 def is_marked(node: V1Node) -> bool:
-    """Whether somebody asks the agent to play this node's kubelet (a label or an annotation)."""
+    """Return whether a label or an annotation requests that the agent simulates this node's kubelet."""
     notes = (node.metadata.labels or {}, node.metadata.annotations or {})
     return any(values.get(FAKE_MARK) == "true" for values in notes)
 
 
 def untainted_patch(node: V1Node) -> dict[str, Any] | None:
-    """A merge patch that takes the taints of a silent kubelet away; None if there are none.
+    """Return a merge patch that removes the taints of an unready kubelet; None if there are none.
 
-    The list of taints is replaced as a whole, so the patch holds only for the object that was read.
+    The list of taints is replaced as a whole, so the patch is valid only for the resourceVersion that was read.
     """
     taints = node.spec.taints or []
-    kept = [taint for taint in taints if taint.key not in UNREADY_TAINTS]
-    if len(kept) == len(taints):
+    remaining = [taint for taint in taints if taint.key not in UNREADY_TAINTS]
+    if len(remaining) == len(taints):
         return None
     return {
         "metadata": {"resourceVersion": node.metadata.resource_version},
-        "spec": {"taints": msgspec.to_builtins(kept) or None},
+        "spec": {"taints": msgspec.to_builtins(remaining) or None},
     }
 
 
 def taints_patch(node: V1Node, old: NodeFileEntry | None, new: NodeFileEntry) -> dict[str, Any] | None:
-    """A merge patch from the file's old taints to its new ones, leaving those of others; None for no change."""
+    """Return a merge patch from the file's old taints to its new ones, with other taints unchanged; None for no
+    change.
+    """
 
     def identity(taint: dict[str, Any]) -> tuple[str, str]:
         return taint["key"], taint["effect"]
@@ -208,7 +212,7 @@ def _canonical(taint: dict[str, Any]) -> str:
 
 
 def lease_object(name: str, node_uid: str, now: float) -> dict[str, Any]:
-    """The node's heartbeat lease; it goes with its node."""
+    """Return the heartbeat lease of a node; it is deleted with its node."""
     metadata: dict[str, Any] = {"name": name, "namespace": LEASE_NAMESPACE}
     if node_uid:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}]
@@ -225,5 +229,5 @@ def lease_object(name: str, node_uid: str, now: float) -> dict[str, Any]:
 
 
 def renewal(now: float) -> dict[str, Any]:
-    """A merge patch that renews any node's lease."""
+    """Return a merge patch that renews the lease of any node."""
     return {"spec": {"renewTime": format_micro_time(now), "leaseDurationSeconds": LEASE_SECONDS}}

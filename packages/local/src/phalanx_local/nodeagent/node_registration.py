@@ -1,7 +1,7 @@
-"""Plays the kubelets' part for the nodes themselves: registration, heartbeats, taints, and their removal.
+"""Registration, heartbeats, taints and removal of nodes, as kubelets do them.
 
-Each node is brought to what it should be by one routine that runs for one node at a time (`_reconcile`), so no
-two of our writes about a node ever cross.
+One routine (`_reconcile`) brings a node to its wanted state. It runs once per node at a time, so that two writes
+of the agent about one node never overlap.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ from phalanx_local.nodeagent.work_queue import KeyedQueue
 
 log = logging.getLogger(__name__)
 
-#: The kubelet's own periods, in seconds.
+#: Periods of the kubelet, in seconds.
 LEASE_PERIOD = 10.0
 STATUS_PERIOD = 300.0
-# How often the clock is looked at. Heartbeats of one look go out together, so an idle agent wakes seldom.
+# Interval of the heartbeat check. All heartbeats of one check are sent together, so that an idle agent rarely
+# wakes.
 _TICK = 0.25
-# Heartbeats must not crowd out the pods' writes, nor the other way round: they have a limit of their own.
+# Heartbeats have their own concurrency limit, so that heartbeats and pod writes do not block each other.
 _CONCURRENCY = 16
 _DRAIN_POLL = 0.1
 
 
 class Adoption(enum.Enum):
-    """Which nodes that others have made the agent takes on."""
+    """Rule for the adoption of nodes that other clients created."""
 
     NONE = "none"
-    MARKED = "marked"  # those with the label or annotation phalanx.dev/fake: "true"
+    MARKED = "marked"  # nodes with the label or annotation phalanx.dev/fake: "true"
     ALL = "all"
 
 
 class _OwnNode:
-    """One node and what is still to be done about it."""
+    """State of one node and of its pending writes."""
 
     __slots__ = (
         "address",
@@ -71,25 +72,26 @@ class _OwnNode:
     )
 
     def __init__(self, spec: NodeFileEntry | None) -> None:
-        self.spec = spec  # what the file wants; None for a node of somebody else's making
-        self.applied: NodeFileEntry | None = None  # what of it the API has
-        self.address = ""  # of its own; "" while none was needed
-        self.node: V1Node | None = None  # as the API showed it last
-        self.seen: V1NodeStatus | None = None  # what it offered when its allocatable was in order
+        self.spec = spec  # entry of the node file; None for a node that another client created
+        self.applied: NodeFileEntry | None = None  # entry that the API has
+        self.address = ""  # address from the pool; "" until the node needs one
+        self.node: V1Node | None = None  # last state that the API returned
+        self.seen: V1NodeStatus | None = None  # status at the last time that the allocatable was correct
         self.published: tuple[DeviceOffer, ...] = ()
         self.leased = False
         self.lease_due = 0.0
         self.status_due = 0.0
         self.retiring = False
-        self.cordoned = False  # by us, because it retires
-        self.gone = False  # deleted by somebody else: it stays away until it is made again
+        self.cordoned = False  # the agent cordoned the node because it retires
+        self.gone = False  # another client deleted the node: no new registration until its entry changes
         self.backoff = Backoff(base=0.5)
 
 
 class NodeKeeper:
-    """Keeps the nodes of the file and the adopted ones alive in the API, and tells `pods` what they offer.
+    """Registers the nodes of the file, sends heartbeats for them and for adopted nodes, and passes their capacity
+    to `pods`.
 
-    `clock` gives Unix seconds. `recount(node)` is called when pods of a node have gone by unread.
+    `clock` returns Unix seconds. `recount(node)` is called when the pods of a node must be read again.
     """
 
     def __init__(
@@ -116,23 +118,23 @@ class NodeKeeper:
 
     @property
     def ready(self) -> int:
-        """How many nodes exist in the API and are played by this agent."""
+        """Return the number of nodes that exist in the API and have a lease of this agent."""
         return sum(1 for own in self._nodes.values() if own.node is not None and own.leased)
 
     async def standing(self) -> None:
-        """Until every node that shall exist does, and has had its first heartbeat."""
+        """Wait until every wanted node exists and has its first heartbeat."""
         while self._missing:
             self._progress.clear()
             await self._progress.wait()
 
     def want(self, specs: Mapping[str, NodeFileEntry], *, complete: bool = True) -> None:
-        """The nodes of the file as it is now. One that is not among them any more goes, if the list is complete."""
+        """Set the nodes of the file. With a complete list, nodes that are missing from it retire."""
         for name, spec in specs.items():
             own = self._nodes.setdefault(name, _OwnNode(None))
             if own.spec == spec and not own.retiring:
                 continue
             if own.retiring:
-                own.applied = None  # its removal has begun; all of it is to be undone
+                own.applied = None  # the removal has begun and must be undone
                 self._pods.undrain(name)
             own.spec = spec
             own.retiring = own.gone = False
@@ -144,7 +146,7 @@ class NodeKeeper:
                 self._queue.mark(name)
 
     def sink(self, change: Change[V1Node]) -> None:
-        """For the reflector of nodes."""
+        """Apply a change from the reflector of nodes."""
         if isinstance(change, Upsert):
             self._observed(change.object)
         elif isinstance(change, Delete):
@@ -153,7 +155,7 @@ class NodeKeeper:
             log.warning("node %s cannot be read: %s", change.key[1], change.error)
 
     async def run(self) -> None:
-        """Heartbeats, until cancelled."""
+        """Send heartbeats until cancelled."""
         try:
             while True:
                 now = self._clock()
@@ -164,7 +166,7 @@ class NodeKeeper:
         finally:
             await self._queue.close()
 
-    # What the API shows
+    # Changes from the API
 
     def _observed(self, node: V1Node) -> None:
         name = node.metadata.name
@@ -181,7 +183,7 @@ class NodeKeeper:
             return
         own.gone = False
         own.node = node
-        self._tend(node)
+        self._update_pods(node)
         if not self._in_order(own, node):
             self._queue.mark(name)
 
@@ -190,7 +192,7 @@ class NodeKeeper:
             return True
         return self._adoption is Adoption.MARKED and node_objects.is_marked(node)
 
-    def _tend(self, node: V1Node) -> None:
+    def _update_pods(self, node: V1Node) -> None:
         offer, problems = read_offer(node)
         for problem in problems:
             log.warning("%s", problem)
@@ -211,34 +213,34 @@ class NodeKeeper:
         if own.spec is None or own.retiring:
             del self._nodes[name]
         else:
-            log.warning("node %s was deleted by somebody else; it is not made again until its entry changes", name)
+            log.warning("node %s was deleted by another client; no new registration until its entry changes", name)
             own.gone = True
 
     def _abandon(self, name: str) -> None:
         self._pods.remove_node(name)
         del self._nodes[name]
 
-    # What the API is told
+    # Writes to the API
 
     async def _reconcile(self, name: str) -> float | None:
         own = self._nodes.get(name)
         if own is None or own.gone:
-            self._found(name)
+            self._finish_node(name)
             return None
         try:
             delay = await (self._retire(name, own) if own.retiring else self._uphold(name, own))
         except (ApiError, ConnectionLost) as error:
             if isinstance(error, ApiError) and error.reason == "Conflict":
-                # Somebody else wrote first: read what, and go on from there.
+                # Another client wrote first: read its version before the next try.
                 error = await self._refresh(name, own) or error
             pause = own.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
             log.warning("node %s: %s; next try in %.1f s", name, error, pause)
             return pause
         own.backoff.reset()
-        self._found(name)
+        self._finish_node(name)
         return delay
 
-    def _found(self, name: str) -> None:
+    def _finish_node(self, name: str) -> None:
         self._missing.discard(name)
         if not self._missing:
             self._progress.set()
@@ -265,7 +267,7 @@ class NodeKeeper:
         try:
             answer = await self._call("POST", NODES.path(), body)
             self._note(own, answer)
-            # A server may take the object without its status; then `_apply` brings it.
+            # A server can drop the status of a created node; then `_apply` writes it.
             if _known(own).status.allocatable:
                 own.applied = spec
                 own.status_due = now + _spread(spec.name, STATUS_PERIOD)
@@ -275,11 +277,11 @@ class NodeKeeper:
             self._note(own, await self._client.request("GET", NODES.path(None, spec.name)))
 
     async def _apply(self, own: _OwnNode, spec: NodeFileEntry) -> None:
-        """Bring a node that exists to what the file says now."""
+        """Update an existing node to its entry in the file."""
         node, old = _known(own), own.applied
         path = NODES.path(None, spec.name)
         patch: dict[str, Any] = {"metadata": node_objects.metadata_patch(old, spec, self._machine)}
-        # Whoever else has cordoned the node is not overruled.
+        # A cordon of another client is not undone.
         if spec.unschedulable or own.cordoned or (old is not None and old.unschedulable):
             patch["spec"] = {"unschedulable": spec.unschedulable}
         answer = await self._call("PATCH", path, patch, PatchType.MERGE)
@@ -300,7 +302,7 @@ class NodeKeeper:
             status = {"status": node_objects.node_status(node, self._machine, self._address(name, own), now)}
             path = NODES.path(None, name, "status")
             self._note(own, await self._call("PATCH", path, status, PatchType.STRATEGIC))
-            # The first beat is followed by a pause that differs from node to node.
+            # The first pause after a heartbeat differs from node to node.
             own.status_due = now + (STATUS_PERIOD if own.status_due else _spread(name, STATUS_PERIOD))
         if own.lease_due <= now:
             await self._renew(name, node, leased=own.leased, now=now)
@@ -309,7 +311,9 @@ class NodeKeeper:
             own.lease_due = now + pause
 
     def _address(self, name: str, own: _OwnNode) -> str:
-        """The address that the node shows already, if it is not the one that all had once; else one of its own."""
+        """Return the address that the node shows, unless it is the former address of all nodes; else one from the
+        pool.
+        """
         shown = own.node.address if own.node is not None else ""
         if shown not in ("", HOST_ADDRESS):
             return shown
@@ -340,7 +344,7 @@ class NodeKeeper:
             if error.reason == "AlreadyExists":
                 del lease["metadata"]["namespace"]
                 await self._call("PATCH", LEASES.path(LEASE_NAMESPACE, name), lease, PatchType.MERGE)
-            elif error.status == 404:  # no such namespace, on a server without controllers
+            elif error.status == 404:  # the namespace is missing on a server without controllers
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
                 with contextlib.suppress(ApiError):
                     await self._call("POST", "/api/v1/namespaces", body)
@@ -356,7 +360,7 @@ class NodeKeeper:
             self._note(own, await self._call("PATCH", path, patch, PatchType.MERGE))
 
     async def _retire(self, name: str, own: _OwnNode) -> float | None:
-        """Cordon, end the pods, and when the last one has ended delete the node and its lease."""
+        """Cordon the node and end its pods; after the last pod has ended, delete the node and its lease."""
         if own.node is None:
             self._nodes.pop(name, None)
             return None
@@ -387,11 +391,11 @@ class NodeKeeper:
         return None
 
     def _note(self, own: _OwnNode, answer: bytes) -> None:
-        """An answer is news like one of the watch, only sooner."""
+        """Store the node of an answer, unless the watch was faster."""
         node = decode_json(answer, V1Node)
         if own.node is None or _version(node) >= _version(own.node):
             own.node = node
-            self._tend(node)
+            self._update_pods(node)
 
     async def _call(self, method: str, path: str, body: Any, patch: PatchType | None = None) -> bytes:
         content_type = patch.value if patch else "application/json"
@@ -400,8 +404,8 @@ class NodeKeeper:
 
 
 def _known(own: _OwnNode) -> V1Node:
-    if own.node is None:  # deleted while we waited for an answer: start over
-        raise ConnectionLost("the node was deleted meanwhile")
+    if own.node is None:  # deleted while the agent waited for an answer: start again
+        raise ConnectionLost("the node was deleted during the request")
     return own.node
 
 
@@ -411,5 +415,5 @@ def _version(node: V1Node) -> int:
 
 
 def _spread(name: str, period: float) -> float:
-    """A part of the period that differs from node to node, so that heartbeats do not come in bursts."""
+    """Return a part of the period that differs from node to node, so that heartbeats are not sent in bursts."""
     return period * (zlib.crc32(name.encode()) % 1000) / 1000

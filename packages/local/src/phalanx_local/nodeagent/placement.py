@@ -1,6 +1,7 @@
-"""Whether a pod may be on its node at all: the kubelet's second look at selectors, affinity and NoExecute taints.
+"""Kubelet's check of selectors, affinity and NoExecute taints when a pod arrives on its node.
 
-Written one node at a time and from the rules alone, so it is also an independent check of a scheduler.
+The check handles one node at a time and implements the rules independently of the scheduler, so it verifies the
+scheduler too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from phalanx_local.nodeagent.core_v1 import V1NodeSelectorTerm, V1PodSpec
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What selectors and taints of a node are judged by."""
+    """Facts of a node that selectors and taints refer to."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -23,9 +24,9 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def objection(place: NodeFacts, spec: V1PodSpec) -> Rejection | None:
-    """Why the pod must not be there, in the kubelet's words, or None.
+    """Return the rejection of a pod that must not run on the node, in the kubelet's words; None if it can.
 
-    Taints other than NoExecute do not matter any more once a pod is bound.
+    Taints with an effect other than NoExecute do not affect a bound pod.
     """
     selected = all(place.labels.get(key) == value for key, value in (spec.node_selector or {}).items())
     affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -35,7 +36,9 @@ def objection(place: NodeFacts, spec: V1PodSpec) -> Rejection | None:
     ):
         return Rejection("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match")
     for taint in place.taints:
-        if taint.effect == "NoExecute" and not any(tolerates(each, taint) for each in spec.tolerations or ()):
+        if taint.effect == "NoExecute" and not any(
+            tolerates(toleration, taint) for toleration in spec.tolerations or ()
+        ):
             return Rejection(
                 "TaintToleration", f"Pod was rejected: Predicate TaintToleration failed: untolerated taint {taint}"
             )
@@ -46,8 +49,8 @@ def term_holds(place: NodeFacts, term: V1NodeSelectorTerm) -> bool:
     if not (term.match_expressions or term.match_fields):
         return False
     named = {"metadata.name": place.name}
-    return all(_holds(place.labels, each) for each in term.match_expressions) and all(
-        _holds(named, each) for each in term.match_fields
+    return all(_holds(place.labels, requirement) for requirement in term.match_expressions) and all(
+        _holds(named, requirement) for requirement in term.match_fields
     )
 
 

@@ -1,7 +1,7 @@
-"""All pods of the nodes that one agent tends: who is admitted where, who is due when, what is to be written.
+"""Pods of all nodes of one agent: admission, timers and pending writes.
 
-No input or output and no clock, like the lives of the single pods (`lifecycle.py`); what has to be done
-outside is asked of `Outside`.
+The module has no I/O and no clock, like the lifecycles of single pods (`lifecycle.py`); it calls `Outside` for
+actions outside of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from phalanx_local.nodeagent.requests import charge_of, wanted_charge
 
 
 class StatusWrite(msgspec.Struct, frozen=True):
-    """Patch the pod's status (strategic merge). `revision` is handed back with `wrote`."""
+    """Strategic merge patch of a pod's status. The caller passes `revision` back to `wrote`."""
 
     namespace: str
     name: str
@@ -37,7 +37,7 @@ class StatusWrite(msgspec.Struct, frozen=True):
 
 
 class DeleteWrite(msgspec.Struct, frozen=True):
-    """Delete the pod object at once: nothing of it runs any more."""
+    """Immediate deletion of a pod object: no container of the pod runs any more."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ Write = StatusWrite | DeleteWrite
 
 
 class NodeQuery(msgspec.Struct, frozen=True):
-    """A question to the API about one node: the pods whose admission hangs on it, and those that hold its room."""
+    """Query to the API about one node: pods with unconfirmed admission, and pods that occupy the node."""
 
     node: str
     unconfirmed: frozenset[str]
@@ -56,48 +56,51 @@ class NodeQuery(msgspec.Struct, frozen=True):
 
 
 class Outside(Protocol):
-    """What the set of pods asks of the world. Called synchronously; must not call back."""
+    """Actions that the pods request from the agent. All calls are synchronous and must not call back."""
 
     def write(self, uid: str) -> None:
-        """There is something to write about this pod (see `PodWorkers.next_write`)."""
+        """Schedule a write about this pod (see `PodWorkers.next_write`)."""
 
     def wake(self) -> None:
-        """`next_due` may be another moment than before."""
+        """Read `next_due` again: it can have changed."""
 
     def command(self, life: PodLifecycle, command: Command) -> None:
-        """A container has to be started or stopped."""
+        """Start or stop a container."""
 
     def ended(self, life: PodLifecycle) -> None:
-        """All containers of the pod have ended, for good."""
+        """Handle the final end of all containers of the pod."""
 
     def forget(self, life: PodLifecycle) -> None:
-        """The pod or its node is gone: nothing of it may go on on this machine."""
+        """Stop everything of the pod on this machine: the pod or its node was deleted."""
 
     def confirm(self, node: str) -> None:
-        """A pod does not seem to fit: `query_node`, read the node and its pods, then `confirm_admission`."""
+        """Confirm admissions: call `query_node`, read the node and its pods, then call `confirm_admission`."""
 
     def rejected(self, life: PodLifecycle) -> None:
-        """A pod was refused (worth an event)."""
+        """Record an event about a rejected pod."""
 
     def prepare(self, life: PodLifecycle) -> None:
-        """A pod has claims: see whether it may use them, and say `prepared` when it may."""
+        """Check the claims of a pod, and call `prepared` when the pod can use them."""
 
 
 class _Member:
-    """One pod and what the API has been told about it."""
+    """One pod and the last revision that the API has."""
 
-    __slots__ = ("deleted", "life", "over", "told", "wake")
+    __slots__ = ("deleted", "life", "over", "published_revision", "wake")
 
     def __init__(self, life: PodLifecycle) -> None:
         self.life = life
-        self.told = 0
+        self.published_revision = 0
         self.deleted = False
         self.over = False
         self.wake: float | None = None
 
 
 class PodWorkers:
-    """`defaults` as in `PodLifecycle`; `host_ip` is the address of nodes that state none."""
+    """Pods of all nodes of one agent.
+
+    `defaults` as in `PodLifecycle`; `host_ip` is the address of nodes without an address of their own.
+    """
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class PodWorkers:
         self._images = images
         self._kubelets: dict[str, KubeletNode] = {}
         self._members: dict[str, _Member] = {}
-        # Pods on nodes that nobody tends (yet): only that they exist is remembered.
+        # Uids of pods on nodes that this agent does not manage (yet).
         self._of_other_nodes: dict[str, set[str]] = {}
         self._arrivals: list[V1Pod] | None = []
         self._waiting: deque[V1Pod] = deque()
@@ -127,7 +130,7 @@ class PodWorkers:
     # Nodes
 
     def add_node(self, node: str, offer: NodeOffer, now: float) -> bool:
-        """Take a node on, or change what it offers. True: pods on it have gone by unread; tell them again."""
+        """Add a node, or update its offer. Return True if pods of the node were skipped and must be read again."""
         kubelet = self._kubelets.get(node)
         if kubelet is None:
             self._kubelets[node] = KubeletNode(node, offer)
@@ -137,19 +140,19 @@ class PodWorkers:
         return False
 
     def remove_node(self, node: str) -> None:
-        """The node is gone or somebody else's: its pods end here at once, and nothing is written about them."""
+        """Remove a deleted or abandoned node: its pods end at once, without any more writes about them."""
         kubelet = self._kubelets.pop(node, None)
         if kubelet is None:
             return
-        others = set(kubelet.unconfirmed)
+        uids = set(kubelet.unconfirmed)
         for uid in [member.life.uid for member in self._on(node)]:
-            others.add(uid)
+            uids.add(uid)
             self._forget(uid)
-        if others:
-            self._of_other_nodes[node] = others
+        if uids:
+            self._of_other_nodes[node] = uids
 
     def drain(self, node: str, now: float) -> None:
-        """Stop all pods of the node and admit no more; `drained` says when the last one has ended."""
+        """Stop all pods of the node and admit no more; `drained` returns True after the last pod has ended."""
         if kubelet := self._kubelets.get(node):
             kubelet.draining = True
         for member in self._on(node):
@@ -157,7 +160,7 @@ class PodWorkers:
             self._step(member, now)
 
     def undrain(self, node: str) -> None:
-        """The node stays after all, and admits again."""
+        """Cancel the drain of a node: it admits pods again."""
         if kubelet := self._kubelets.get(node):
             kubelet.draining = False
 
@@ -172,7 +175,7 @@ class PodWorkers:
         return self._kubelets.keys()
 
     def address(self, node: str) -> str:
-        """Where the pods of a node say that they are."""
+        """Return the host address of the pods of a node."""
         kubelet = self._kubelets.get(node)
         return (kubelet.address if kubelet is not None else "") or self._host_ip
 
@@ -182,7 +185,7 @@ class PodWorkers:
     # Pods
 
     def upsert(self, pod: V1Pod, now: float) -> None:
-        """The API's newest word on a bound pod."""
+        """Apply the newest state of a bound pod."""
         uid = pod.metadata.uid
         member, kubelet = self._members.get(uid), self._kubelets.get(pod.node)
         if member is not None:
@@ -200,14 +203,14 @@ class PodWorkers:
             self._arrive(kubelet, pod, now)
 
     def remove(self, uid: str, node: str = "") -> None:
-        """The pod object is gone. `node` is where it was, if that is known."""
+        """Remove a deleted pod. `node` is its node, if known."""
         for kubelet in [self._kubelets[node]] if node in self._kubelets else self._kubelets.values():
             kubelet.unconfirmed.pop(uid, None)
         for name in [node] if node else list(self._of_other_nodes):
-            others = self._of_other_nodes.get(name)
-            if others is not None:
-                others.discard(uid)
-                if not others:
+            uids = self._of_other_nodes.get(name)
+            if uids is not None:
+                uids.discard(uid)
+                if not uids:
                     del self._of_other_nodes[name]
         if self._arrivals is not None:
             self._arrivals = [pod for pod in self._arrivals if pod.metadata.uid != uid]
@@ -215,9 +218,9 @@ class PodWorkers:
             self._forget(uid)
 
     def synced(self, now: float) -> None:
-        """All pods that exist have been told once: admit those that run already, then the others by age.
+        """Admit the pods of the first list: running pods first, then by age.
 
-        To be called again if one raises: the others have still to come.
+        The caller calls again if one pod raises an error, to admit the remaining pods.
         """
         if self._arrivals is not None:
             arrivals, self._arrivals = self._arrivals, None
@@ -265,7 +268,7 @@ class PodWorkers:
         self._enter(kubelet, member, now)
 
     def _begin(self, kubelet: KubeletNode, pod: V1Pod, rejection: Rejection | None, now: float) -> None:
-        """Start a pod that its node has admitted, or refuse it."""
+        """Start a pod that its node has admitted, or reject it."""
         if rejection is None:
             try:
                 address = self._address(pod)
@@ -306,15 +309,15 @@ class PodWorkers:
     # Claims
 
     def prepared(self, uid: str, now: float) -> None:
-        """The pod may use its claims, so it can start."""
+        """Start a pod that can use its claims now."""
         if member := self._members.get(uid):
             member.life.held = False
             self._step(member, now)
 
     def unprepared(self, uid: str, now: float) -> bool:
-        """It may not yet. True the first time, when that is to be told."""
+        """Mark a pod as waiting for its claims. Return True the first time, when an event is due."""
         member = self._members.get(uid)
-        first = member is not None and member.life.held and member.life.tell_hold()
+        first = member is not None and member.life.held and member.life.mark_held()
         if first and member is not None:
             self._step(member, now)
         return first
@@ -322,7 +325,7 @@ class PodWorkers:
     # In-place resize
 
     def _resize(self, kubelet: KubeletNode, member: _Member, pod: V1Pod) -> None:
-        """The spec wants other resources than the pod was given: give them, or say why not."""
+        """Apply a resize of the spec, or record the reason of its rejection."""
         if not member.life.finished:
             member.life.resize(kubelet.resize(member.life.uid, wanted_charge(pod)))
 
@@ -333,17 +336,17 @@ class PodWorkers:
                 member.life.resize(kubelet.resize(uid, wanted))
                 self._step(member, now)
 
-    # Doubts: a pod that does not fit by our possibly stale view
+    # Unconfirmed admissions: the known state can be stale when a pod does not fit
 
     def query_node(self, node: str) -> NodeQuery:
-        """What is to be found out about a node; take it before the API is asked, so that the answer covers it."""
+        """Return the pods that the answer about a node must cover; call it before the API is read."""
         kubelet = self._kubelets.get(node)
         if kubelet is None:
             return NodeQuery(node, frozenset(), frozenset())
         return NodeQuery(node, frozenset(kubelet.unconfirmed), frozenset(kubelet.info.holders))
 
     def confirm_admission(self, query: NodeQuery, offer: NodeOffer, existing: Iterable[str], now: float) -> None:
-        """The API's word: what the node offers and the uids of its pods. Admit or refuse what is unconfirmed."""
+        """Admit or reject unconfirmed pods, from the node's offer and the uids of its pods in the API."""
         kubelet = self._kubelets.get(query.node)
         if kubelet is None:
             return
@@ -363,7 +366,7 @@ class PodWorkers:
         if kubelet.unconfirmed:
             self._outside.confirm(kubelet.name)
 
-    # What the runtime reports
+    # Reports of the runtime
 
     def started(self, uid: str, container: str, now: float) -> None:
         if member := self._members.get(uid):
@@ -385,7 +388,7 @@ class PodWorkers:
     # Time
 
     def next_due(self) -> float | None:
-        """The moment at which `advance` has something to do."""
+        """Return the time at which `advance` must be called."""
         while self._timers:
             at, _, uid = self._timers[0]
             member = self._members.get(uid)
@@ -395,7 +398,7 @@ class PodWorkers:
         return None
 
     def advance(self, now: float) -> None:
-        """Step all pods that are due; to be called again if one raises."""
+        """Step all due pods; the caller calls again if one pod raises an error."""
         while (at := self.next_due()) is not None and at <= now:
             member = self._members[heapq.heappop(self._timers)[2]]
             member.wake = None
@@ -422,7 +425,7 @@ class PodWorkers:
     # Writes
 
     def next_write(self, uid: str, now: float) -> Write | None:
-        """What to tell the API about the pod now; None when it knows everything."""
+        """Return the next write about the pod; None if the API has its latest state."""
         member = self._members.get(uid)
         kind = self._pending(member) if member else None
         if member is None or kind is None:
@@ -434,14 +437,14 @@ class PodWorkers:
         return StatusWrite(metadata.namespace, metadata.name, member.life.revision, body)
 
     def wrote(self, uid: str, write: Write) -> None:
-        """The API has taken the write (or the pod is not there any more to be written about)."""
+        """Record that the API accepted the write (or that the pod does not exist any more)."""
         member = self._members.get(uid)
         if member is None:
             return
         if isinstance(write, DeleteWrite):
             member.deleted = True
         else:
-            member.told = max(member.told, write.revision)
+            member.published_revision = max(member.published_revision, write.revision)
         self._drop_if_over(member)
 
     def _pending(self, member: _Member) -> type[StatusWrite] | type[DeleteWrite] | None:
@@ -449,11 +452,13 @@ class PodWorkers:
         deletable = life.finished and life.pod.terminating
         if member.deleted:
             return None
-        if life.revision > member.told and not (deletable and life.never_ran and life.cause is StopCause.DELETED):
+        if life.revision > member.published_revision and not (
+            deletable and life.never_ran and life.cause is StopCause.DELETED
+        ):
             return StatusWrite
         return DeleteWrite if deletable else None
 
-    # Ends
+    # End of pods
 
     def _release(self, life: PodLifecycle) -> None:
         if kubelet := self._kubelets.get(life.pod.node):
@@ -461,7 +466,7 @@ class PodWorkers:
         self._addresses.release(life.uid, life.pod_ip)
 
     def _drop_if_over(self, member: _Member) -> None:
-        # Once the watch has shown the end, no older state of the pod can come any more: nothing to remember.
+        # After the watch has shown the end of the pod, no older state can arrive: no state is needed.
         life = member.life
         if life.finished and life.pod.finished and not life.pod.terminating and self._pending(member) is None:
             self._drop(life.uid)

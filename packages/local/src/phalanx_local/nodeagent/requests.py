@@ -1,7 +1,7 @@
-"""What a pod takes from its node, read from the rules of Kubernetes alone: an independent check of a scheduler.
+"""Requests of a pod on its node, from the rules of Kubernetes, independently of the scheduler.
 
-Amounts travel in thousandths of the Kubernetes unit until the very end, so that rounding up happens once per
-resource and pod. https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+Amounts are in thousandths of the Kubernetes unit until the end, so that rounding up happens once per resource and
+pod. https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _MORE_THAN_ANY: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
 
 
 def charge_of(pod: V1Pod) -> PodCharge:
-    """What the pod takes now: of spec, allocation and what is in force the greatest, while a resize is under way.
+    """Return the current charge of the pod: during a resize, the maximum of spec, allocated and actual resources.
 
-    A pod whose requests cannot be read is charged more than any node has, so it is refused rather than guessed.
+    A pod with unreadable requests is charged more than any node has, so that every node rejects it.
     """
     return _charge(pod, resizing=True)
 
 
 def wanted_charge(pod: V1Pod) -> PodCharge:
-    """What its spec asks for; that differs only while an in-place resize has not been carried out."""
+    """Return the charge of the pod's spec; it differs from the current charge only during an in-place resize."""
     return _charge(pod, resizing=False)
 
 
@@ -36,9 +36,9 @@ def _charge(pod: V1Pod, resizing: bool) -> PodCharge:
         amounts = _requests(pod, resizing)
     except QuantityError:
         return PodCharge(_MORE_THAN_ANY, _host_ports(pod.spec))
-    given = pod.status.extended_resource_claim_status
-    # Those come as devices of a claim, not from the node's amounts.
-    for mapping in (given.request_mappings or ()) if given is not None else ():
+    claim_status = pod.status.extended_resource_claim_status
+    # Resources of a claim are devices and do not count against the node's amounts.
+    for mapping in (claim_status.request_mappings or ()) if claim_status is not None else ():
         amounts.pop(mapping.resource_name, None)
     return PodCharge(
         requests_of({name: _whole(name, amount) for name, amount in amounts.items()}), _host_ports(pod.spec)
@@ -46,7 +46,9 @@ def _charge(pod: V1Pod, resizing: bool) -> PodCharge:
 
 
 def _requests(pod: V1Pod, resizing: bool) -> _Thousandths:
-    """Main containers and sidecars run together; an init container runs beside the sidecars before it."""
+    """Return the requests of the pod: containers and sidecars together, or an init container beside earlier
+    sidecars.
+    """
     spec, status = pod.spec, pod.status
     infeasible = any(
         item.type == "PodResizePending" and item.reason == "Infeasible" for item in status.conditions or ()
@@ -113,7 +115,7 @@ def _whole(resource: str, thousandths: int) -> int:
 
 
 def _host_ports(spec: V1PodSpec) -> tuple[HostPort, ...]:
-    """Ports of main containers and sidecars; on the host's network every port is one of the host."""
+    """Return the ports of main containers and sidecars; with hostNetwork every container port is a host port."""
     sidecars = [container for container in spec.init_containers or () if container.restart_policy == "Always"]
     ports = {
         HostPort(number, port.protocol or "TCP", port.host_ip or "")

@@ -1,4 +1,4 @@
-"""Devices that a node pretends to have: entries of the nodes file, and the ResourceSlices that show them.
+"""Simulated devices of a node: entries of the nodes file, and the ResourceSlices that publish them.
 
 devices:
 - driver: gpu.example.com
@@ -21,20 +21,20 @@ from phalanx.model.text.decoding import decode_json
 
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 
-# What one slice holds.
-_MOST = 128
+# Maximum number of devices in one slice.
+_MAX_DEVICES = 128
 _FIELDS = ("driver", "count", "name", "attributes", "capacity")
 
-# (method, path, body) -> the answer.
+# Function (method, path, body) that returns the body of the answer.
 Call = Callable[[str, str, Any], Awaitable[bytes]]
 
 
 class DeviceEntryError(Exception):
-    """A mistake in the entry; the text starts with the field."""
+    """Mistake in a device entry; the text starts with the field."""
 
 
 class DeviceOffer(msgspec.Struct, frozen=True):
-    """So many equal devices of a driver; `name` has `{i}` for their number. An attribute is {type: value}."""
+    """Number of equal devices of a driver; `name` contains `{i}` for their index. An attribute is {type: value}."""
 
     driver: str
     count: int = 1
@@ -44,7 +44,7 @@ class DeviceOffer(msgspec.Struct, frozen=True):
 
 
 def read_devices(value: Any) -> tuple[DeviceOffer, ...]:
-    """The field `devices` of a node's entry. Raises DeviceEntryError."""
+    """Return the devices of a node's entry from its field `devices`. Raise DeviceEntryError for a mistake."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -52,13 +52,13 @@ def read_devices(value: Any) -> tuple[DeviceOffer, ...]:
     offers = tuple(_offer(entry) for entry in value)
     drivers = [offer.driver for offer in offers]
     for driver in drivers:
-        if sum(offer.count for offer in offers if offer.driver == driver) > _MOST:
-            raise DeviceEntryError(f"devices: {driver} has more than {_MOST} devices")
+        if sum(offer.count for offer in offers if offer.driver == driver) > _MAX_DEVICES:
+            raise DeviceEntryError(f"devices: {driver} has more than {_MAX_DEVICES} devices")
     return offers
 
 
 def slice_object(node: str, node_uid: str, offers: tuple[DeviceOffer, ...], generation: int) -> dict[str, Any]:
-    """All devices of one driver on a node; they go with the node."""
+    """Return a slice with all devices of one driver on a node; it is deleted with the node."""
     driver = offers[0].driver
     devices: list[dict[str, Any]] = []
     for offer in offers:
@@ -90,7 +90,7 @@ def slice_name(node: str, driver: str) -> str:
 async def publish(
     call: Call, node: str, node_uid: str, old: tuple[DeviceOffer, ...], new: tuple[DeviceOffer, ...]
 ) -> None:
-    """Brings the slices of a node from what was published to what the file says now."""
+    """Update the published slices of a node from `old` to `new`."""
     wanted: dict[str, tuple[DeviceOffer, ...]] = {}
     for offer in new:
         wanted[offer.driver] = (*wanted.get(offer.driver, ()), offer)
@@ -119,12 +119,12 @@ def _offer(entry: Any) -> DeviceOffer:
         raise DeviceEntryError(f"devices: expected entries with a driver, found {entry!r:.60}")
     unknown = [str(field) for field in entry if field not in _FIELDS]
     if unknown:
-        raise DeviceEntryError(f"devices.{unknown[0]}: no such field; there are {', '.join(_FIELDS)}")
+        raise DeviceEntryError(f"devices.{unknown[0]}: unknown field; expected one of {', '.join(_FIELDS)}")
     driver, count, name = entry.get("driver"), entry.get("count", 1), entry.get("name", "device-{i}")
     if not isinstance(driver, str) or not driver:
         raise DeviceEntryError(f"devices.driver: expected a name such as gpu.example.com, found {driver!r}")
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
-        raise DeviceEntryError(f"devices.count: expected a number from 1 to {_MOST}, found {count!r}")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_DEVICES:
+        raise DeviceEntryError(f"devices.count: expected a number from 1 to {_MAX_DEVICES}, found {count!r}")
     if not isinstance(name, str) or (count > 1 and "{i}" not in name):
         raise DeviceEntryError(f"devices.name: {count} devices need {{i}} in their name, found {name!r}")
     attributes = {str(key): _attribute(key, value) for key, value in _named(entry, "attributes").items()}
@@ -133,7 +133,7 @@ def _offer(entry: Any) -> DeviceOffer:
 
 
 def _attribute(name: object, value: Any) -> dict[str, Any]:
-    """A number, a truth or a text as it is; anything else as the API writes it (`{version: 1.2.3}`)."""
+    """Return an attribute in the form of the API; a dict is in that form already (`{version: 1.2.3}`)."""
     match value:
         case bool():
             return {"bool": value}
@@ -144,7 +144,7 @@ def _attribute(name: object, value: Any) -> dict[str, Any]:
         case dict() if len(value) == 1:
             return dict(value)
     raise DeviceEntryError(
-        f"devices.attributes.{name}: expected a text, a number or true or false, found {value!r:.60}"
+        f"devices.attributes.{name}: expected a string, a number or true or false, found {value!r:.60}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The whole node agent as one call: client, core, runtime and log server, put together and taken apart."""
+"""Setup and teardown of the whole node agent: client, core, runtime and log server."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from phalanx_local.nodeagent.pod_runtime.processes import LocalProcesses
 
 
 class NodeAgentOptions(msgspec.Struct, frozen=True):
-    """`execute`: run containers as local processes instead of pretending.
+    """Options of the service.
 
-    `log_directory` keeps the processes' logs; None for a temporary one that goes with the agent.
+    `execute`: run containers as local processes instead of simulating them. `log_directory` contains the logs of
+    the processes; None for a temporary directory.
     """
 
     agent: AgentOptions = AgentOptions()
@@ -35,7 +36,9 @@ class NodeAgentOptions(msgspec.Struct, frozen=True):
 
 
 async def run_node_agent(config: ClusterConfig, options: NodeAgentOptions, ready: Callable[[int], None]) -> None:
-    """Until cancelled. `ready(nodes)` is called once. Raises NodeFileError and OSError at the start."""
+    """Run the node agent until cancelled. `ready(nodes)` is called once. Raise NodeFileError or OSError at the
+    start.
+    """
     logs = LogServer()
     temporary = None
     async with KubeClient(config, user_agent="phalanx-node-agent", max_connections=96) as client:
@@ -99,7 +102,7 @@ def _runs(agent: NodeAgent) -> Callable[[str], bool]:
 
 def _finder(client: KubeClient, agent: NodeAgent) -> Callable[[str, str], Awaitable[V1Pod | None]]:
     async def find(namespace: str, name: str) -> V1Pod | None:
-        # Asked afresh: finished pods are forgotten here, and their logs are wanted most.
+        # The pod is read from the API: the agent drops finished pods, and users mostly read their logs.
         try:
             answer = await client.request("GET", PODS.path(namespace, name))
         except ApiError as error:

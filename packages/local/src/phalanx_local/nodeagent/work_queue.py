@@ -1,4 +1,4 @@
-"""Work by key: many keys at once, one key never twice at once, news about a busy key never lost."""
+"""Work queue by key: many keys in parallel, one key never twice at once, no lost mark of a busy key."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
 
-# A worker that fails with something nobody foresaw is tried again, but not in a hurry.
+# An unforeseen error of a worker is retried with a long pause.
 _CRASH_DELAY = 5.0
 
 
 class KeyedQueue:
-    """Calls `work(key)` for every marked key, `limit` at once at most.
+    """Queue that calls `work(key)` for every marked key, for at most `limit` keys at once.
 
-    Marks of a key that waits are one; a mark of a key that is being worked on calls `work` once more. `work`
-    returns None when it is done with the key for now, or after how many seconds it wants to be called again.
+    Several marks of a waiting key count as one; a mark of a busy key calls `work` once more. `work` returns None
+    when the key is done, or the number of seconds until its next call.
     """
 
     def __init__(self, work: Callable[[str], Awaitable[float | None]], limit: int) -> None:
@@ -30,7 +30,7 @@ class KeyedQueue:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many keys wait or are worked on (those that wait for a time to pass not counted)."""
+        """Return the number of waiting and busy keys (without keys that wait for a delay)."""
         return len(self._waiting) + len(self._busy)
 
     def mark(self, key: str) -> None:
@@ -48,7 +48,7 @@ class KeyedQueue:
             worker.add_done_callback(self._workers.discard)
 
     async def close(self) -> None:
-        """Stop at once; what is being worked on is cancelled."""
+        """Stop at once and cancel all workers."""
         self._closed = True
         for handle in self._later.values():
             handle.cancel()

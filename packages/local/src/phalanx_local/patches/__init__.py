@@ -1,6 +1,6 @@
-"""Patches of every kind that the Kubernetes API knows, and the bookkeeping of who owns which field.
+"""Patches of every kind in the Kubernetes API, and the record of the manager that owns each field.
 
-Pure functions over decoded JSON; inputs are never changed.
+All functions are pure and work on decoded JSON; they never change their inputs.
 """
 
 from phalanx_local.patches.apply import server_side_apply

@@ -37,7 +37,7 @@ from phalanx_local.patches.ownership import (
 from phalanx_local.validation.types import ANY, FieldType
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-#: Takes the ownership of what an object held before anything was tracked on it.
+#: Manager that owns the fields an object had before its first apply, when no ownership was recorded.
 FORMER: Final = "before-first-apply"
 
 
@@ -52,13 +52,13 @@ def server_side_apply(
     now: str,
     lists: ListSchema,
 ) -> dict[str, Any]:
-    """The object after an apply, with its managedFields.
+    """Return the object after a server-side apply, with its managedFields.
 
-    ``live`` is the stored object (None: the apply creates it), ``applied`` the manager's whole intent. Fields that
-    this manager applied before and leaves out now are removed unless somebody else owns them. Raises ApplyConflict
-    when a field would change that another manager owns (unless ``force``), PatchError when the configuration cannot
-    be merged. When nothing but ownership changes, the times of managedFields stay as they were. Neither input is
-    changed; the result may share structure with both.
+    ``live`` is the stored object (None: the apply creates it), ``applied`` the complete configuration of the
+    manager. Fields that this manager applied before and omits now are removed unless another manager owns them.
+    Raises ApplyConflict when the apply would change a field of another manager (unless ``force``), PatchError
+    when the configuration cannot be merged. When only ownership changes, the times of managedFields do not
+    change. Neither input is changed; the result can share structure with both.
     """
     meta = applied.get("metadata")
     if isinstance(meta, dict) and meta.get("managedFields") is not None:
@@ -137,7 +137,7 @@ def _apply(
 
 
 def _split(live: dict[str, Any] | None) -> tuple[dict[str, Any], list[Entry]]:
-    """An object without its managedFields, and those."""
+    """Return an object without its managedFields, and the managedFields."""
     if live is None:
         return {}, []
     meta = live.get("metadata") or {}
@@ -147,7 +147,9 @@ def _split(live: dict[str, Any] | None) -> tuple[dict[str, Any], list[Entry]]:
 
 
 def _ownable(fields: Fields, lists: ListSchema, subresource: str) -> Fields:
-    """An intent without what nobody owns: type words, the server's metadata, what the endpoint resets."""
+    """Return applied fields without those that no manager owns: apiVersion, kind, server metadata, fields that the
+    endpoint resets.
+    """
     kept = {key: node for key, node in fields.items() if key not in ("f:apiVersion", "f:kind", "f:metadata")}
     meta = fields.get("f:metadata")
     if meta:
@@ -160,19 +162,19 @@ def _ownable(fields: Fields, lists: ListSchema, subresource: str) -> Fields:
 
 
 def _prune(kind: FieldType, merged: dict[str, Any], former: Fields, claimed: Fields) -> dict[str, Any]:
-    """Removes what the manager owned before, except what anybody (it too) claims and what never was its own."""
-    last = with_named(kind, former)
-    everything = with_named(kind, owned_by_apply(kind, merged))
-    pruned = remove(kind, merged, last)
-    left = with_named(kind, owned_by_apply(kind, pruned))
-    pruned = remove(kind, merged, difference(everything, union(left, with_named(kind, claimed))))
-    left = with_named(kind, owned_by_apply(kind, pruned))
-    result: dict[str, Any] = remove(kind, merged, intersection(difference(everything, left), last))
+    """Remove the former fields of the manager that no manager applies now; fields that it never owned remain."""
+    former_fields = with_named(kind, former)
+    all_fields = with_named(kind, owned_by_apply(kind, merged))
+    pruned = remove(kind, merged, former_fields)
+    remaining = with_named(kind, owned_by_apply(kind, pruned))
+    pruned = remove(kind, merged, difference(all_fields, union(remaining, with_named(kind, claimed))))
+    remaining = with_named(kind, owned_by_apply(kind, pruned))
+    result: dict[str, Any] = remove(kind, merged, intersection(difference(all_fields, remaining), former_fields))
     return result
 
 
 def _refuse_duplicates(kind: FieldType, value: Any, path: str) -> None:
-    """An applied list may name each of its items only once."""
+    """Raise PatchError if an applied list contains the same item twice."""
     if type(value) is dict:
         for name, item in value.items():
             if type(item) in (dict, list):
@@ -187,13 +189,13 @@ def _refuse_duplicates(kind: FieldType, value: Any, path: str) -> None:
 
 
 def _conflict(clashes: list[tuple[Entry, Fields]]) -> ApplyConflict:
-    found: list[tuple[str, str]] = []
+    conflicts: list[tuple[str, str]] = []
     described: list[str] = []
     for entry, fields in sorted(clashes, key=lambda clash: _describe(clash[0])):
         for path in paths(fields):
-            found.append((str(entry.get("manager", "")), shown(path)))
+            conflicts.append((str(entry.get("manager", "")), shown(path)))
             described.append(_describe(entry))
-    return ApplyConflict(found, described)
+    return ApplyConflict(conflicts, described)
 
 
 def _describe(entry: Entry) -> str:
@@ -206,7 +208,10 @@ def _describe(entry: Entry) -> str:
 
 
 def _last_applied(base: dict[str, Any], lists: ListSchema, api_version: str) -> Fields:
-    """What a former client-side ``kubectl apply`` set and nobody changed since: kubectl may take it over."""
+    """Return the fields of the last client-side ``kubectl apply`` that no other client changed since.
+
+    kubectl can take ownership of these fields without a conflict.
+    """
     text = ((base.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         config = decode_json(text) if isinstance(text, str) and text else None
@@ -223,7 +228,7 @@ def _last_applied(base: dict[str, Any], lists: ListSchema, api_version: str) -> 
 
 
 def _refresh_last_applied(merged: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
-    """Keeps the annotation of client-side apply in step, where an object has one."""
+    """Update the last-applied annotation of client-side apply if the object has one."""
     meta = merged.get("metadata") or {}
     annotations = meta.get("annotations") or {}
     if not annotations.get(LAST_APPLIED):

@@ -1,4 +1,4 @@
-"""How a patch is refused."""
+"""Errors of patches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class PatchError(ValueError):
-    """A patch that cannot be applied; ``code`` is the HTTP status that kube-apiserver answers with.
+    """Patch that cannot be applied; ``code`` is the HTTP status of kube-apiserver.
 
-    400: the patch itself is malformed. 422: it is well formed but does not fit the object. 500: kube-apiserver
-    has no better word for it (an unknown merge directive, for example).
+    Code 400: the patch itself is malformed. 422: it is well formed but does not fit the object. 500: an error
+    without a more precise status in kube-apiserver (an unknown merge directive, for example).
     """
 
     def __init__(self, message: str, code: int = 400) -> None:
@@ -19,12 +19,12 @@ class PatchError(ValueError):
         self.code = code
 
 
-class ApplyConflict(Exception):  # noqa: N818 - it is the name of the API's outcome, not of a fault
-    """A server-side apply that would change fields which others own.
+class ApplyConflict(Exception):  # noqa: N818 - the API calls this outcome a conflict, not an error
+    """Server-side apply that would change fields of other managers.
 
-    ``conflicts`` holds (manager, field path) pairs, sorted by manager, paths in object order; ``causes`` the same
-    as (field path, sentence) for ``status.details.causes`` with reason ``FieldManagerConflict``; the message is the
-    one that kubectl prints.
+    ``conflicts`` contains (manager, field path) pairs, sorted by manager, paths in object order. ``causes``
+    contains the conflicts as (field path, sentence) for ``status.details.causes`` with reason
+    ``FieldManagerConflict``. The message is the text that kubectl prints.
     """
 
     def __init__(self, conflicts: list[tuple[str, str]], described: list[str]) -> None:
@@ -48,5 +48,5 @@ class ApplyConflict(Exception):  # noqa: N818 - it is the name of the API's outc
 
 
 def brief(value: Any) -> str:
-    """A value for an error text, compact JSON."""
+    """Return a value as compact JSON for an error message."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)

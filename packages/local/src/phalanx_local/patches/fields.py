@@ -1,9 +1,9 @@
-"""Sets of field paths in the FieldsV1 encoding, and how objects turn into them.
+"""Sets of field paths in the FieldsV1 encoding, and functions that compute them from objects.
 
-A set is the decoded ``fieldsV1`` object itself: a trie whose keys are ``f:<name>`` (a field), ``k:<json>`` (an item
-of a map list, by its keys), ``v:<json>`` (an item of a set) and ``i:<n>``. A node is a member of the set when it is
-empty or holds ``"."``. The functions never change their arguments and share what they can, so that sets may be kept
-inside stored objects. An empty root is the empty set.
+A set is the decoded ``fieldsV1`` object itself: a trie whose keys are ``f:<name>`` (a field), ``k:<json>`` (an
+item of a map list, by its keys), ``v:<json>`` (an item of a set) and ``i:<n>``. A node is a member of the set
+when it is empty or contains ``"."``. The functions never change their arguments and share structure, so that
+stored objects can contain sets. An empty root is the empty set.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def _owned(node: Fields) -> bool:
 
 
 def _node(member: bool, children: Fields) -> Fields | None:
-    """A node from its parts; None when nothing is left of it."""
+    """Return a trie node from its parts; None if it is no member and has no children."""
     if member:
         return {MEMBER: _LEAF, **children} if children else _LEAF
     return children or None
 
 
 def union(left: Fields, right: Fields) -> Fields:
-    """The paths in either set."""
+    """Return the paths that are in at least one of the two sets."""
     if not left or left is right:
         return right
     if not right:
@@ -57,72 +57,75 @@ def _union_node(left: Fields, right: Fields) -> Fields:
 
 
 def difference(left: Fields, right: Fields) -> Fields:
-    """The paths of the left set that are not in the right one; a parent does not take its children along."""
+    """Return the paths of `left` that are not in `right`; a parent path in `right` does not remove its children."""
     if not right:
         return left
     result: Fields = {}
     for key, node in left.items():
-        other = right.get(key)
+        other_node = right.get(key)
         if key == MEMBER:
             continue
-        if other is None:
+        if other_node is None:
             result[key] = node
             continue
-        rest = _node(
-            _owned(node) and not _owned(other), difference(node, other) if node and other else _inner(node)
+        remaining = _node(
+            _owned(node) and not _owned(other_node),
+            difference(node, other_node) if node and other_node else _inner(node),
         )
-        if rest is not None:
-            result[key] = rest
+        if remaining is not None:
+            result[key] = remaining
     return result
 
 
 def _inner(node: Fields) -> Fields:
-    """The children of a node, without its own membership."""
+    """Return the children of a node, without its own membership."""
     if MEMBER in node:
         return {key: child for key, child in node.items() if key != MEMBER}
     return node
 
 
 def intersection(left: Fields, right: Fields) -> Fields:
-    """The paths in both sets."""
+    """Return the paths that are in both sets."""
     result: Fields = {}
     for key, node in left.items():
-        other = right.get(key)
-        if other is None or key == MEMBER:
+        other_node = right.get(key)
+        if other_node is None or key == MEMBER:
             continue
-        both = _node(_owned(node) and _owned(other), intersection(node, other) if node and other else {})
+        both = _node(
+            _owned(node) and _owned(other_node), intersection(node, other_node) if node and other_node else {}
+        )
         if both is not None:
             result[key] = both
     return result
 
 
 def without(fields: Fields, path: tuple[str, ...]) -> Fields:
-    """The set without a path of field names and everything below it."""
+    """Return the set without the path of field names `path` and all paths below it."""
     key = "f:" + path[0]
     node = fields.get(key)
     if node is None:
         return fields
-    rest = {name: child for name, child in fields.items() if name != key}
+    remaining = {name: child for name, child in fields.items() if name != key}
     if len(path) > 1:
-        kept = without(node, path[1:])
-        if kept or not node:
-            rest[key] = kept
-    return rest
+        children = without(node, path[1:])
+        if children or not node:
+            remaining[key] = children
+    return remaining
 
 
 def paths(fields: Fields) -> Iterator[tuple[str, ...]]:
-    """The members of a set, a level's members before what lies below them."""
+    """Yield the members of a set; at each level, members before their descendants."""
     for key, node in fields.items():
         if key != MEMBER and _owned(node):
             yield (key,)
     for key, node in fields.items():
         if node and key != MEMBER:
-            for rest in paths(node):
-                yield (key, *rest)
+            for suffix in paths(node):
+                yield (key, *suffix)
 
 
 def shown(path: tuple[str, ...]) -> str:
-    """A path as kubectl prints it: ``.spec.containers[name="app"].image``."""
+    """Return a path as kubectl prints it: ``.spec.containers[name="app"].image``."""
     words: list[str] = []
     for key in path:
         mark, value = key[:2], key[2:]
@@ -138,11 +141,11 @@ def shown(path: tuple[str, ...]) -> str:
 
 
 class ItemError(ValueError):
-    """A list item that has no identity under its list's rule."""
+    """List item without an identity under the rule of its list."""
 
 
 def item_key(kind: FieldType, item: Any) -> str:
-    """The trie key of an item of an associative list; ItemError when the item cannot have one."""
+    """Return the trie key of an item of an associative list. Raise ItemError if the item cannot have one."""
     if kind.is_set:
         if isinstance(item, dict | list) or item is None:
             raise ItemError("a set may hold strings, numbers and booleans only")
@@ -171,15 +174,15 @@ def item_key(kind: FieldType, item: Any) -> str:
 
 
 def keyed(kind: FieldType, items: list[Any]) -> dict[str, list[Any]]:
-    """The items of an associative list by trie key; items that share a key stay together in order."""
-    found: dict[str, list[Any]] = {}
+    """Return the items of an associative list by trie key; items with equal keys are in list order."""
+    items_by_key: dict[str, list[Any]] = {}
     for item in items:
-        found.setdefault(item_key(kind, item), []).append(item)
-    return found
+        items_by_key.setdefault(item_key(kind, item), []).append(item)
+    return items_by_key
 
 
 def whole(kind: FieldType, value: Any) -> Fields:
-    """Everything in a value that is new as a whole, the value itself included."""
+    """Return all paths of a new value, the path of the value itself included."""
     if type(value) is dict:
         if kind.atomic or not value:
             return _LEAF
@@ -207,9 +210,11 @@ def whole(kind: FieldType, value: Any) -> Fields:
 
 
 def compare(kind: FieldType, old: Any, new: Any) -> tuple[Fields, Fields]:
-    """What changed between two values: (added or modified, removed), without the values' own path.
+    """Return the paths that differ between two values: (added or modified, removed), without the path of the
+    values.
 
-    Both values exist. For leaves (and atomic values) use their inequality. An empty list or map equals null.
+    Both values exist. Leaves and atomic values are compared with ``!=`` by the caller. An empty list or map
+    equals null.
     """
     if (type(old) is list or type(new) is list) and kind.associative:
         changed: Fields = {}
@@ -217,11 +222,11 @@ def compare(kind: FieldType, old: Any, new: Any) -> tuple[Fields, Fields]:
         before, after = keyed(kind, old or []), keyed(kind, new or [])
         element = kind.element or ANY
         for key, items in after.items():
-            others = before.get(key)
-            if others is None:
+            old_items = before.get(key)
+            if old_items is None:
                 changed[key] = whole(element, items[0]) if len(items) == 1 else _LEAF
-            elif others != items:
-                _compare_items(element, key, others, items, changed, removed)
+            elif old_items != items:
+                _compare_items(element, key, old_items, items, changed, removed)
         for key, items in before.items():
             if key not in after:
                 removed[key] = whole(element, items[0]) if len(items) == 1 else _LEAF
@@ -232,7 +237,7 @@ def compare(kind: FieldType, old: Any, new: Any) -> tuple[Fields, Fields]:
 def _compare_items(
     element: FieldType, key: str, old: list[Any], new: list[Any], changed: Fields, removed: Fields
 ) -> None:
-    """Files the difference of list items under one key. Items that share a key are owned as one, without parts."""
+    """Record the difference of the list items under one key. Items with equal keys are owned as a whole."""
     if len(old) == 1 and len(new) == 1:
         step(element, key, old[0], new[0], changed, removed)
         return
@@ -269,7 +274,7 @@ def _compare_maps(kind: FieldType, before: dict[str, Any], after: dict[str, Any]
 
 
 def step(kind: FieldType, key: str, old: Any, new: Any, changed: Fields, removed: Fields) -> None:
-    """Compares two unequal values that both exist and files the difference under their key."""
+    """Record the difference of two unequal values that both exist under `key`."""
     if _empty(old) and _empty(new):
         return
     deep_old = _deep(kind, old)
@@ -278,9 +283,9 @@ def step(kind: FieldType, key: str, old: Any, new: Any, changed: Fields, removed
         # A leaf on either side: the field as a whole has a new value.
         changed[key] = _LEAF
         if deep_old:
-            gone = _inner(whole(kind, old))
-            if gone:
-                removed[key] = gone
+            removed_paths = _inner(whole(kind, old))
+            if removed_paths:
+                removed[key] = removed_paths
         return
     inner_changed, inner_removed = compare(kind, old, new)
     if inner_changed:
@@ -294,14 +299,14 @@ def _empty(value: Any) -> bool:
 
 
 def _deep(kind: FieldType, value: Any) -> bool:
-    """Whether ownership of this value is tracked below its own path."""
+    """Return whether ownership of this value is recorded below its own path."""
     if type(value) is dict:
         return not kind.atomic
     return type(value) is list and kind.associative
 
 
 def owned_by_apply(kind: FieldType, value: Any) -> Fields:
-    """The paths that an applied configuration owns: its leaves, list items, and entries of open maps."""
+    """Return the paths that an applied configuration owns: its leaves, list items, and entries of open maps."""
     node: Fields = {}
     if type(value) is dict:
         members, element = kind.fields, kind.element or ANY
@@ -325,7 +330,7 @@ def owned_by_apply(kind: FieldType, value: Any) -> Fields:
 
 
 def with_named(kind: FieldType, fields: Fields) -> Fields:
-    """The set with every named field on the way to a member added as a member itself."""
+    """Return the set with each named field above a member added as a member."""
     result: Fields = {}
     for key, node in fields.items():
         if not node or key == MEMBER:
@@ -343,18 +348,18 @@ def with_named(kind: FieldType, fields: Fields) -> Fields:
 
 
 def remove(kind: FieldType, value: Any, fields: Fields) -> Any:
-    """A value without the members of a set: a map may become empty, a list that becomes empty turns into None."""
+    """Return a value without the members of a set. A map can be empty; an empty list is None."""
     if type(value) is dict and not kind.atomic:
-        kept: dict[str, Any] = {}
+        remaining: dict[str, Any] = {}
         for name, item in value.items():
             node = fields.get("f:" + name)
             if node is None:
-                kept[name] = item
+                remaining[name] = item
             elif not _owned(node):
                 rest = remove(kind.child(name), item, node)
                 if rest is not None:
-                    kept[name] = rest
-        return kept
+                    remaining[name] = rest
+        return remaining
     if type(value) is list and kind.associative:
         items = []
         for item in value:

@@ -1,8 +1,7 @@
 """JSON Patch (RFC 6902) and JSON merge patch (RFC 7386) over decoded documents.
 
-Where kube-apiserver's implementation is more lenient than the RFC it is followed, because clients rely on it:
-``replace`` of a missing object key sets it, ``test`` of a missing key against null holds, array indexes may be
-negative.
+This module is as lenient as kube-apiserver where the RFC is stricter, because clients rely on it: ``replace`` of
+a missing object key sets it, ``test`` of a missing key against null succeeds, array indexes can be negative.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from phalanx_local.objects import encode
 from phalanx_local.patches.errors import PatchError
 
 MAX_OPERATIONS: Final = 10_000
-#: What all copies of one patch may weigh together, in bytes of JSON.
+#: Maximum size of all copies of one patch together, in bytes of JSON.
 MAX_COPIED: Final = 3 * 1024 * 1024
 
 
 def clone(value: Any) -> Any:
-    """A deep copy of decoded JSON."""
+    """Return a deep copy of decoded JSON."""
     if isinstance(value, dict):
         return {key: clone(item) if isinstance(item, dict | list) else item for key, item in value.items()}
     if isinstance(value, list):
@@ -29,7 +28,7 @@ def clone(value: Any) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality of decoded JSON: unlike Python's, true is not 1."""
+    """Return whether two decoded JSON values are equal; unlike in Python, true does not equal 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -40,10 +39,10 @@ def same(left: Any, right: Any) -> bool:
 
 
 def json_patch(doc: dict[str, Any], ops: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The document after the operations; the input is left as it is.
+    """Return the document after the operations; the input is not changed.
 
     Raises PatchError with code 400 for malformed operations, 413 for too many and 422 for operations that do not
-    fit the document (among them a failed ``test``). All or nothing.
+    fit the document (for example a failed ``test``). The operations apply all or not at all.
     """
     if not isinstance(ops, list):
         raise PatchError("error decoding patch: json: a JSON patch must be a list of operations")
@@ -62,7 +61,7 @@ def json_patch(doc: dict[str, Any], ops: Sequence[dict[str, Any]]) -> dict[str, 
         if not isinstance(path, str):
             raise PatchError(f"{name} operation failed to decode path: missing value", 422)
         if name == "copy":
-            # Few operations can make much of little: copies of copies.
+            # Copies of copies grow exponentially: a few operations can create a huge document.
             copied += _weight(root, _source(op, "copy"))
             if copied > MAX_COPIED:
                 raise PatchError(
@@ -77,7 +76,7 @@ def json_patch(doc: dict[str, Any], ops: Sequence[dict[str, Any]]) -> dict[str, 
 
 
 def merge_patch(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """The document after a merge patch: objects merge key by key, null deletes, anything else replaces."""
+    """Return the document after a merge patch: objects merge by key, null deletes, other values replace."""
     if not isinstance(patch, dict):
         raise PatchError("Invalid JSON Patch")
     merged = dict(doc)
@@ -93,11 +92,11 @@ def merge_patch(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find(root: list[Any], path: str) -> tuple[Any, str] | None:
-    """The container that a pointer's last word selects from, and that word; None when there is none."""
+    """Return the container of the last word of a JSON pointer, and that word; None if the container is missing."""
     words = path.split("/")
     if len(words) < 2:
         return None
-    # An earlier operation may have put a bare value in the place of the whole document.
+    # An earlier operation can replace the whole document with a scalar.
     node = root[0]
     for word in words[1:-1]:
         if not isinstance(node, dict | list):
@@ -205,7 +204,7 @@ def _source(op: dict[str, Any], verb: str) -> str:
 
 
 def _weight(root: list[Any], path: str) -> int:
-    """The bytes of JSON at a path; 0 where nothing is."""
+    """Return the size of the JSON at a path in bytes; 0 if the path is missing."""
     place = _find(root, path)
     return len(encode(_get(*place))) if place is not None else 0
 
@@ -227,13 +226,13 @@ def _do_copy(root: list[Any], op: dict[str, Any], path: str) -> None:
 
 def _do_test(root: list[Any], op: dict[str, Any], path: str) -> None:
     if path == "":
-        found = root[0]
+        current = root[0]
     else:
         place = _find(root, path)
         if place is None:
             raise _missing(f"test operation does not apply: is missing path: {path}")
-        found = _get(*place)
-    if not same(found, op.get("value")):
+        current = _get(*place)
+    if not same(current, op.get("value")):
         raise PatchError(f"testing value {path} failed: test failed", 422)
 
 

@@ -1,4 +1,4 @@
-"""Where a kind's merge rules come from: the built-in tables, or a custom resource's OpenAPI schema."""
+"""Merge rules of a kind, from the built-in tables or from the OpenAPI schema of a custom resource."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from phalanx_local.validation.types import ABSENT, ANY, STRING, FieldType, Struc
 
 @dataclass(frozen=True, slots=True)
 class ListSchema:
-    """How an object's lists and maps merge, and what each endpoint owns.
+    """Merge rules of an object's lists and maps, and the fields that each endpoint owns.
 
-    ``root`` is the object's type. ``has_status`` says that ``status`` is written through its own endpoint, so that
-    the main endpoint never owns it. ``status_resets`` are the paths which the status endpoint never owns.
+    ``root`` is the type of the object. ``has_status``: ``status`` is written through its own endpoint, and the
+    main endpoint never owns it. ``status_resets`` are the paths that the status endpoint never owns.
     """
 
     root: FieldType
@@ -23,7 +23,7 @@ class ListSchema:
     status_resets: tuple[tuple[str, ...], ...] = (("spec",),)
 
     def resets(self, subresource: str) -> tuple[tuple[str, ...], ...]:
-        """The paths that an endpoint ignores; its managers cannot own them."""
+        """Return the paths that an endpoint ignores; managers cannot own these paths through it."""
         if not self.has_status:
             return ()
         if subresource == "":
@@ -33,9 +33,9 @@ class ListSchema:
 
 @cache
 def builtin_lists(group: str, kind: str, version: str = "") -> ListSchema:
-    """The merge rules of a built-in kind; a kind that is not known merges maps and treats lists as atomic.
+    """Return the merge rules of a built-in kind; for an unknown kind maps merge and lists are atomic.
 
-    Without a version the preferred one that has the kind is taken.
+    Without a version, the preferred version that serves the kind applies.
     """
     root = kind_type(group, kind, version)
     if root is None:
@@ -49,16 +49,16 @@ def builtin_lists(group: str, kind: str, version: str = "") -> ListSchema:
 
 
 def lists_from_schema(schema: dict[str, Any], *, has_status: bool = False) -> ListSchema:
-    """The merge rules of a custom resource.
+    """Return the merge rules of a custom resource.
 
-    ``schema`` is the version's ``openAPIV3Schema``: ``x-kubernetes-list-type`` (atomic when absent),
-    ``x-kubernetes-list-map-keys`` and the defaults of those keys, ``x-kubernetes-map-type``. ``has_status``:
-    the version has the status subresource.
+    ``schema`` is the ``openAPIV3Schema`` of the version: ``x-kubernetes-list-type`` (atomic by default),
+    ``x-kubernetes-list-map-keys`` and the defaults of those keys, ``x-kubernetes-map-type``. ``has_status``: the
+    version has the status subresource.
     """
     root = _from_schema(schema)
     if root.form != "struct":
         root = FieldType("struct", element=ANY)
-    # metadata and the type words are the server's, whatever the schema says about them.
+    # metadata, apiVersion and kind belong to the server; the schema cannot change their merge rules.
     root.fields["metadata"] = StructField(struct_type("meta.v1", "ObjectMeta"))
     root.fields["apiVersion"] = StructField(STRING)
     root.fields["kind"] = StructField(STRING)
@@ -103,7 +103,7 @@ def _from_schema(schema: dict[str, Any]) -> FieldType:
     return ANY
 
 
-#: Merge rules of objects about which nothing is known, beyond their metadata.
+#: Merge rules of objects of an unknown kind: only metadata has rules.
 UNTYPED: Final = ListSchema(
     FieldType(
         "struct",

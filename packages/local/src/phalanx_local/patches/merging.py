@@ -1,4 +1,4 @@
-"""Merging an applied configuration into a live object (the first half of server-side apply)."""
+"""Merge of an applied configuration into a live object (the first half of server-side apply)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from phalanx_local.validation.types import ANY, FieldType
 
 
 def merge(kind: FieldType, live: Any, applied: Any) -> Any:
-    """The live value with the applied one laid over it: nothing is removed, leaves take the applied value.
+    """Return the live value merged with the applied value: nothing is removed, leaves have the applied value.
 
-    Items of associative lists are merged by identity; their order is the applied one, with the items that only the
-    live list has kept where they were. Shares structure with both inputs.
+    Items of associative lists merge by identity, in the applied order; items of only the live list remain at
+    their place. The result shares structure with both inputs.
     """
     if type(applied) is dict and type(live) is dict and not kind.atomic and live and applied:
         merged = dict(live)
@@ -41,7 +41,7 @@ def _tracked(kind: FieldType, value: Any) -> bool:
 def _merge_list(kind: FieldType, live: list[Any], applied: list[Any]) -> list[Any]:
     element = kind.element or ANY
     current = keyed(kind, live)
-    # Items of a live list that share a key cannot be told apart: the applied one replaces all of them.
+    # Items of a live list with equal keys are ambiguous: the applied item replaces all of them.
     wanted = {
         key: merge(element, current[key][0], items[0]) if len(current.get(key, ())) == 1 else items[0]
         for key, items in keyed(kind, applied).items()
@@ -60,7 +60,7 @@ def _merge_list(kind: FieldType, live: list[Any], applied: list[Any]) -> list[An
                 left += 1
                 continue
             if key in placed or (next_shared < len(shared) and shared[next_shared] != key):
-                # Shared, but its turn in the applied order has passed or is still to come.
+                # A shared item that the applied order places earlier or later.
                 left += 1
                 continue
         if right < len(applied_keys):

@@ -1,7 +1,7 @@
-"""Who set which field: ``metadata.managedFields`` through creates, updates and patches (operation Update).
+"""Field ownership in ``metadata.managedFields`` through creates, updates and patches (operation Update).
 
-The rule is that of kube-apiserver: whoever changes or adds a path owns it from then on, other managers lose it, and
-a path that disappears is owned by nobody. Owners keep what still has their value.
+The rule is that of kube-apiserver. A manager that changes or adds a path owns it, and other managers lose it. A
+removed path has no owner. Managers still own paths whose value did not change.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from phalanx_local.patches.fields import (
 from phalanx_local.patches.lists import ListSchema
 from phalanx_local.validation.types import ABSENT, FieldType
 
-#: An object keeps at most this many entries of operation Update; older ones are merged.
+#: Maximum number of entries of operation Update in an object; older entries are merged.
 MAX_UPDATERS: Final = 10
 ANCIENT: Final = "ancient-changes"
 
-#: Metadata that belongs to the server and is never owned.
+#: Metadata that belongs to the server and has no owner.
 SERVER_META: Final = frozenset(
     (
         "name",
@@ -54,13 +54,13 @@ def track_update(
     now: str,
     lists: ListSchema,
 ) -> dict[str, Any]:
-    """The object after a create, PUT or patch, with its managedFields brought up to date.
+    """Return the object after a create, PUT or patch, with updated managedFields.
 
-    ``before`` is the stored object (None for a create), ``after`` the one to store, ``now`` an RFC 3339 time. The
-    result shares structure with its inputs; neither is changed. What an endpoint resets (status on the main one,
-    spec on the status one) is never owned through it. A client may clear the managers by sending
-    ``managedFields: [{}]`` (or an empty list) on the main endpoint; tracking stays off for such an object until
-    something is applied to it.
+    ``before`` is the stored object (None for a create), ``after`` the object to store, ``now`` an RFC 3339 time.
+    The result shares structure with its inputs; neither is changed. Fields that an endpoint resets (status on the
+    main endpoint, spec on the status endpoint) are never owned through it. A client clears the managers with
+    ``managedFields: [{}]`` (or an empty list) on the main endpoint; ownership of such an object is recorded again
+    only after a server-side apply.
     """
     meta = after.get("metadata") or {}
     old_meta = (before or {}).get("metadata") or {}
@@ -75,7 +75,7 @@ def track_update(
     try:
         changed, removed = object_changes(before, after, lists, subresource)
     except ItemError:
-        # An item without its key cannot be tracked; the API server drops the record rather than the write.
+        # An item without its key has no path; kube-apiserver drops the record and accepts the write.
         return _with_entries(after, [])
     if not changed and not removed:
         return after if entries is meta.get("managedFields") else _with_entries(after, entries)
@@ -90,7 +90,7 @@ def track_update(
 def object_changes(
     before: dict[str, Any] | None, after: dict[str, Any], lists: ListSchema, subresource: str
 ) -> tuple[Fields, Fields]:
-    """The paths that a write changed or added, and those that it removed, without the server's own fields."""
+    """Return the paths that a write changed or added, and the paths that it removed, without server fields."""
     changed: Fields = {}
     removed: Fields = {}
     old: dict[str, Any] = before or {}
@@ -118,7 +118,7 @@ def _level(
     changed: Fields,
     removed: Fields,
 ) -> None:
-    """Compares two maps name by name, leaving some names out."""
+    """Record the differences of two maps by name, without the names in `skipped`."""
     for name, item in new.items():
         if name in skipped:
             continue
@@ -154,7 +154,7 @@ def _readable(entries: Any) -> bool:
 
 
 def yield_paths(entries: list[Entry], changed: Fields, removed: Fields, keep: Entry | None = None) -> list[Entry]:
-    """The entries without the paths that a write took from them; entries that own nothing any more go away."""
+    """Return the entries without the paths that a write changed or removed; entries without paths are dropped."""
     lost = union(changed, removed)
     result: list[Entry] = []
     for entry in entries:
@@ -162,11 +162,11 @@ def yield_paths(entries: list[Entry], changed: Fields, removed: Fields, keep: En
             result.append(entry)
             continue
         owned = entry.get("fieldsV1") or {}
-        rest = difference(owned, lost)
-        if rest == owned:
+        remaining = difference(owned, lost)
+        if remaining == owned:
             result.append(entry)
-        elif rest:
-            result.append({**entry, "fieldsV1": rest})
+        elif remaining:
+            result.append({**entry, "fieldsV1": remaining})
     return result
 
 
@@ -194,7 +194,7 @@ def _claim(
 def entry_of(
     manager: str, operation: str, api_version: str, time: str | None, fields: Fields, subresource: str
 ) -> Entry:
-    """One element of managedFields."""
+    """Return one entry of managedFields."""
     entry: Entry = {"manager": manager, "operation": operation, "apiVersion": api_version}
     if time is not None:
         entry["time"] = time
@@ -206,7 +206,7 @@ def entry_of(
 
 
 def ordered(entries: list[Entry]) -> list[Entry]:
-    """Entries in the API's order: Apply first, then by time, manager, version and subresource."""
+    """Return entries in the order of the API: Apply first, then by time, manager, version and subresource."""
     if len(entries) < 2:
         return entries
     return sorted(
@@ -222,7 +222,7 @@ def ordered(entries: list[Entry]) -> list[Entry]:
 
 
 def _cap(entries: list[Entry]) -> list[Entry]:
-    """Merges the oldest Update entries of each version into one, until the number is allowed."""
+    """Merge the oldest Update entries of each version into one until at most MAX_UPDATERS remain."""
     updaters = sorted(
         (entry for entry in entries if entry.get("operation") == "Update"),
         key=lambda entry: (entry.get("time") or "", entry.get("manager", "")),

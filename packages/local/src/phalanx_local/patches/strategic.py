@@ -1,9 +1,9 @@
-"""Strategic merge patch: maps merge key by key, lists by the merge rule of their field.
+"""Strategic merge patch: maps merge by key, lists by the merge rule of their field.
 
 A list whose field has the strategy *merge* is merged item by item (by merge key, or as a set of primitives); any
 other list is replaced. Directives: ``$patch: replace | delete`` in a map, ``$patch: delete | replace`` in an item
-of a merged list, ``$setElementOrder/<list>``, ``$deleteFromPrimitiveList/<list>``, ``$retainKeys``; null deletes a
-key.
+of a merged list, ``$setElementOrder/<list>``, ``$deleteFromPrimitiveList/<list>``, ``$retainKeys``; null deletes
+a key.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _UNTYPED: Final = StructField(ANY)
 def strategic_merge_patch(
     doc: dict[str, Any], patch: dict[str, Any], kind: str, group: str | None = None, version: str = ""
 ) -> dict[str, Any]:
-    """The document after the patch; neither input is changed.
+    """Return the document after the patch; neither input is changed.
 
-    ``kind`` names the built-in kind whose merge rules hold; ``group`` and ``version`` default to the document's
-    ``apiVersion``. Raises PatchError: 400 for malformed directives, 422 for lists of lists, 500 for what
-    kube-apiserver has no own status for (an unknown directive, a list item without its merge key).
+    ``kind`` names the built-in kind that defines the merge rules; ``group`` and ``version`` default to the
+    document's ``apiVersion``. Raises PatchError: 400 for malformed directives, 422 for lists of lists, 500 for
+    errors without their own status in kube-apiserver (an unknown directive, a list item without its merge key).
     """
     if not isinstance(patch, dict):
         raise PatchError("invalid JSON document")
@@ -47,7 +47,7 @@ def strategic_merge_patch(
 
 
 def _merge_map(original: dict[str, Any] | None, patch: dict[str, Any], kind: FieldType) -> dict[str, Any]:
-    """Merges a patch into a map; both are private copies and may be consumed."""
+    """Merge a patch into a map; both arguments are private copies that the function changes."""
     if DIRECTIVE in patch:
         directive = patch.pop(DIRECTIVE)
         if directive == "replace":
@@ -96,16 +96,16 @@ def _set(target: dict[str, Any], name: str, value: Any) -> None:
 def _retain_keys(original: dict[str, Any], patch: dict[str, Any], keep: Any) -> None:
     if not isinstance(keep, list):
         raise PatchError("invalid patch format of retainKeys")
-    kept = {key for key in keep if isinstance(key, str)}
+    names = {key for key in keep if isinstance(key, str)}
     for key, value in patch.items():
-        if value is not None and not key.startswith((ORDER_PREFIX, DELETE_PREFIX)) and key not in kept:
+        if value is not None and not key.startswith((ORDER_PREFIX, DELETE_PREFIX)) and key not in names:
             raise PatchError("invalid patch format of retainKeys")
-    for key in [key for key in original if key not in kept]:
+    for key in [key for key in original if key not in names]:
         del original[key]
 
 
 def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], key: str, kind: FieldType) -> None:
-    """Merges a list together with its ``$setElementOrder`` and takes both out of the patch."""
+    """Merge a list with its ``$setElementOrder`` and remove both from the patch."""
     order = patch.pop(key)
     name = key[len(ORDER_PREFIX) :]
     current, change = original.get(name), patch.get(name)
@@ -118,7 +118,7 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], key: str, ki
     if change and order:
         _check_order(change, order, merge_key)
     if name in patch and change is None:
-        # An explicit null deletes the list; there is nothing left to order.
+        # An explicit null deletes the list: there are no items to order.
         return
     patch.pop(name, None)
     if current is None and change is None:
@@ -137,24 +137,24 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], key: str, ki
 
 
 def _live_order(current: list[Any], change: list[Any], merge_key: str) -> list[Any]:
-    """The order that items of the live list count as having.
+    """Return the live items in the order from which their places in the result are computed.
 
-    New items take the places at the end that deleted ones leave. That is an accident of the server's
-    implementation, but it decides where a new item stands between items that the patch does not name.
+    New items fill the places at the end that deleted items free. This is an accident of kube-apiserver, but it
+    decides the place of a new item among items that the patch does not name.
     """
     if not merge_key:
         return current
-    gone = {_identity(item, merge_key) for item in change if item.get(DIRECTIVE) == "delete"}
-    rest = [item for item in current if _identity(item, merge_key) not in gone]
-    if len(rest) == len(current):
+    deleted = {_identity(item, merge_key) for item in change if item.get(DIRECTIVE) == "delete"}
+    remaining = [item for item in current if _identity(item, merge_key) not in deleted]
+    if len(remaining) == len(current):
         return current
-    known = {_identity(item, merge_key) for item in rest}
+    known = {_identity(item, merge_key) for item in remaining}
     new = [item for item in change if DIRECTIVE not in item and _identity(item, merge_key) not in known]
-    return (rest + new)[: len(current)]
+    return (remaining + new)[: len(current)]
 
 
 def _check_order(change: list[Any], order: list[Any], merge_key: str) -> None:
-    """Every item of the patch list must appear in the order list, in the same sequence."""
+    """Raise PatchError unless the items of the patch list appear in the order list, in the same sequence."""
     words = [_identity(item, merge_key) for item in order]
     position = 0
     for item in change:
@@ -173,7 +173,7 @@ def _check_order(change: list[Any], order: list[Any], merge_key: str) -> None:
 
 
 def _identity(item: Any, merge_key: str) -> Any:
-    """What makes an item of a merged list the same item: its merge key's value, or itself."""
+    """Return the identity of an item of a merged list: the value of its merge key, or the item itself."""
     if not merge_key:
         return brief(item)
     if not isinstance(item, dict) or merge_key not in item:
@@ -191,8 +191,8 @@ def _merge_list(original: list[Any], change: list[Any], rule: FieldType, deletin
         raise PatchError(f"list element types are not identical: {brief([original, change])}", 500)
     if types != {dict}:
         if deleting:
-            gone = {brief(item) for item in change}
-            return [item for item in original if brief(item) not in gone]
+            deleted = {brief(item) for item in change}
+            return [item for item in original if brief(item) not in deleted]
         unique = {brief(item): item for item in (*original, *change)}
         return _in_order(list(unique.values()), change, original, "")
     key = rule.patch_key
@@ -215,9 +215,10 @@ def _merge_list(original: list[Any], change: list[Any], rule: FieldType, deletin
 
 
 def _directives(original: list[Any], change: list[Any], key: str) -> tuple[list[Any], list[Any], bool]:
-    """Carries out the items that are directives.
+    """Execute the directives among the items.
 
-    Returns what they leave of the list, the other items, and whether the list is replaced as a whole.
+    Return the list after the directives, the items without directives, and whether the list is replaced as a
+    whole.
     """
     plain: list[Any] = []
     replace = False
@@ -227,7 +228,9 @@ def _directives(original: list[Any], change: list[Any], key: str) -> tuple[list[
             plain.append(item)
         elif directive == "delete":
             word = _identity(item, key)
-            original = [other for other in original if not (key in other and brief(other[key]) == word)]
+            original = [
+                candidate for candidate in original if not (key in candidate and brief(candidate[key]) == word)
+            ]
         elif directive == "replace":
             replace = True
         elif directive == "merge":
@@ -238,53 +241,53 @@ def _directives(original: list[Any], change: list[Any], key: str) -> tuple[list[
 
 
 def _in_order(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
-    """The items that the order names, in its sequence, with the others let in where the live list had them."""
+    """Return the items that the order names, in its sequence; other items are inserted by their live position."""
     rank = {_identity(item, key): index for index, item in reversed(list(enumerate(order)))}
     place: dict[Any, int] = {}
     for index, item in enumerate(live):
         place.setdefault(_identity(item, key), index)
     named = [item for item in merged if _identity(item, key) in rank]
-    others = [item for item in merged if _identity(item, key) not in rank]
+    unnamed = [item for item in merged if _identity(item, key) not in rank]
     named.sort(key=lambda item: rank[_identity(item, key)])
-    others.sort(key=lambda item: place.get(_identity(item, key), len(live)))
+    unnamed.sort(key=lambda item: place.get(_identity(item, key), len(live)))
     result: list[Any] = []
     left = 0
     for item in named:
         here = place.get(_identity(item, key))
-        while left < len(others) and here is not None:
-            other = place.get(_identity(others[left], key))
+        while left < len(unnamed) and here is not None:
+            other = place.get(_identity(unnamed[left], key))
             if other is None or other >= here:
                 break
-            result.append(others[left])
+            result.append(unnamed[left])
             left += 1
         result.append(item)
-    return result + others[left:]
+    return result + unnamed[left:]
 
 
 class _Drop:
-    """Marks a value that a directive removes."""
+    """Marker for a value that a directive removes."""
 
 
 _DROP: Final = _Drop()
 
 
 def _plain(value: Any) -> Any:
-    """A patch value that meets nothing in the document: without its nulls and directives."""
+    """Return a patch value without nulls and directives, for a place where the document has no value."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
             return _DROP
         cleaned = {}
         for key, item in value.items():
             if item is not None and key != RETAIN_KEYS and not key.startswith((ORDER_PREFIX, DELETE_PREFIX)):
-                kept = _plain(item)
-                if kept is not _DROP:
-                    cleaned[key] = kept
+                plain = _plain(item)
+                if plain is not _DROP:
+                    cleaned[key] = plain
         return cleaned
     if isinstance(value, list):
-        return [kept for kept in map(_plain, value) if kept is not _DROP]
+        return [plain for plain in map(_plain, value) if plain is not _DROP]
     return value
 
 
 def _json_type(value: Any) -> type:
-    """The JSON type of a value; integers and floats are one."""
+    """Return the JSON type of a value; integers and floats have one type."""
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)

@@ -1,4 +1,4 @@
-"""Which built-in kind is printed how."""
+"""Table of the printers of built-in kinds."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ _PLAIN = Printer((NAME, AGE), lambda obj, now: [metadata(obj).get("name", ""), a
 
 
 def built_in_printer(version: Version) -> Printer:
-    """The printer of a built-in kind; name and age where there is no special one."""
+    """Return the printer of a built-in kind; the default prints name and age."""
     return _PRINTERS.get(version.type.storage, _PLAIN)

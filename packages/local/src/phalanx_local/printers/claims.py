@@ -1,4 +1,4 @@
-"""Claims of devices, and slices of them, as `kubectl get` shows them."""
+"""Columns of device claims and resource slices."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from phalanx_local.printers.base import AGE, NAME, Printer, age, column
 
 def _state(claim: Json) -> str:
     words = []
-    leaving = metadata(claim).get("deletionTimestamp") is not None
-    if leaving:
+    terminating = metadata(claim).get("deletionTimestamp") is not None
+    if terminating:
         words.append("deleted")
     if dig(claim, "status", "allocation") is not None:
         words.append("allocated")
         if sequence(dig(claim, "status", "reservedFor")):
             words.append("reserved")
-    elif not leaving:
+    elif not terminating:
         words.append("pending")
     return ",".join(words)
 

@@ -1,4 +1,4 @@
-"""Nodes, namespaces, events, services and configuration as `kubectl get` shows them."""
+"""Columns of nodes, namespaces, events, services and configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printer columns of custom resources: JSONPath into the object."""
+"""Printer columns of custom resources, as JSONPaths into the object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx_local.registry.resources import Column
 
 
 def custom_printer(columns: Sequence[Column]) -> Printer:
-    """The printer of additionalPrinterColumns; the name comes first without being asked for."""
+    """Return the printer of additionalPrinterColumns; the name is always the first column."""
     paths = [parse_path(column.json_path) for column in columns]
 
     def cells(obj: Json, now: float) -> list[Any]:
@@ -25,10 +25,10 @@ def custom_printer(columns: Sequence[Column]) -> Printer:
 
 
 def _cell(column: Column, path: Path, obj: Json, now: float) -> Any:
-    found = path.find(obj)
-    if not found:
+    values = path.find(obj)
+    if not values:
         return None
-    value = found[0]
+    value = values[0]
     if column.type == "date":
         then = parse_timestamp(value)
         return human_duration(now - then) if then is not None else "<unknown>"
@@ -38,8 +38,8 @@ def _cell(column: Column, path: Path, obj: Json, now: float) -> Any:
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     if column.type == "boolean":
         return value if isinstance(value, bool) else None
-    if len(found) > 1:
-        return ",".join(_text(item) for item in found)
+    if len(values) > 1:
+        return ",".join(_text(item) for item in values)
     return _text(value)
 
 

@@ -1,4 +1,4 @@
-"""Pods as `kubectl get pods` shows them."""
+"""Columns of pods."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def _restarts(status: Json, now: float) -> str:
     statuses = [mapping(item) for item in sequence(status.get("containerStatuses"))]
     count = sum(int(item.get("restartCount") or 0) for item in statuses)
     ends = [mapping(mapping(item.get("lastState")).get("terminated")).get("finishedAt") for item in statuses]
-    times = [(found, end) for end in ends if (found := parse_timestamp(end)) is not None]
+    times = [(time, end) for end in ends if (time := parse_timestamp(end)) is not None]
     if count and times:
         return f"{count} ({since(max(times)[1], now)} ago)"
     return str(count)
 
 
 def reason(pod: Json) -> str:
-    """The word under STATUS: the phase, unless something more telling is known."""
+    """Return the text of the STATUS column: the phase, or a more specific reason."""
     spec, status = mapping(pod.get("spec")), mapping(pod.get("status"))
     shown = text(status.get("reason")) or text(status.get("phase")) or "Unknown"
     if any(
@@ -135,9 +135,9 @@ def _container_reason(status: Json, shown: str) -> str:
 
 
 def _ended(terminated: Json) -> str:
-    why = text(terminated.get("reason"))
-    if why:
-        return why
+    reason = text(terminated.get("reason"))
+    if reason:
+        return reason
     if terminated.get("signal"):
         return f"Signal:{terminated['signal']}"
     return f"ExitCode:{terminated.get('exitCode', 0)}"

@@ -1,4 +1,4 @@
-"""How roles, bindings, quotas and runtime classes are printed."""
+"""Columns of roles, bindings, quotas and runtime classes."""
 
 from __future__ import annotations
 

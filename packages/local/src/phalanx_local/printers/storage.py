@@ -1,4 +1,4 @@
-"""How volumes and what makes them are printed."""
+"""Columns of volumes, storage classes and their drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers of pods, budgets and gangs as `kubectl get` shows them."""
+"""Columns of workload controllers, budgets and gangs."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def _name(obj: Json) -> str:
 
 def _wide(obj: Json) -> list[str]:
     template = mapping(dig(obj, "spec", "template", "spec"))
-    found = [mapping(item) for item in sequence(template.get("containers"))]
+    containers = [mapping(item) for item in sequence(template.get("containers"))]
     return [
-        ",".join(text(item.get("name")) for item in found),
-        ",".join(text(item.get("image")) for item in found),
+        ",".join(text(item.get("name")) for item in containers),
+        ",".join(text(item.get("image")) for item in containers),
         selector_text(dig(obj, "spec", "selector")),
     ]
 
 
 def selector_text(selector: Any) -> str:
-    """A label selector, or a plain map of labels, in the query syntax."""
-    found = mapping(selector)
-    if "matchLabels" not in found and "matchExpressions" not in found:
-        return labels_text(found)
-    parts = [f"{key}={value}" for key, value in sorted(mapping(found.get("matchLabels")).items())]
-    for item in map(mapping, sequence(found.get("matchExpressions"))):
+    """Format a label selector, or a plain map of labels, in the query syntax."""
+    selector_fields = mapping(selector)
+    if "matchLabels" not in selector_fields and "matchExpressions" not in selector_fields:
+        return labels_text(selector_fields)
+    parts = [f"{key}={value}" for key, value in sorted(mapping(selector_fields.get("matchLabels")).items())]
+    for item in map(mapping, sequence(selector_fields.get("matchExpressions"))):
         key, operator = text(item.get("key")), text(item.get("operator"))
         values = ",".join(sorted(text(value) for value in sequence(item.get("values"))))
         if operator == "Exists":

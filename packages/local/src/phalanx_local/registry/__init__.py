@@ -1,1 +1,1 @@
-"""What is served, resource by resource, and the operations on it, without HTTP."""
+"""Served resource types, and the operations on their objects, without HTTP."""

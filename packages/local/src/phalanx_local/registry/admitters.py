@@ -1,4 +1,4 @@
-"""Whom the API asks before it keeps a write (admission/)."""
+"""Interfaces of the admission steps that the API calls before it stores a write (see admission/)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from phalanx_local.strategies.base import Write
 
 
 class Admission(Protocol):
-    """What is asked about a write before it is kept (`AdmissionPolicies`). Raises the refusal."""
+    """Validating policies that admit a write before it is stored (`AdmissionPolicies`). `admit` raises the
+    rejection.
+    """
 
     def admit(
         self,
@@ -25,7 +27,7 @@ class Admission(Protocol):
 
 
 class MutatingAdmission(Protocol):
-    """Webhooks that may change what is written before it is judged, and those that judge it (`Webhooks`)."""
+    """Admission webhooks that mutate or validate a write (`Webhooks`)."""
 
     @property
     def configured(self) -> bool: ...

@@ -1,6 +1,6 @@
-"""The operations of the API on stored objects, without HTTP: what a request does once it is understood.
+"""Operations of the API on stored objects, without HTTP.
 
-Every operation runs without awaiting, so each is atomic. The controllers inside the server use them too.
+Every operation runs without awaiting, so each is atomic. The controllers of the server use them too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phalanx_local.errors import (
 from phalanx_local.objects import Json, clone, mapping, metadata, sequence, text
 from phalanx_local.registry import managed_fields, object_meta
 from phalanx_local.registry.admitters import Admission, MutatingAdmission
-from phalanx_local.registry.decoding import take_in
+from phalanx_local.registry.decoding import decode_object
 from phalanx_local.registry.resources import Registry, ResourceType, Version
 from phalanx_local.storage.records import Record
 from phalanx_local.storage.store import Collection, Store, make_record
@@ -38,7 +38,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """What a client may say about a deletion; None where it says nothing."""
+    """Options of a deletion; None for an option that the client does not set."""
 
     grace_period: int | None = None
     uid: str | None = None
@@ -57,7 +57,7 @@ class _Cached:
 class Api:
     """Reads and writes of objects by resource type. Errors are StatusError.
 
-    `policies`, `webhooks` and `quotas` admit what is written, once they are set.
+    `policies`, `webhooks` and `quotas` admit writes, once they are set.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
@@ -70,39 +70,39 @@ class Api:
         self.quotas: QuotaLedger | None = None
         self._cache: dict[str, _Cached] = {}
 
-    # --- reading
+    # --- reads
 
     def collection(self, type_: ResourceType) -> Collection:
-        found = self.store.collections.get(type_.storage)
-        return found if found is not None else self.store.open(type_.storage, type_.strategy.fields)
+        collection = self.store.collections.get(type_.storage)
+        return collection if collection is not None else self.store.open(type_.storage, type_.strategy.fields)
 
     def record(self, type_: ResourceType, namespace: str, name: str) -> Record:
-        """The current record. Raises 404."""
-        found = self.collection(type_).records.get((namespace, name))
-        if found is None:
+        """Return the current record. Raise 404 if it does not exist."""
+        record = self.collection(type_).records.get((namespace, name))
+        if record is None:
             raise not_found(type_, name)
-        return found
+        return record
 
     def type(self, group: str, plural: str) -> ResourceType:
-        """A type that must exist."""
-        found = self.registry.find(group, plural)
-        if found is None:
+        """Return a type that must exist."""
+        resource_type = self.registry.find(group, plural)
+        if resource_type is None:
             raise LookupError(f"no resource {plural} in group {group!r}")
-        return found
+        return resource_type
 
     def exists(self, group: str, plural: str, namespace: str, name: str) -> bool:
-        """Whether an object exists, without decoding it."""
+        """Return whether an object exists, without decoding it."""
         collection = self.store.collections.get(f"{group}/{plural}")
         return collection is not None and (namespace, name) in collection.records
 
     def find(self, group: str, plural: str, namespace: str, name: str) -> Json | None:
-        """The stored object without kind and apiVersion, or None; a fresh copy."""
+        """Return a fresh copy of the stored object without kind and apiVersion; None if it does not exist."""
         collection = self.store.collections.get(f"{group}/{plural}")
         record = collection.records.get((namespace, name)) if collection is not None else None
         return record.load() if record is not None else None
 
     def all(self, group: str, plural: str, namespace: str = "") -> list[Json]:
-        """Every stored object of a resource in key order; shared, not to be changed."""
+        """Return all stored objects of a resource in key order. The objects are shared and must not be changed."""
         storage = f"{group}/{plural}"
         collection = self.store.collections.get(storage)
         if collection is None:
@@ -116,20 +116,20 @@ class Api:
         return [item for item in cached.objects if item["metadata"].get("namespace") == namespace]
 
     def write(self, **circumstances: object) -> Write:
-        """The circumstances of a write by the server itself."""
+        """Return the context of a write by the server itself."""
         return Write(now=self.now(), cluster=self, **circumstances)  # type: ignore[arg-type]
 
     # --- create
 
     def create(self, version: Version, namespace: str, body: Json, write: Write) -> Record:
-        """Stores a new object given in the version's form. Raises 400, 403, 404, 409 or 422."""
+        """Store a new object in the form of the version. Raise 400, 403, 404, 409 or 422."""
         type_ = version.type
         managed = metadata(body).get("managedFields")
         if version.check_new is not None:
             wrong = version.check_new(body)
             if wrong:
                 raise invalid(_Named("", "events", "Event"), text(metadata(body).get("name")), wrong)
-        obj = take_in(version, body, write)
+        obj = decode_object(version, body, write)
         if self.webhooks is not None:
             obj = self._mutated_new(version, namespace, obj, write)
         object_meta.fill_system_fields(obj, type_, namespace, write)
@@ -182,16 +182,16 @@ class Api:
         if record is None:
             raise not_found(self.type("", "namespaces"), namespace)
         if record.terminating:
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            reason = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {
                 "reason": "NamespaceTerminating",
                 "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }
-            raise forbidden(type_, name, why, [cause])
+            raise forbidden(type_, name, reason, [cause])
 
     def _open_namespace(self, name: str) -> None:
-        """Every namespace has a default service account, which its pods run as."""
+        """Create the default service account of a namespace, which its pods use."""
         accounts = self.type("", "serviceaccounts")
         if not self.exists("", "serviceaccounts", name, "default"):
             self.create(accounts.preferred, name, {"metadata": {"name": "default"}}, self.write())
@@ -201,7 +201,7 @@ class Api:
     def update(
         self, version: Version, namespace: str, name: str, body: Json, write: Write, subresource: str = ""
     ) -> tuple[Record, bool]:
-        """Replaces an object (PUT). Returns the new record and whether it was created."""
+        """Replace an object (PUT). Return the new record and whether it was created."""
         type_ = version.type
         object_meta.check_names(body, name, namespace)
         record = self.collection(type_).records.get((namespace, name))
@@ -225,30 +225,31 @@ class Api:
         tracks: bool = True,
         admitted: bool = False,
     ) -> Record:
-        """Puts `body` (the version's form, complete) in the place of a record under its preconditions.
+        """Replace the object of a record with `body` (complete, in the form of the version), if the preconditions
+        hold.
 
-        `tracks` is False when `body` already carries its managedFields, after a server-side apply. `admitted`:
-        the policies have been asked about what the client sent.
+        `tracks` is False if `body` has its managedFields already, after a server-side apply. `admitted`: the
+        policies have admitted the body of the client already.
         """
         type_ = version.type
         object_meta.check_names(body, record.name, record.namespace)
-        given = metadata(body)
-        uid = text(given.get("uid"))
+        body_meta = metadata(body)
+        uid = text(body_meta.get("uid"))
         if uid and uid != record.uid:
             raise stored_mismatch(type_, record, "UID", uid, record.uid)
-        current, causes = object_meta.check_revision(given, record, must=must_state_revision)
+        current, causes = object_meta.check_revision(body_meta, record, must=must_state_revision)
         if causes:
             raise invalid(plural_kind(type_), record.name, causes)
         if not current:
             raise stale(type_, record.name)
-        managed = given.get("managedFields")
-        new = take_in(version, body, write)
+        managed = body_meta.get("managedFields")
+        new = decode_object(version, body, write)
         old = record.load()
         if self.webhooks is not None and not admitted:
             of = (record.namespace, record.name, subresource)
             new = self.webhooks.mutate("UPDATE", version, new, old, write, of=of)
             object_meta.check_names(new, record.name, record.namespace)
-        new = self._settle(version, new, old, write, subresource)
+        new = self._allowed_changes(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
         to_stored_version(version, new)
         if not admitted:
@@ -273,10 +274,10 @@ class Api:
         counts: bool = True,
         counts_status: bool = False,
     ) -> Record:
-        """Stores a settled stored-form object over a record; removes it when its last finalizer went.
+        """Store the final form of an object over its record; remove a terminating object without finalizers.
 
-        `counts` is False for the writes that upstream does around the strategies, such as binding.
-        `counts_status`: the version written has no door of its own for the status of a custom resource.
+        `counts` is False for writes that bypass the strategies upstream, such as binding. `counts_status`: the
+        version has no status subresource, so that changes of the status increase the generation.
         """
         collection = self.collection(type_)
         if new == old:
@@ -290,8 +291,8 @@ class Api:
             return self._unsaved(collection, new, str(self.store.revision))
         return self.store.put(collection, new, record)
 
-    def _settle(self, version: Version, new: Json, old: Json, write: Write, subresource: str) -> Json:
-        """What remains of a client's object when each field is only taken from who may write it."""
+    def _allowed_changes(self, version: Version, new: Json, old: Json, write: Write, subresource: str) -> Json:
+        """Return the client's object with only the fields that the client is allowed to change."""
         strategy = version.type.strategy
         if subresource == "status":
             meta = metadata(new) if strategy.status_keeps_metadata else clone(metadata(old))
@@ -325,7 +326,7 @@ class Api:
     def delete(
         self, type_: ResourceType, record: Record, options: DeleteOptions, write: Write
     ) -> tuple[Record, bool]:
-        """Deletes or starts to delete. Returns the last state and whether the object is gone."""
+        """Delete an object, or start its deletion. Return its last state and whether it is removed."""
         if type_.storage == NAMESPACES and record.name in PROTECTED_NAMESPACES:
             raise forbidden(type_, record.name, "this namespace may not be deleted")
         self.check_preconditions(type_, record, options)
@@ -336,11 +337,11 @@ class Api:
         grace = type_.strategy.grace_period(obj, options.grace_period)
         terminating = record.terminating
         if grace is not None and grace > 0:
-            left = meta.get("deletionGracePeriodSeconds")
-            if terminating and isinstance(left, int) and grace >= left:
+            current_grace = meta.get("deletionGracePeriodSeconds")
+            if terminating and isinstance(current_grace, int) and grace >= current_grace:
                 return record, False
             return self._mark(type_, record, obj, grace, write), False
-        if sequence(meta.get("finalizers")) or _held_by_spec(type_, obj):
+        if sequence(meta.get("finalizers")) or _has_spec_finalizers(type_, obj):
             if terminating and meta.get("deletionGracePeriodSeconds") in (0, None):
                 old = record.load()
                 return self.save(type_, record, obj, old, write), False
@@ -354,24 +355,24 @@ class Api:
         return self._unsaved(self.collection(type_), obj, str(record.revision)), True
 
     def check_preconditions(self, type_: ResourceType, record: Record, options: DeleteOptions) -> None:
-        """409 when the object is not the one that the client means."""
+        """Raise 409 if uid or resourceVersion of the object differ from the preconditions."""
         if options.uid is not None and options.uid != record.uid:
-            why = (
+            message = (
                 f"the UID in the precondition ({options.uid}) does not match the UID in record ({record.uid}). "
                 "The object might have been deleted and then recreated"
             )
-            raise conflict(singular_kind(type_), record.name, why)
+            raise conflict(singular_kind(type_), record.name, message)
         if options.revision is not None and options.revision != str(record.revision):
-            why = (
+            message = (
                 f"the ResourceVersion in the precondition ({options.revision}) does not match the "
                 f"ResourceVersion in record ({record.revision}). The object might have been modified"
             )
-            raise conflict(singular_kind(type_), record.name, why)
+            raise conflict(singular_kind(type_), record.name, message)
 
     def _set_propagation(self, type_: ResourceType, record: Record, meta: Json, options: DeleteOptions) -> None:
-        """Turns the propagation policy into the finalizer that the garbage collector works off.
+        """Add the finalizer of the propagation policy, which the garbage collector removes.
 
-        Without dependents there is nothing to wait for or to orphan, so no finalizer is put.
+        Without dependents the policy has no effect, so no finalizer is added.
         """
         finalizers = [item for item in sequence(meta.get("finalizers")) if item not in (ORPHAN, FOREGROUND)]
         had = [item for item in sequence(meta.get("finalizers")) if item in (ORPHAN, FOREGROUND)]
@@ -410,7 +411,7 @@ class Api:
         *,
         of: tuple[str, str, str],
     ) -> None:
-        """Asks the policies, then the validating webhooks. Raises the refusal."""
+        """Call the policies, then the validating webhooks. Raise their rejection."""
         if self.policies is not None:
             self.policies.admit(operation, version, obj, old, write, of=of)
         if self.webhooks is not None:
@@ -431,8 +432,8 @@ class Api:
         causes: list[StatusCause] = list(object_meta.require_name(metadata(obj)))
         if not causes:
             named = {"kind": type_.kind, "apiVersion": version.api_version, **obj}
-            # Upstream checks the metadata of definitions as that of custom resources: the finalizer that it
-            # puts on them itself would not pass the stricter rules of the other built-in kinds.
+            # Upstream checks the metadata of definitions like that of custom resources: its own finalizer on
+            # definitions would violate the stricter rules of the other built-in kinds.
             kind = "" if type_.group == "apiextensions.k8s.io" else type_.kind
             causes += validate(type_.group, kind, named, old, subresource)
             causes += type_.strategy.check(obj, old, subresource)
@@ -450,7 +451,7 @@ class Api:
 
 
 def to_stored_version(version: Version, obj: Json) -> None:
-    """What a custom resource keeps of an object that came in another version than the stored one, in place."""
+    """Convert a custom resource of another version to the stored version, in place."""
     schema = version.type.stored_schema
     if schema is not None and version.name != version.type.stored_version:
         schema.prune(obj)
@@ -458,18 +459,18 @@ def to_stored_version(version: Version, obj: Json) -> None:
 
 
 def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> StatusError:
-    """409 in the words of the storage, which names its key."""
+    """Return the 409 of the storage layer, which names the key."""
     parts = ["registry", type_.group, type_.plural, record.namespace, record.name]
     key = "/" + "/".join(part for part in parts if part)
-    why = (
+    message = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
         f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
     )
-    return conflict(type_, record.name, why)
+    return conflict(type_, record.name, message)
 
 
 class _Named(NamedTuple):
-    """A resource under the name that some errors use for it."""
+    """Resource with a different name for some errors."""
 
     group: str
     plural: str
@@ -477,23 +478,23 @@ class _Named(NamedTuple):
 
 
 def plural_kind(type_: ResourceType) -> _Named:
-    """For errors that say `leases.coordination.k8s.io` where others say `Lease.coordination.k8s.io`."""
+    """Return the resource for errors with `leases.coordination.k8s.io` instead of `Lease.coordination.k8s.io`."""
     return _Named(type_.group, type_.plural, type_.plural)
 
 
 def singular_kind(type_: ResourceType) -> _Named:
-    """For errors that say `ConfigMap` where others say `configmaps`."""
+    """Return the resource for errors with `ConfigMap` instead of `configmaps`."""
     return _Named(type_.group, type_.kind, type_.kind)
 
 
-def _held_by_spec(type_: ResourceType, obj: Json) -> bool:
-    """A namespace stays until spec.finalizers is empty."""
+def _has_spec_finalizers(type_: ResourceType, obj: Json) -> bool:
+    """Return whether spec.finalizers of a namespace is not empty."""
     return type_.storage == NAMESPACES and bool(sequence(mapping(obj.get("spec")).get("finalizers")))
 
 
 def is_released(type_: ResourceType, obj: Json) -> bool:
-    """Whether nothing holds an object that is being deleted."""
+    """Return whether a terminating object can be removed: no finalizers and no grace period."""
     meta = metadata(obj)
-    if sequence(meta.get("finalizers")) or _held_by_spec(type_, obj):
+    if sequence(meta.get("finalizers")) or _has_spec_finalizers(type_, obj):
         return False
     return not meta.get("deletionGracePeriodSeconds")

@@ -1,4 +1,4 @@
-"""What every cluster has from its first second: namespaces, priority classes, and roles."""
+"""Initial objects of every cluster: namespaces, priority classes, and roles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DESCRIPTIONS: Final = {
 
 
 def fill(api: Api) -> None:
-    """Creates what is missing; objects restored from a data file stay as they are."""
+    """Create missing initial objects; objects restored from a data file are not changed."""
     namespaces = api.type("", "namespaces").preferred
     for name in NAMESPACES:
         if not api.exists("", "namespaces", "", name):

@@ -1,4 +1,4 @@
-"""Quantities in their canonical spelling, as the real server stores them: `2000m` is kept as `2`, 1 as `"1"`."""
+"""Canonical form of quantities, as the real server stores them: `2000m` is stored as `2`, 1 as `"1"`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rewrite = Callable[[Any], Any]
 
 
 def spell_quantities(group: str, kind: str, version: str, obj: Json) -> None:
-    """Rewrites the quantities of a built-in object in place; the object is known to be well formed."""
+    """Rewrite the quantities of a well-formed built-in object in place."""
     rewrite = _of_kind(group, kind, version)
     if rewrite is not None:
         rewrite(obj)
@@ -28,9 +28,9 @@ def _of_kind(group: str, kind: str, version: str) -> Rewrite | None:
 
 
 def _compile(type_: FieldType, above: set[int]) -> Rewrite | None:
-    """What to do with a value of a type; None where no quantity can be below it.
+    """Return the rewrite of a type's values; None if they contain no quantities.
 
-    Types that contain themselves (JSON schemas) hold no quantities, so recursion ends at their second meeting.
+    Recursive types (JSON schemas) contain no quantities, so recursion ends at their second occurrence.
     """
     if type_.form == "scalar":
         return _spell if type_.scalar == "quantity" else None
@@ -38,7 +38,7 @@ def _compile(type_: FieldType, above: set[int]) -> Rewrite | None:
         below = _compile(type_.element, above) if type_.element is not None else None
         if below is None:
             return None
-        return _each(below) if type_.form == "list" else _every(below)
+        return _items(below) if type_.form == "list" else _values(below)
     if type_.form != "struct" or id(type_.fields) in above:
         return None
     inside = above | {id(type_.fields)}
@@ -54,7 +54,7 @@ def _spell(value: Any) -> Any:
     return str(read_quantity(value))
 
 
-def _each(below: Rewrite) -> Rewrite:
+def _items(below: Rewrite) -> Rewrite:
     def rewrite(value: Any) -> Any:
         if isinstance(value, list):
             value[:] = [below(item) if item is not None else None for item in value]
@@ -63,7 +63,7 @@ def _each(below: Rewrite) -> Rewrite:
     return rewrite
 
 
-def _every(below: Rewrite) -> Rewrite:
+def _values(below: Rewrite) -> Rewrite:
     def rewrite(value: Any) -> Any:
         if isinstance(value, dict):
             for key, item in value.items():

@@ -1,4 +1,4 @@
-"""The built-in resource types: one row per resource, as kube-apiserver 1.36 serves them."""
+"""Built-in resource types: one row per resource, as kube-apiserver 1.36 serves them."""
 
 from __future__ import annotations
 
@@ -246,7 +246,9 @@ _REVIEWS = (
 def build_registry(
     native_groups: str, *, protect_groups: bool, taint_nodes: bool = False, protect_volumes: bool = False
 ) -> Registry:
-    """Every built-in type. `native_groups` is the served version of the gang API, or "none"."""
+    """Return the registry of all built-in types. `native_groups` is the served version of the gang API, or
+    "none".
+    """
     core = _core(
         group_field=group_field_of(native_groups), taint_nodes=taint_nodes, protect_volumes=protect_volumes
     )
@@ -264,12 +266,14 @@ def build_registry(
 
 
 def group_field_of(native_groups: str) -> str:
-    """Where pods name their group in this version of the gang API; "" where it is not served."""
+    """Return the spec field with which pods of this gang API version reference their group; "" if it is not
+    served.
+    """
     return {"none": "", "v1alpha1": "workloadRef"}.get(native_groups, "schedulingGroup")
 
 
 def _native_groups(version: str, protect: bool) -> list[Row]:
-    """The gang API as the release with this version serves it (1.37 has v1alpha3 beside v1beta1)."""
+    """Return the gang API as the release with this version serves it (1.37 has v1alpha3 beside v1beta1)."""
     group = "scheduling.k8s.io"
     if version == "none":
         return []
@@ -288,7 +292,7 @@ def _native_groups(version: str, protect: bool) -> list[Row]:
 
 
 def _serve_as_well(registry: Registry, plural: str, name: str) -> None:
-    """One more version, in which nothing but apiVersion differs."""
+    """Serve one more version that differs only in apiVersion."""
     type_ = registry.find("scheduling.k8s.io", plural)
     assert type_ is not None
     type_.versions[name] = Version(name, type_, subresources=type_.preferred.subresources)

@@ -1,4 +1,4 @@
-"""What a client sends, on its way in: of the right kind and shape, without unknown fields, in stored form."""
+"""Decoding of a client's objects: checks of kind and shape, unknown fields, conversion to the stored form."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from phalanx_local.validation.decoding import malformed
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
-def take_in(version: Version, body: Json, write: Write) -> Json:
-    """A client's object in stored form: kind checked, custom resources pruned and defaulted."""
+def decode_object(version: Version, body: Json, write: Write) -> Json:
+    """Return a client's object in stored form: kind checked, custom resources pruned and defaulted."""
     type_ = version.type
     _require_kind(version, body)
     obj = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
     meta = obj.get("metadata")
     if meta is not None and not isinstance(meta, dict):
         raise bad_request("metadata must be an object")
-    # Go drops empty maps and lists of the metadata; managers are kept by the server alone.
+    # Go drops empty maps and lists of the metadata; only the server writes managedFields.
     obj["metadata"] = {
         key: value for key, value in (meta or {}).items() if key != "managedFields" and value != {} and value != []
     }
@@ -38,7 +38,7 @@ def take_in(version: Version, body: Json, write: Write) -> Json:
 
 
 def _require_kind(version: Version, body: Json) -> None:
-    """Refuses an object of another kind or version than the URL's."""
+    """Reject an object of another kind or version than the URL."""
     kind, api_version = body.get("kind"), body.get("apiVersion")
     type_ = version.type
     if api_version and api_version != version.api_version:
@@ -47,9 +47,9 @@ def _require_kind(version: Version, body: Json) -> None:
                 f"the API version in the data ({api_version}) does not match the expected API version "
                 f"({version.api_version})"
             )
-        given = str(api_version).rpartition("/")[2]
+        body_version = str(api_version).rpartition("/")[2]
         raise UndecodableError(
-            f'{kind} in version "{given}" cannot be handled as a {type_.kind}: no kind "{kind}" is '
+            f'{kind} in version "{body_version}" cannot be handled as a {type_.kind}: no kind "{kind}" is '
             f'registered for version "{api_version}"'
         )
     if kind and kind != type_.kind:
@@ -69,25 +69,25 @@ class _Named(NamedTuple):
 
 
 def _require_shape(version: Version, obj: Json, write: Write) -> None:
-    """400 when a field of a built-in kind has another JSON type than it must.
+    """Raise 400 if a field of a built-in kind has the wrong JSON type.
 
-    What is left has no unknown fields, and its quantities are spelled canonically.
+    Afterwards the object has no unknown fields, and its quantities are canonical.
     """
     kind = version.type.kind
     wrong = malformed(version.type.group, kind, obj, version.name)
     if wrong:
-        # Decoding stops at the first error, and names no path where the value is a quantity.
-        why = wrong[0].message
+        # Decoding stops at the first error, and names no path for quantities.
+        message = wrong[0].message
         for words in ("json: ", "quantities must", "unable to parse quantity"):
-            if words in why:
-                why = why[why.index(words) :]
-        raise UndecodableError(f'{kind} in version "{version.name}" cannot be handled as a {kind}: {why}')
+            if words in message:
+                message = message[message.index(words) :]
+        raise UndecodableError(f'{kind} in version "{version.name}" cannot be handled as a {kind}: {message}')
     _drop_unknown(version, obj, write)
     spell_quantities(version.type.group, kind, version.name, obj)
 
 
 def _drop_unknown(version: Version, obj: Json, write: Write) -> None:
-    """A typed server cannot keep what its types do not have."""
+    """Drop fields that the types of a built-in kind do not have, as upstream does."""
     named = {"apiVersion": version.api_version, **obj}
     unknown = unknown_fields(version.type.group, version.type.kind, named)
     report_unknown(unknown, version, write)
@@ -102,7 +102,7 @@ def _prune(version: Version, obj: Json, write: Write) -> None:
 
 
 def report_unknown(paths: list[str], version: Version, write: Write) -> None:
-    """Refuses, warns of or ignores unknown fields, as the client's fieldValidation asks."""
+    """Reject, warn about or ignore unknown fields, depending on the client's fieldValidation."""
     if not paths or write.field_validation == "Ignore":
         return
     if write.field_validation == "Strict":
@@ -115,7 +115,7 @@ def report_unknown(paths: list[str], version: Version, write: Write) -> None:
 
 
 def drop_path(obj: Json, path: str) -> None:
-    """Removes the field at a path such as `spec.containers[0].colour`, where it is there."""
+    """Remove the field at a path such as `spec.containers[0].colour`, if it exists."""
     holder: Any = obj
     steps = [int(index) if index else name for name, index in _STEP.findall(path)]
     for step in steps[:-1]:

@@ -1,4 +1,4 @@
-"""Custom resources: a stored CustomResourceDefinition becomes a served resource type, at once."""
+"""Custom resources: a stored CustomResourceDefinition immediately becomes a served resource type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class CustomStrategy(RestStrategy):
-    """What a custom resource does beyond the generic: generations, and the fields that its definition offers."""
+    """Strategy of custom resources: generations, and the selectable fields of the definition."""
 
     counts_generation = True
     unconditional_update = False
@@ -36,7 +36,7 @@ def _field_text(value: object) -> str:
 
 
 class Definitions:
-    """Keeps the registry in step with the stored definitions."""
+    """Updates the registry from the stored definitions."""
 
     def __init__(self, store: Store, registry: Registry, on_change: Callable[[str], None]) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Definitions:
         store.listen(self._changed)
 
     def load(self) -> None:
-        """Serves what the definitions in the store ask for, after a restart."""
+        """Serve the definitions of the store after a restart."""
         collection = self._store.collections.get(DEFINITIONS)
         if collection is not None:
             for record in list(collection.records.values()):
@@ -75,13 +75,13 @@ class Definitions:
         collection = self._store.open(type_.storage, type_.strategy.fields)
         if known is not None:
             self.refresh(type_, collection)
-            # Open watches speak the old definition; like upstream they end, and clients come back.
+            # Open watches use the old definition; like upstream they end, and clients reconnect.
             self._on_change(type_.storage)
 
     def refresh(self, type_: ResourceType, collection: Collection) -> None:
-        """Fills in defaults that are newer than the objects, which upstream does whenever it reads one.
+        """Fill in defaults that were added after the objects, which upstream does at every read.
 
-        No revision is made of it: nobody has written.
+        The objects have no new revision, because no client wrote them.
         """
         schema = type_.stored_schema
         if schema is None or not schema.root.defaulting:
@@ -95,7 +95,7 @@ class Definitions:
 
 
 def build_type(definition: Json) -> ResourceType | None:
-    """The resource type of a definition; None while its names are not accepted."""
+    """Return the resource type of a definition; None if its names are not accepted."""
     from phalanx_local.schema import StructuralSchema
 
     spec, status = mapping(definition.get("spec")), mapping(definition.get("status"))
@@ -134,15 +134,15 @@ def build_type(definition: Json) -> ResourceType | None:
 
 
 def _deprecation(type_: ResourceType, item: Json, served: list[Json]) -> str:
-    """What a client of a deprecated version is told: the definition's words, or which newer one to use."""
+    """Return the warning for clients of a deprecated version: the text of the definition, or the newer version."""
     if not item.get("deprecated"):
         return ""
     name = text(item.get("name"))
-    said = f"{type_.group}/{name} {type_.kind} is deprecated"
-    newest = next((text(other.get("name")) for other in served if not other.get("deprecated")), name)
+    message = f"{type_.group}/{name} {type_.kind} is deprecated"
+    newest = next((text(candidate.get("name")) for candidate in served if not candidate.get("deprecated")), name)
     if version_priority(newest) < version_priority(name):
-        said += f"; use {type_.group}/{newest} {type_.kind}"
-    return text(item.get("deprecationWarning")) or said
+        message += f"; use {type_.group}/{newest} {type_.kind}"
+    return text(item.get("deprecationWarning")) or message
 
 
 def _openapi(version: Json) -> Json:

@@ -1,8 +1,8 @@
-"""metadata.managedFields around writes; the algebra itself is phalanx_local.patches.
+"""metadata.managedFields of writes; phalanx_local.patches implements the field sets.
 
-Fields are tracked once someone asks for it: an object has managers from its first server-side apply on, or
-when kubectl writes it. Traffic of schedulers and kubelets stays free of it until then; the real server
-treats an object without managers likewise (its fields go to the manager before-first-apply).
+Fields are tracked on demand: from the first server-side apply of an object on, or when kubectl writes it. Until
+then writes of schedulers and kubelets are not tracked. The real server handles an object without managers in the
+same way (its fields belong to the manager before-first-apply).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from phalanx_local.strategies.base import Write
 
 
 def lists_of(version: Version) -> Any:
-    """Which lists of a kind are maps, sets or atoms."""
+    """Return the merge rules of a kind: lists as maps, sets or atomic values."""
     if version.lists is None:
         from phalanx_local.patches import builtin_lists, lists_from_schema
 
@@ -28,7 +28,7 @@ def lists_of(version: Version) -> Any:
 
 
 def applied(live: Json | None, body: Json, version: Version, write: Write, force: bool, subresource: str) -> Json:
-    """The live object after a server-side apply. Raises 409 with one cause per conflicting field."""
+    """Return the live object after a server-side apply. Raise 409 with one cause per conflicting field."""
     from phalanx_local.patches import ApplyConflict, PatchError, server_side_apply
 
     try:
@@ -49,9 +49,9 @@ def applied(live: Json | None, body: Json, version: Version, write: Write, force
 
 
 def keep_times(new: Json, old: Json) -> None:
-    """Takes the managers' old times where nothing else is new, so that a write that says nothing changes nothing.
+    """Restore the managers' old times if nothing else changed, so that an empty apply writes nothing.
 
-    Only here, because an apply has no defaults yet, and so looks like a change when it is merged.
+    Other writes need no such step: only an apply is merged before defaulting and therefore looks like a change.
     """
     managers, before = metadata(new).get("managedFields"), metadata(old).get("managedFields")
     if managers == before or _timeless(managers) != _timeless(before):
@@ -67,18 +67,18 @@ def _timeless(managers: Any) -> list[Json]:
 
 
 def tracked(before: Json | None, after: Json, version: Version, write: Write, subresource: str) -> Json:
-    """The object after a write that is not an apply, with its managers brought up to date."""
-    held = metadata(before).get("managedFields") if before is not None else None
+    """Return the object after a write other than an apply, with updated managers."""
+    managers = metadata(before).get("managedFields") if before is not None else None
     if metadata(after).get("managedFields") == [{}]:
         metadata(after).pop("managedFields")
         return after
-    if not write.track_fields and not held:
+    if not write.track_fields and not managers:
         metadata(after).pop("managedFields", None)
         return after
     from phalanx_local.patches import track_update
 
-    if held:
-        metadata(after)["managedFields"] = held
+    if managers:
+        metadata(after)["managedFields"] = managers
     return track_update(
         before,
         after,

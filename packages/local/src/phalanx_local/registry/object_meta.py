@@ -1,4 +1,4 @@
-"""metadata: what the server fills in at create and keeps at update."""
+"""Object metadata: fields that the server sets at create and preserves at update."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from phalanx_local.registry.resources import ResourceType
 from phalanx_local.storage.records import Record
 from phalanx_local.strategies.base import Write
 
-# No vowels and no look-alikes, so that a random name spells no word.
+# Without vowels and similar letters, random names contain no words.
 _NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-_LONGEST_BASE: Final = 58
+_MAX_BASE: Final = 58
 _SYSTEM_FIELDS: Final = (
     "uid",
     "creationTimestamp",
@@ -27,16 +27,16 @@ _SYSTEM_FIELDS: Final = (
 
 
 def generated_name(base: str) -> str:
-    """A name from metadata.generateName: the base, cut to fit, and five random characters."""
-    return base[:_LONGEST_BASE] + "".join(random.choices(_NAME_LETTERS, k=5))
+    """Return a name for metadata.generateName: the base, shortened if necessary, and five random characters."""
+    return base[:_MAX_BASE] + "".join(random.choices(_NAME_LETTERS, k=5))
 
 
 def without_nulls(obj: Json, *, custom: bool) -> Json:
-    """A built-in kind reads null as absent. A custom resource keeps nulls outside metadata for its schema."""
+    """Return the object without nulls, which mean absence. Custom resources have nulls outside of metadata."""
     if custom:
         return {key: _drop_nulls(item) if key == "metadata" else item for key, item in obj.items()}
-    found: Json = _drop_nulls(obj)
-    return found
+    cleaned: Json = _drop_nulls(obj)
+    return cleaned
 
 
 def _drop_nulls(value: Any) -> Any:
@@ -48,7 +48,7 @@ def _drop_nulls(value: Any) -> Any:
 
 
 def fill_system_fields(obj: Json, type_: ResourceType, namespace: str, write: Write) -> None:
-    """Gives a new object its identity, in place. Raises 400 or 422 when the client's metadata forbids it."""
+    """Set the identity of a new object, in place. Raise 400 or 422 if the client's metadata forbids it."""
     meta = metadata(obj)
     if text(meta.get("resourceVersion")) not in ("", "0"):
         raise nameless(500, "resourceVersion should not be set on objects to be created")
@@ -70,7 +70,7 @@ def fill_system_fields(obj: Json, type_: ResourceType, namespace: str, write: Wr
 
 
 def keep_system_fields(meta: Json, before: Json) -> None:
-    """An update cannot change what the server filled in."""
+    """Restore the fields that the server set, because an update cannot change them."""
     for field in _SYSTEM_FIELDS:
         if field in before:
             meta[field] = before[field]
@@ -85,11 +85,11 @@ def keep_system_fields(meta: Json, before: Json) -> None:
 
 
 def check_names(obj: Json, name: str, namespace: str) -> None:
-    """400 when the body names another object than the URL."""
+    """Raise 400 if the body names another object than the URL."""
     meta = metadata(obj)
-    given = text(meta.get("name"))
-    if given and given != name:
-        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+    body_name = text(meta.get("name"))
+    if body_name and body_name != name:
+        raise bad_request(f"the name of the object ({body_name}) does not match the name on the URL ({name})")
     own = text(meta.get("namespace"))
     if own and namespace and own != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -102,27 +102,27 @@ def require_name(meta: Json) -> list[FieldCause]:
 
 
 def check_deleting(meta: Json, before: Json) -> list[FieldCause]:
-    """An object that is being deleted takes no new finalizers."""
+    """Return an error if a terminating object gets new finalizers."""
     if "deletionTimestamp" not in before:
         return []
-    kept = sequence(before.get("finalizers"))
-    added = [item for item in sequence(meta.get("finalizers")) if item not in kept]
+    former = sequence(before.get("finalizers"))
+    added = [item for item in sequence(meta.get("finalizers")) if item not in former]
     if not added:
         return []
     listed = ", ".join(f'"{item}"' for item in added)
-    why = (
+    message = (
         f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
     )
-    return [forbidden_field("metadata.finalizers", why)]
+    return [forbidden_field("metadata.finalizers", message)]
 
 
 def check_revision(meta: Json, record: Record, *, must: bool) -> tuple[bool, list[FieldCause]]:
-    """Whether the client's resourceVersion is current (True also when it states none and need not)."""
-    given = text(meta.get("resourceVersion"))
-    if given in ("", "0"):
+    """Return whether the client's resourceVersion is current or (unless `must`) absent, and the field errors."""
+    revision = text(meta.get("resourceVersion"))
+    if revision in ("", "0"):
         if must:
             return True, [wrong_value("metadata.resourceVersion", 0, "must be specified for an update")]
         return True, []
-    if parse_whole(given, 0) is None:
-        raise nameless(500, f'strconv.ParseUint: parsing "{given}": invalid syntax')
-    return given == str(record.revision), []
+    if parse_whole(revision, 0) is None:
+        raise nameless(500, f'strconv.ParseUint: parsing "{revision}": invalid syntax')
+    return revision == str(record.revision), []

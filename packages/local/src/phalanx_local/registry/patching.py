@@ -1,4 +1,4 @@
-"""PATCH: the four patch types, each applied to the object as its client sees it."""
+"""PATCH: the four patch types, applied to the object in the client's version."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 def patch_types(version: Version) -> tuple[str, ...]:
-    """What a kind accepts; custom resources have no strategic merge, as upstream."""
+    """Return the patch types of a kind; like upstream, custom resources have no strategic merge."""
     if version.type.custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
 def read_yaml(body: bytes) -> Any:
-    """A YAML (or JSON) document. Raises 400 when it is neither."""
+    """Return a YAML (or JSON) document. Raise 400 if it is malformed."""
     if body[:1] == b"{":
         return read_json(body, "error decoding YAML")
     import yaml
@@ -56,7 +56,7 @@ def read_yaml(body: bytes) -> Any:
 
 
 def read_json(body: bytes, what: str) -> Any:
-    """A JSON document. Raises 400, beginning with `what`, when it is malformed."""
+    """Return a JSON document. Raise 400, beginning with `what`, if it is malformed."""
     import msgspec
 
     try:
@@ -74,10 +74,10 @@ def patch_object(
     write: Write,
     query: Mapping[str, str],
 ) -> tuple[Record, bool]:
-    """Patches the object at (namespace, name, subresource). Returns its record and whether it was created.
+    """Patch the object at (namespace, name, subresource). Return its record and whether it was created.
 
     Raises 400 for a malformed patch, 404, 409 for a stale resourceVersion or uid in the patch or conflicting
-    managers, 415 for a patch type that the kind does not take, 422 for an object that would be invalid.
+    managers, 415 for an unsupported patch type, 422 for an invalid result.
     """
     namespace, name, subresource = target
     if content_type not in patch_types(version):
@@ -125,9 +125,9 @@ def _patched(live: Json, change: Any, content_type: str, kind: str) -> Json:
 
 
 def _check_identity(version: Version, patched: Json, record: Record, subresource: str) -> None:
-    """A patch can change neither name nor uid: upstream finds them invalid where a PUT finds a conflict.
+    """Check that the patch does not change name or uid: upstream returns 422 where a PUT returns 409.
 
-    On the status of a custom resource metadata is not looked at, so a uid there is no precondition.
+    On the status of a custom resource, upstream ignores the uid.
     """
     meta = metadata(patched)
     name = text(meta.get("name"))
@@ -142,7 +142,7 @@ def _check_identity(version: Version, patched: Json, record: Record, subresource
     cause = wrong_value("metadata.uid", uid, "field is immutable")
     error = invalid(version.type, record.name, [cause])
     assert error.details is not None
-    error.details["causes"] *= 2  # the rule is checked twice upstream, and told once
+    error.details["causes"] *= 2  # upstream checks the rule twice and reports it once
     raise error
 
 

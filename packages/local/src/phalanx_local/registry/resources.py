@@ -1,4 +1,4 @@
-"""What the server serves: resource types, their versions, and the registry in which they are found."""
+"""Resource types, their versions, and the registry of served types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A printer column; priority 0 shows always, above 0 with `-o wide`."""
+    """Printer column; priority 0 is always shown, above 0 with `-o wide`."""
 
     name: str
     type: str = "string"
@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where a kind keeps the numbers that the scale subresource shows; dotted paths without a lead dot."""
+    """Fields of a kind for the scale subresource, as dotted paths without a leading dot."""
 
     replicas: str = "spec.replicas"
     status_replicas: str = "status.replicas"
@@ -50,10 +50,10 @@ class ScalePaths:
 
 @dataclass(eq=False, slots=True)
 class Version:
-    """One served version of a resource type, which is how a client sees the stored objects.
+    """One served version of a resource type: the client's view of the stored objects.
 
-    `to_view` and `from_view` convert from and to the stored form (new objects, arguments untouched where
-    they differ); None where only `apiVersion` differs, which is never stored.
+    `to_view` and `from_view` convert from and to the stored form; they return new objects and do not change their
+    argument. None: the versions differ only in `apiVersion`, which is never stored.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Version:
         group = self.type.group
         self.api_version = f"{group}/{self.name}" if group else self.name
         self.head = f'{{"kind":"{self.type.kind}","apiVersion":"{self.api_version}",'.encode()
-        # A list of a built-in kind carries kind and apiVersion once, on the list; custom resources on each.
+        # A list of a built-in kind has kind and apiVersion once, on the list; of custom resources on each item.
         self.item_head = self.head if self.type.custom else b"{"
         list_kind = self.type.list_kind
         self.list_head = f'{{"kind":"{list_kind}","apiVersion":"{self.api_version}","metadata":'.encode()
@@ -86,9 +86,9 @@ class Version:
 
 @dataclass(eq=False, slots=True)
 class ResourceType:
-    """A resource of one group. Two types may share a `storage` (events are served by two groups).
+    """Resource of one group. Two types can share a `storage` (two groups serve events).
 
-    `stored_schema` is that of a custom resource's stored version, which need not be served.
+    `stored_schema` is the schema of a custom resource's stored version, which can be unserved.
     """
 
     group: str
@@ -118,7 +118,7 @@ class ResourceType:
 
 
 class Registry:
-    """Resource types by group and plural; custom resources come and go while the server runs."""
+    """Resource types by group and plural; custom resources are added and removed at run time."""
 
     def __init__(self, types: Iterable[ResourceType] = ()) -> None:
         self._types: dict[tuple[str, str], ResourceType] = {}
@@ -153,33 +153,33 @@ class Registry:
         return iter(list(self._types.values()))
 
     def by_storage(self) -> Mapping[str, ResourceType]:
-        """Resource types by storage; of two views of one storage the first."""
-        generation, found = self._by_storage
+        """Return resource types by storage; if a storage has several types, the first one."""
+        generation, types = self._by_storage
         if generation != self.generation:
-            found = {}
+            types = {}
             for type_ in self:
-                found.setdefault(type_.storage, type_)
-            self._by_storage = (self.generation, found)
-        return found
+                types.setdefault(type_.storage, type_)
+            self._by_storage = (self.generation, types)
+        return types
 
     def groups(self) -> dict[str, list[str]]:
-        """Group names to their served versions, preferred first, in the order of registration."""
-        found: dict[str, list[str]] = {}
+        """Return the group names with their served versions, preferred first, in the order of registration."""
+        groups: dict[str, list[str]] = {}
         for type_ in self:
-            versions = found.setdefault(type_.group, [])
+            versions = groups.setdefault(type_.group, [])
             versions.extend(name for name in type_.versions if name not in versions)
-        for versions in found.values():
+        for versions in groups.values():
             versions.sort(key=version_priority)
-        return found
+        return groups
 
     def served(self, group: str, version: str) -> list[Version]:
-        """Every resource of one group version, by plural name."""
-        found = [type_.versions[version] for type_ in self if type_.group == group and version in type_.versions]
-        return sorted(found, key=lambda served: served.type.plural)
+        """Return every resource of one group version, by plural name."""
+        versions = [type_.versions[version] for type_ in self if type_.group == group and version in type_.versions]
+        return sorted(versions, key=lambda served: served.type.plural)
 
 
 def version_priority(name: str) -> tuple[int, int, int, str]:
-    """Sort key of API versions: v10 before v2 before v1 before v1beta2 before v1alpha1, then the rest."""
+    """Return the sort key of API versions: v10, v2, v1, v1beta2, v1alpha1, then other names."""
     match = _VERSION.match(name)
     if match is None:
         return (3, 0, 0, name)

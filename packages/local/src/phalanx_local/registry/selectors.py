@@ -11,12 +11,12 @@ from phalanx.model.selectors import Requirement
 from phalanx_local.errors import StatusError, bad_request
 from phalanx_local.objects import mapping, sequence, text
 
-# All of them must hold of the labels; see `phalanx.model.matching`.
+# The labels must satisfy all requirements; see `phalanx.model.matching`.
 Requirements = tuple[Requirement, ...]
 
 
 def requested_labels(source: str) -> Requirements:
-    """A `labelSelector` parameter. Raises a 400 StatusError that quotes the text."""
+    """Parse a `labelSelector` parameter. Raise a 400 StatusError that quotes the text."""
     try:
         return parse_label_selector(source)
     except ValueError as problem:
@@ -24,14 +24,16 @@ def requested_labels(source: str) -> Requirements:
 
 
 def selector_from_object(selector: Any) -> Requirements | None:
-    """A metav1.LabelSelector. None selects nothing; an empty object selects everything."""
+    """Parse a metav1.LabelSelector. None selects nothing; an empty object selects everything."""
     if not isinstance(selector, dict):
         return None
-    found = [Requirement(key, "In", (text(value),)) for key, value in mapping(selector.get("matchLabels")).items()]
+    requirements = [
+        Requirement(key, "In", (text(value),)) for key, value in mapping(selector.get("matchLabels")).items()
+    ]
     for expression in sequence(selector.get("matchExpressions")):
         values = tuple(text(value) for value in sequence(mapping(expression).get("values")))
-        found.append(Requirement(text(expression.get("key")), text(expression.get("operator")), values))
-    return tuple(found)
+        requirements.append(Requirement(text(expression.get("key")), text(expression.get("operator")), values))
+    return tuple(requirements)
 
 
 class FieldTerm(NamedTuple):
@@ -41,7 +43,7 @@ class FieldTerm(NamedTuple):
 
 
 class FieldSelector(NamedTuple):
-    """A conjunction of `field=value` and `field!=value`."""
+    """Conjunction of `field=value` and `field!=value`."""
 
     terms: tuple[FieldTerm, ...]
 
@@ -52,7 +54,7 @@ class FieldSelector(NamedTuple):
         return all((fields.get(field, "") == value) is equal for field, equal, value in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """The value that the field must have, when the selector fixes it."""
+        """Return the value that the selector requires for the field; None if it requires no single value."""
         for term in self.terms:
             if term.equal and term.field == field and term.value:
                 return term.value
@@ -60,7 +62,9 @@ class FieldSelector(NamedTuple):
 
 
 def parse_field_selector(source: str, known: Collection[str]) -> FieldSelector:
-    """`a.b=x,c!=y`; backslash escapes `,`, `=` and itself. A field outside `known` is a 400 StatusError."""
+    """Parse `a.b=x,c!=y`; backslash escapes `,`, `=` and itself. Raise a 400 StatusError for a field outside
+    `known`.
+    """
     terms = []
     for part in re.split(r"(?<!\\),", source):
         if not part:

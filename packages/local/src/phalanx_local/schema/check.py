@@ -1,4 +1,4 @@
-"""The schema of a schema: what a CustomResourceDefinition may say."""
+"""Validation of the schema in a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from phalanx_local.validation.errors import FieldError, forbidden, invalid, not_
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _META: Final = ("apiVersion", "kind", "metadata")
-#: Keywords that exist in JSON schema and may not be used.
+#: Keywords of JSON schema that are forbidden.
 _FORBIDDEN: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
-#: Beside the status subresource the root may use these keywords only.
+#: Keywords that the root can use if the status subresource is enabled.
 _AT_ROOT: Final = (
     *("description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"),
     *("maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required"),
     *("items", "properties", "externalDocs", "example", "x-kubernetes-preserve-unknown-fields"),
     "x-kubernetes-validations",
 )
-#: What one rule, and all rules of a schema together, may cost by estimate.
+#: Maximum estimated cost of one rule, and of all rules of a schema together.
 _RULE_LIMIT: Final = 10_000_000
 _SCHEMA_LIMIT: Final = 100_000_000
 
 
 def check_schema(schema: Any, path: str = "openAPIV3Schema", *, has_status: bool = False) -> list[FieldError]:
-    """What is wrong with an ``openAPIV3Schema``: structure, keywords, defaults and rules.
+    """Return the errors of an ``openAPIV3Schema``: structure, keywords, defaults and rules.
 
-    Field paths start with ``path``; ``has_status`` tells whether the status subresource is enabled, which leaves
-    fewer keywords to the root. A schema with complaints must not be stored. Rules are looked at when the structure
-    and the defaults are in order, and where nothing else is wrong with a schema and what is below it.
+    Field paths start with ``path``. ``has_status``: the status subresource is enabled, which forbids more
+    keywords at the root. A schema with errors must not be stored. Rules are checked only if structure and
+    defaults are valid, and only in parts of the schema without other errors.
     """
     if not isinstance(schema, dict):
         return [required(path, "schemas are required")]
@@ -80,24 +80,24 @@ def _status_root(errors: list[FieldError], schema: Schema, path: str) -> None:
 
 
 def _defaults(errors: list[FieldError], schema: Schema, path: str, *, root: bool = False) -> None:
-    """Defaults must satisfy their own schema, rules included, and hold no unknown fields."""
+    """Check that defaults satisfy their own schema and its rules, and have no unknown fields."""
     default = schema.get("default")
     if default is not None:
         where = f"{path}.default"
         node = read_node({**schema, "default": None})
-        found: list[FieldError] = []
-        check_value(found, node, default, where)
-        check_lists(found, node, default, where)
+        default_errors: list[FieldError] = []
+        check_value(default_errors, node, default, where)
+        check_lists(default_errors, node, default, where)
         unknown = unknown_in(default, node)
         if unknown:
-            found.append(invalid(where, default, f"must not have unknown fields: {', '.join(unknown)}"))
-        ruled = compile_rules(node, root=root or node.embedded) if not found else None
+            default_errors.append(invalid(where, default, f"must not have unknown fields: {', '.join(unknown)}"))
+        ruled = compile_rules(node, root=root or node.embedded) if not default_errors else None
         if ruled is not None:
-            # Both as something new, and as something that stays as it is.
-            check_rules(found, ruled, default, where, default)
-            if not found:
-                check_rules(found, ruled, default, where, NOTHING)
-        errors.extend(found)
+            # The default must pass both as a new and as an unchanged value.
+            check_rules(default_errors, ruled, default, where, default)
+            if not default_errors:
+                check_rules(default_errors, ruled, default, where, NOTHING)
+        errors.extend(default_errors)
     for where, sub, _ in children(schema, path):
         if sub is not schema.get("additionalProperties"):
             _defaults(errors, sub, where)
@@ -105,10 +105,11 @@ def _defaults(errors: list[FieldError], schema: Schema, path: str, *, root: bool
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a schema stands.
+    """Position of a schema.
 
-    ``blocked`` names the outermost schema within which old values cannot be told; ``no_default`` says where
-    defaults are forbidden; ``count`` is how many values the schema may have (None: as many as a request holds).
+    ``blocked`` is the outermost schema that has no correlation with old values; ``no_default`` is the reason why
+    defaults are forbidden; ``count`` is the maximum number of values of the schema (None: limited only by the
+    size of a request).
     """
 
     path: str
@@ -122,7 +123,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over a schema; complaints about rules are kept apart from those about everything else."""
+    """One pass over a schema; errors of rules are separate from all other errors."""
 
     rules: bool
     errors: list[FieldError] = field(default_factory=list)
@@ -173,7 +174,7 @@ class _Walk:
         node = read_node(schema)
         root = place.root or node.embedded
         kind = declared(node, root=root)
-        # Where nothing bounds how often the schema occurs, the size of a request does.
+        # Without a bound in the schema, the size of a request limits the number of values.
         count = place.count
         if count is None and kind is not None:
             count = REQUEST_LIMIT // (kind.min_size + 1)
@@ -319,7 +320,7 @@ def _list_type(errors: list[FieldError], schema: dict[str, Any], path: str, kind
 
 
 def _words(errors: list[FieldError], schema: dict[str, Any], rule: dict[str, Any], where: str) -> bool:
-    """Checks the texts around a rule; whether any of them is wrong."""
+    """Check the texts of a rule. Return whether any of them is invalid."""
     before = len(errors)
     text, message = str(rule.get("rule") or "").strip(), str(rule.get("message") or "").strip()
     if not text:

@@ -1,4 +1,4 @@
-"""Spans of time as Go writes them, and as the ``duration`` format takes them; in nanoseconds."""
+"""Durations in Go's notation and in the ``duration`` format; in nanoseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from phalanx.model.text.decoding import MAX_NUMBER
 from phalanx.model.text.duration import parse_nanoseconds
 
-#: Units by all their names; the last one may go on (``days``).
+#: Units by all their names; the last name can have a suffix (``days``).
 _LONG_UNITS: Final = (
     (1, ("ns", "nano")),
     (10**3, ("us", "µs", "micro")),
@@ -24,7 +24,7 @@ _LIMIT: Final = 2**63
 
 
 def go_duration(text: str) -> int | None:
-    """``1h30m``, ``-1.5s``; None when the text is no such thing or too long a time."""
+    """Parse ``1h30m`` or ``-1.5s``; return None if the text is no duration or too long a time."""
     try:
         span = parse_nanoseconds(text)
     except ValueError:
@@ -33,10 +33,12 @@ def go_duration(text: str) -> int | None:
 
 
 def format_duration(text: str) -> int | None:
-    """What the ``duration`` format takes: also ``2 days 3 hours``; None when there is no span in the text."""
-    found = go_duration(text)
-    if found is not None:
-        return found
+    """Parse the ``duration`` format, for example ``2 days 3 hours``; return None if the text contains no
+    duration.
+    """
+    nanoseconds = go_duration(text)
+    if nanoseconds is not None:
+        return nanoseconds
     if len(text) > MAX_NUMBER:
         return None
     total: int | None = None

@@ -1,4 +1,4 @@
-"""The string formats that a custom resource's schema may ask for; unknown formats are ignored."""
+"""String formats of custom resource schemas; unknown formats are ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _MAC: Final = re.compile(
     rf"|(?:-{_HEX}{{2}}){{5}}(?:(?:-{_HEX}{{2}}){{2}}|(?:-{_HEX}{{2}}){{14}})?)"
     rf"|{_HEX}{{4}}(?:\.{_HEX}{{4}}){{2}}(?:\.{_HEX}{{4}}|(?:\.{_HEX}{{4}}){{7}})?"
 )
-#: A label, or labels with a top-level name of letters. A single label has a dash after its first letter only.
+#: One label, or labels with a top-level name of letters. A single label can have a dash only after its first
+#: letter.
 _HOST: Final = (
     "^([a-zA-Z0-9{0}]((-?[a-zA-Z0-9{0}]{{0,62}})?)"
     "|([a-zA-Z0-9{0}](([a-zA-Z0-9-{0}]{{0,61}}[a-zA-Z0-9{0}])?)(\\.)){{1,}}([a-zA-Z{1}]){{2,63}})$"
@@ -41,20 +42,20 @@ def _date(text: str) -> bool:
         date.fromisoformat(text)
     except ValueError:
         return False
-    # Python also reads the dates of ISO weeks.
+    # Python also parses the dates of ISO weeks.
     return len(text) == 10 and "W" not in text
 
 
 def _date_time(text: str) -> bool:
-    day, mark, rest = text.lower().partition("t")
-    match = _TIME.fullmatch(rest.partition("t")[0])
+    day, mark, clock = text.lower().partition("t")
+    match = _TIME.fullmatch(clock.partition("t")[0])
     if not mark or not _date(day) or match is None:
         return False
     return match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
 def _address(text: str) -> bool:
-    """Whether the text is an IP address; IPv4 parts may have leading zeros."""
+    """Return whether the text is an IP address; IPv4 parts can have leading zeros."""
     head, mark, last = text.rpartition(":")
     if "." in last:
         parts = last.split(".")
@@ -84,7 +85,7 @@ def _uri(text: str) -> bool:
 
 
 def _host_name(text: str) -> bool:
-    # Symbols and letters of all scripts are allowed.
+    # Symbols and letters of all scripts are valid.
     classes = ("$+<=>^`|~", "") if text.isascii() else (r"\p{S}\p{L}", r"\p{L}")
     if not compile_pattern(_HOST.format(*classes)).found_in(text):
         return False
@@ -165,7 +166,7 @@ NUMBERS: Final[dict[str, dict[str, tuple[float, float]]]] = {
 
 
 def checked_format(kind: str, name: str) -> str:
-    """The format that counts for values of a type: "" when the type (or "" for any) has no such format."""
+    """Return the format to check for values of a type: "" if the type (or "" for any) has no such format."""
     if kind in NUMBERS:
         return name if name in NUMBERS[kind] else ""
     known = FORMATS.get(name) is not None or FORMATS.get(name.replace("-", "")) is not None
@@ -173,5 +174,5 @@ def checked_format(kind: str, name: str) -> str:
 
 
 def format_check(name: str) -> Format | None:
-    """The check of a string format; dashes in its name do not count."""
+    """Return the check of a string format; dashes in its name are ignored."""
     return FORMATS.get(name) or FORMATS.get(name.replace("-", ""))

@@ -1,4 +1,4 @@
-"""An OpenAPI schema, read once into a tree that defaulting, pruning and validation walk."""
+"""Tree of an OpenAPI schema, which defaulting, pruning and validation walk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from phalanx_local.schema.formats import NUMBERS, Format, checked_format, format
 
 @dataclass(slots=True, eq=False)
 class SchemaNode:
-    """One schema object. Absent keywords are None or empty; ``additional`` is None when unknown names are dropped.
+    """One schema object. Absent keywords are None or empty; ``additional`` is None if unknown fields are pruned.
 
-    ``rules`` are the raw ``x-kubernetes-validations``; ``active`` tells whether this subtree says anything that a
-    value could break; ``defaulting`` whether a default occurs in it.
+    ``rules`` are the raw ``x-kubernetes-validations``; ``active``: a value can violate this subtree;
+    ``defaulting``: the subtree contains a default.
     """
 
     type: str = ""
@@ -56,7 +56,7 @@ class SchemaNode:
     defaulting: bool = False
 
 
-#: What ``additionalProperties: true`` stands for.
+#: Node of ``additionalProperties: true``.
 ANYTHING: Final = SchemaNode(preserve=True)
 
 _NUMBERS: Final = {
@@ -73,7 +73,7 @@ _NUMBERS: Final = {
 
 
 def read_node(schema: Any) -> SchemaNode:
-    """The tree of a schema (a JSON object; ``true`` stands for one without rules)."""
+    """Return the tree of a schema (a JSON object; ``true`` is a schema without rules)."""
     if not isinstance(schema, dict):
         return SchemaNode(preserve=True)
     node = SchemaNode(
@@ -107,7 +107,7 @@ def read_node(schema: Any) -> SchemaNode:
         try:
             node.pattern = compile_pattern(node.pattern_text)
         except PatternError as error:
-            # check_schema refuses such a schema; one that was stored anyway must not stop everything else.
+            # check_schema rejects such a schema; an old stored one must not block the rest of the schema.
             node.pattern_error = str(error)
     node.checked_format = checked_format(node.type, node.format)
     if node.checked_format and node.type not in NUMBERS:

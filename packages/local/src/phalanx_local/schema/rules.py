@@ -1,8 +1,8 @@
-"""Validation rules (``x-kubernetes-validations``): compiled once per schema, run on every write.
+"""Validation rules (``x-kubernetes-validations``): compiled once per schema, executed on every write.
 
-A rule that reads ``oldSelf`` compares with the stored object and runs on updates only, where the old value at its
-place can be told (by field name, map key or the keys of a map list), unless it sets ``optionalOldSelf``. What other
-rules hold against values that an update did not touch is not held against the update.
+A rule with ``oldSelf`` is a transition rule: it runs on updates only, and only where a value correlates with an
+old one (by field name, map key or the keys of a map list), unless it sets ``optionalOldSelf``. Other rules ignore
+values that an update did not change (ratcheting).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from phalanx_local.schema.nodes import SchemaNode
 from phalanx_local.schema.values import NOTHING, WHOLE, correlated
 from phalanx_local.validation.errors import FieldError, duplicate, forbidden, required, shown
 
-#: Rounds of comprehensions that the rules of one object may take together.
+#: Maximum number of comprehension steps of all rules of one object.
 BUDGET: Final = 1_000_000
 _MESSAGE_LIMIT: Final = 5 * 1024
 _OUT_OF_BUDGET: Final = (
@@ -40,7 +40,7 @@ _OUT_OF_BUDGET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ValidationRule:
-    """One compiled rule. ``error`` is set instead of ``program`` when it does not compile."""
+    """One compiled rule. ``error`` is set instead of ``program`` if it does not compile."""
 
     source: str
     program: CelProgram | None
@@ -51,7 +51,7 @@ class ValidationRule:
     reason: str
     field_path: str
     optional_old: bool
-    #: Turns the JSON value of the node into what the rule sees (a time, a duration, bytes), if it is not the same.
+    #: Conversion from the JSON value of the node to the CEL value (time, duration, bytes), if they differ.
     convert: Callable[[Any], Any] | None
 
     @property
@@ -62,7 +62,7 @@ class ValidationRule:
 
 @dataclass(slots=True)
 class Ruled:
-    """The rules of a schema node and of what lies below it; nodes without any are left out."""
+    """Rules of a schema node and of its children; nodes without rules are omitted."""
 
     node: SchemaNode
     rules: list[ValidationRule]
@@ -72,7 +72,7 @@ class Ruled:
 
 
 def compile_rules(node: SchemaNode, *, root: bool = False) -> Ruled | None:
-    """Compiles the rules of a schema; None when it has none."""
+    """Compile the rules of a schema; return None if it has none."""
     properties = {
         name: ruled
         for name, sub in node.properties.items()
@@ -87,7 +87,7 @@ def compile_rules(node: SchemaNode, *, root: bool = False) -> Ruled | None:
 
 
 def compile_rule(node: SchemaNode, rule: dict[str, Any], *, root: bool) -> ValidationRule:
-    """Compiles one rule of a schema node."""
+    """Compile one rule of a schema node."""
     source = str(rule.get("rule") or "")
     optional = bool(rule.get("optionalOldSelf"))
     kind = declared(node, root=root)
@@ -139,12 +139,12 @@ _QUOTED: Final = re.compile(r"\['((?:[^'\\]|\\.)*)'\]")
 
 
 def normal_path(path: str) -> str:
-    """A rule's fieldPath as it is appended to a field: ``.a.b`` and ``['c']`` become ``.a.b[c]``."""
+    """Return the fieldPath of a rule in the form of error paths: ``.a.b`` and ``['c']`` become ``.a.b[c]``."""
     return _QUOTED.sub(lambda match: "[" + match[1].replace("\\'", "'") + "]", path)
 
 
 def check_rules(errors: list[FieldError], ruled: Ruled, value: Any, path: str, old: Any = NOTHING) -> None:
-    """Adds what the rules hold against a value (null is never held against anything)."""
+    """Add the errors of all rules that a value violates (rules ignore null)."""
     steps = [BUDGET]
     try:
         _walk(errors, ruled, value, path, _Former(old, old), steps)
@@ -154,10 +154,10 @@ def check_rules(errors: list[FieldError], ruled: Ruled, value: Any, path: str, o
 
 @dataclass(frozen=True, slots=True)
 class _Former:
-    """What a value was before; NOTHING where that cannot be told.
+    """Old state of a value; NOTHING if it has no correlation with an old value.
 
-    ``old`` is what rules see as oldSelf; ``was`` is what the value must differ from to be held against an update,
-    and ``above`` the nearest value around it for which that can be told, with what it was.
+    ``old`` is the oldSelf of rules. ``was`` is the old value for ratcheting: an equal value is not validated.
+    ``above`` is the nearest enclosing value that has an old value, and that old value.
     """
 
     old: Any
@@ -165,18 +165,18 @@ class _Former:
     above: tuple[Any, Any] = (NOTHING, None)
 
     def untouched(self, value: Any) -> bool:
-        """Whether an update left the value, or all of what is around it, as it was."""
+        """Return whether an update did not change the value, or the nearest enclosing value with an old value."""
         if self.was is NOTHING:
             return bool(self.above[0] == self.above[1])
         return bool(self.was == value)
 
     def part(self, value: Any, name: str) -> _Former:
-        """The same for a member of an object or map."""
+        """Return the old state of a member of an object or map."""
         old = self.old if type(self.old) is dict else {}
         if self.was is NOTHING:
             return _Former(old.get(name, NOTHING), NOTHING, self.above)
         if self.above[0] is NOTHING and name in ("apiVersion", "kind"):
-            # At the root these are never taken for the old ones: another version may be stored.
+            # At the root, another version can be stored: these fields never count as unchanged.
             return _Former(old.get(name, NOTHING), NOTHING)
         was = self.was.get(name, NOTHING) if type(self.was) is dict else NOTHING
         return _Former(old.get(name, NOTHING), was, (value, self.was))
@@ -239,7 +239,9 @@ def _evaluation(rule: ValidationRule, problem: str) -> str:
 
 
 def _message(rule: ValidationRule, env: dict[str, Any]) -> str:
-    """The rule's own words, from the expression if that works out, else the fixed ones, else the rule itself."""
+    """Return the message of a rule: of its expression if that succeeds, else the fixed message, else the rule's
+    source.
+    """
     if rule.message_program is not None:
         try:
             text = rule.message_program.run(env)
@@ -263,9 +265,9 @@ def _complaint(ruled: Ruled, rule: ValidationRule, value: Any, path: str, detail
         return forbidden(path, detail)
     if rule.reason == "FieldValueRequired":
         return required(path, detail)
-    whole = ruled.node.type in ("object", "array")
+    structured = ruled.node.type in ("object", "array")
     if rule.reason == "FieldValueDuplicate":
-        return duplicate(path, value) if not whole else FieldError(path, rule.reason, "Duplicate value")
-    if whole:
+        return duplicate(path, value) if not structured else FieldError(path, rule.reason, "Duplicate value")
+    if structured:
         return FieldError(path, "FieldValueInvalid", f"Invalid value: {detail}")
     return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")

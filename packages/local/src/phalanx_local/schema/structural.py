@@ -1,4 +1,4 @@
-"""A custom resource's schema at work: defaulting, pruning and validation."""
+"""Schema of a custom resource at run time: defaulting, pruning and validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx_local.validation.errors import (
     FieldError,
 )
 
-#: Complaints after which the rules, which rely on the shape of the object, are not run.
+#: Errors after which rules are not executed, because rules depend on the shape of the object.
 _BLOCKING: Final = frozenset((NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID))
 _NOT_CHECKED: Final = (
     "some validation rules were not checked because the object was invalid; "
@@ -27,10 +27,10 @@ _META: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class StructuralSchema:
-    """The ``openAPIV3Schema`` of one version of a custom resource, compiled once.
+    """``openAPIV3Schema`` of one version of a custom resource, compiled once.
 
-    The methods take whole objects. ``apiVersion``, ``kind`` and ``metadata`` are left alone by pruning and
-    defaulting; their rules are the server's.
+    The methods expect whole objects. Pruning and defaulting ignore ``apiVersion``, ``kind`` and ``metadata``,
+    which the server validates.
     """
 
     def __init__(self, openapi_v3_schema: dict[str, Any]) -> None:
@@ -38,25 +38,25 @@ class StructuralSchema:
         self.rules = compile_rules(self.root, root=True)
 
     def default(self, obj: dict[str, Any]) -> None:
-        """Fills in the defaults in place, at any depth of what exists.
+        """Fill in the defaults in place, at any depth of the existing fields.
 
-        Nulls where null is not allowed are dropped first, or replaced by the default where there is one.
+        A null where null is invalid is first dropped, or replaced by the default of the field.
         """
         _drop_nulls(obj, self.root)
         if self.root.defaulting:
             _default(obj, self.root)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
-        """Removes in place the fields that the schema does not know; returns their paths, sorted."""
+        """Remove unknown fields in place; return their sorted paths."""
         dropped: list[str] = []
         _prune(obj, self.root, "", dropped, True)
         return sorted(dropped)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
-        """Everything that the schema holds against an object; ``old`` is the stored one for an update.
+        """Return all errors of an object; ``old`` is the stored object of an update.
 
-        Rules are run only on objects of the right shape. What an update leaves as it was is not held against it.
-        Field paths carry no leading dot; ``<nil>`` stands for the object as a whole.
+        Rules are executed only on objects of the right shape. Values that an update did not change cause no
+        errors. Field paths have no leading dot; ``<nil>`` is the object as a whole.
         """
         errors: list[FieldError] = []
         former = NOTHING if old is None else old
@@ -71,7 +71,7 @@ class StructuralSchema:
 
 
 def unknown_in(value: Any, node: SchemaNode) -> list[str]:
-    """The paths within a value that the schema does not know; the value is left as it is."""
+    """Return the sorted paths of unknown fields in a value; the value is not changed."""
     dropped: list[str] = []
     _prune(clone(value), node, "", dropped)
     return sorted(dropped)

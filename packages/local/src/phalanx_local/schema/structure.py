@@ -1,4 +1,4 @@
-"""What makes a schema structural: everything has a type, and logical keywords only restrict what is declared."""
+"""Rules of structural schemas: each field has a type, and logical keywords only restrict declared fields."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _NESTED_EMPTY: Final = (
 
 
 def structure_errors(schema: Schema, path: str) -> list[FieldError]:
-    """What keeps a schema from being structural."""
+    """Return the errors that make a schema non-structural."""
     errors: list[FieldError] = []
     _structure(errors, schema, path, "root")
     for where, sub in junctors(schema, path):
-        # Only at the root must what is restricted also be declared.
+        # Only at the root must a restricted field also be declared.
         _declared(errors, sub, schema, where, path)
     return errors
 
 
 def children(schema: Schema, path: str) -> Iterator[tuple[str, Schema, Level]]:
-    """The schemas below one, without those of the logical keywords."""
+    """Yield the child schemas, without the schemas of logical keywords."""
     for name, sub in (schema.get("properties") or {}).items():
         if isinstance(sub, dict):
             yield f"{path}.properties[{name}]", sub, "field"
@@ -51,7 +51,7 @@ def children(schema: Schema, path: str) -> Iterator[tuple[str, Schema, Level]]:
 
 
 def junctors(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """The schemas of the logical keywords of one."""
+    """Yield the schemas of the logical keywords of a schema."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         for index, sub in enumerate(schema.get(keyword) or ()):
             if isinstance(sub, dict):
@@ -84,7 +84,7 @@ def _structure(errors: list[FieldError], schema: Schema, path: str, level: Level
 
 
 def _int_or_string(schema: Schema) -> tuple[bool, bool]:
-    """Whether the schema spells int-or-string in one of the two permitted ways (anyOf, or allOf of an anyOf)."""
+    """Return whether the schema has one of the two forms of int-or-string (anyOf, or allOf of an anyOf)."""
     every = schema.get("allOf") or []
     return (
         schema.get("anyOf") == _INT_OR_STRING,
@@ -140,7 +140,7 @@ def _pattern(errors: list[FieldError], schema: Schema, path: str) -> None:
 
 
 def _metadata(errors: list[FieldError], schema: Schema, path: str, level: Level) -> None:
-    """Metadata belongs to the server; a schema may restrict names, and nothing else."""
+    """Check metadata: it belongs to the server, and a schema can restrict only names."""
     if level != "root" and not schema.get("x-kubernetes-embedded-resource"):
         return
     properties = schema.get("properties") or {}
@@ -166,7 +166,7 @@ def _metadata(errors: list[FieldError], schema: Schema, path: str, level: Level)
 
 
 def _nested(errors: list[FieldError], schema: Schema, path: str, *, skip_any: bool = False) -> None:
-    """A schema below a logical keyword restricts values and may not declare structure."""
+    """Check a schema below a logical keyword: it restricts values and must not declare structure."""
     errors.extend(forbidden(f"{path}.{name}", detail) for name, detail in _NESTED_EMPTY if schema.get(name))
     _pattern(errors, schema, path)
     if "metadata" in (schema.get("properties") or {}):
@@ -181,7 +181,7 @@ def _nested(errors: list[FieldError], schema: Schema, path: str, *, skip_any: bo
 
 
 def _declared(errors: list[FieldError], nested: Schema, outer: Schema, path: str, home: str) -> None:
-    """What a logical keyword restricts must be declared outside of it too."""
+    """Check that all fields restricted by a logical keyword are declared outside of it too."""
     for where, sub in junctors(nested, path):
         _declared(errors, sub, outer, where, home)
     items = nested.get("items")

@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them: the ``uri`` format, and what rules take apart."""
+"""URLs parsed like Go's net/url, for the ``uri`` format and for rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A parsed absolute URL or absolute path; ``host`` includes the port."""
+    """Parsed absolute URL or absolute path; ``host`` includes the port."""
 
     scheme: str
     host: str
@@ -19,24 +19,24 @@ class Url:
 
     @property
     def host_name(self) -> str:
-        """The host without brackets and port."""
+        """Host without brackets and port."""
         if self.host.startswith("["):
             return self.host[1:].partition("]")[0]
         return self.host.partition(":")[0]
 
     @property
     def port(self) -> str:
-        """The port, or ""."""
+        """Port, "" if absent."""
         return self.host.rpartition("]")[2].partition(":")[2]
 
     @property
     def escaped_path(self) -> str:
-        """The path as it is sent."""
+        """Path in percent-encoding."""
         return self.path if _ENCODED_PATH.fullmatch(self.path) else quote(self.path, safe="$&+,/:;=@%")
 
     @property
     def values(self) -> dict[str, list[str]]:
-        """The values of the query by key; what cannot be read is left out."""
+        """Values of the query by key; malformed pairs are omitted."""
         parts = self.query.split("&")
         whole = "&".join(part for part in parts if ";" not in part and not _BAD_ESCAPE.search(part))
         return parse_qs(whole, keep_blank_values=True)
@@ -53,26 +53,26 @@ def _refused(text: str, words: str) -> ValueError:
 
 
 def parse_url(text: str) -> Url:
-    """An absolute URL or an absolute path; ValueError (in Go's words) when the text is neither."""
+    """Parse an absolute URL or an absolute path. Raise ValueError (with Go's message) for other texts."""
     if any(char < " " or char == "\x7f" for char in text):
         raise _refused(text, "net/url: invalid control character in URL")
     if not text:
         raise _refused(text, "empty url")
-    rest, _, fragment = text.partition("#")
-    found = _SCHEME.match(rest)
-    scheme = found[1].lower() if found is not None else ""
-    if rest.startswith(":"):
+    remaining, _, fragment = text.partition("#")
+    scheme_match = _SCHEME.match(remaining)
+    scheme = scheme_match[1].lower() if scheme_match is not None else ""
+    if remaining.startswith(":"):
         raise _refused(text, "missing protocol scheme")
-    rest = rest[found.end() :] if found is not None else rest
-    rest, _, query = rest.partition("?")
-    host, path = "", rest
-    if not rest.startswith("/"):
-        if not scheme and rest != "*":
+    remaining = remaining[scheme_match.end() :] if scheme_match is not None else remaining
+    remaining, _, query = remaining.partition("?")
+    host, path = "", remaining
+    if not remaining.startswith("/"):
+        if not scheme and remaining != "*":
             raise _refused(text, "invalid URI for request")
-        # An opaque URL (mailto:someone) has neither host nor path.
-        return Url(scheme, "", "" if scheme else rest, query)
-    if scheme and rest.startswith("//"):
-        authority, slash, tail = rest[2:].partition("/")
+        # An opaque URL (mailto:name) has neither host nor path.
+        return Url(scheme, "", "" if scheme else remaining, query)
+    if scheme and remaining.startswith("//"):
+        authority, slash, tail = remaining[2:].partition("/")
         host, path = _host(text, authority), slash + tail
     for part in (path, fragment):
         bad = _BAD_ESCAPE.search(part)
@@ -86,9 +86,9 @@ def _host(text: str, authority: str) -> str:
     if re.search(r"[^A-Za-z0-9._~!$&'()*+,;=:%@-]", user):
         raise _refused(text, "net/url: invalid userinfo")
     name = _HOST.match(host)
-    rest = host[name.end() :] if name is not None else host
-    if not re.fullmatch(r"(?::[0-9]*)?", rest):
-        if rest.startswith(":"):
-            raise _refused(text, f'invalid port "{rest[rest.rfind(":") :]}" after host')
-        raise _refused(text, f'invalid character "{rest[0]}" in host name')
+    remaining = host[name.end() :] if name is not None else host
+    if not re.fullmatch(r"(?::[0-9]*)?", remaining):
+        if remaining.startswith(":"):
+            raise _refused(text, f'invalid port "{remaining[remaining.rfind(":") :]}" after host')
+        raise _refused(text, f'invalid character "{remaining[0]}" in host name')
     return host

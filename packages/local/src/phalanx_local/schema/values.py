@@ -1,4 +1,4 @@
-"""Values against a schema: everything that OpenAPI keywords say, worded as the API server words it."""
+"""Validation of values by OpenAPI keywords, with the error messages of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from phalanx_local.validation.errors import (
     type_invalid,
 )
 
-#: Marks the absence of an old value.
+#: Marker for an absent old value.
 NOTHING: Final = object()
 
-#: The field of an error that concerns the object as a whole.
+#: Field of an error about the object as a whole.
 WHOLE: Final = "<nil>"
 
 
 def check_value(errors: list[FieldError], node: SchemaNode, value: Any, path: str, old: Any = NOTHING) -> None:
-    """Adds what is wrong with a value.
+    """Add the errors of a value.
 
-    ``old`` is the value at the same place in the stored object: what has not changed is not held against an update,
-    so that a schema may become stricter without freezing the objects that exist.
+    ``old`` is the value at the same path in the stored object: an unchanged value causes no errors, so that
+    existing objects remain updatable after a schema becomes stricter.
     """
     if old is not NOTHING and _same(old, value):
         return
@@ -61,18 +61,20 @@ _PLAIN: Final = {str: "string", int: "integer", dict: "object", list: "array", b
 
 
 def _is_plain(node: SchemaNode, kind: type) -> bool:
-    """Whether the value obviously has the type, and the type is all that there is to it."""
+    """Return whether the type is the only constraint and obviously matches."""
     return not node.checked_format and not node.int_or_string and node.type == _PLAIN.get(kind)
 
 
 def _same(old: Any, value: Any) -> bool:
-    """Whether nothing changed, not even a type: for Python true and 1 are the same, in lists and objects, too."""
+    """Return whether the values are equal including types: in Python, true equals 1, also within lists and
+    objects.
+    """
     return old is value or (
         bool(old == value) and marshal.dumps(old, _NO_REFERENCES) == marshal.dumps(value, _NO_REFERENCES)
     )
 
 
-#: The version of the format that says nothing about which parts are the same object.
+#: Version of the marshal format that does not encode references between equal parts.
 _NO_REFERENCES: Final = 2
 
 
@@ -82,7 +84,7 @@ def _enum(errors: list[FieldError], node: SchemaNode, value: Any, path: str) -> 
         errors.append(not_supported(path or WHOLE, value, names, keep_order=True))
 
 
-#: Beyond this a double does not count as an integer.
+#: Larger doubles do not count as integers.
 _EXACT: Final = 2**53 - 1
 
 
@@ -113,7 +115,7 @@ def _type(errors: list[FieldError], node: SchemaNode, value: Any, path: str) -> 
             errors.append(_wrong_type(path, named, kind))
             return
     elif named and value is not None and not {"number", "integer"} & set(wanted):
-        # Text with a format is judged by the format.
+        # For text with a format, only the format is checked.
         return
     if not fits and wanted != ("",):
         errors.append(_wrong_type(path, ",".join(wanted), found))
@@ -124,7 +126,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
 
 
 def _string(errors: list[FieldError], node: SchemaNode, value: str, path: str) -> None:
-    # Only the first of these is told.
+    # Only the first of these errors is reported.
     if node.max_length is not None and len(value) > node.max_length:
         errors.append(too_long(path, node.max_length))
     elif node.min_length is not None and len(value) < node.min_length:
@@ -183,7 +185,7 @@ def _object(errors: list[FieldError], node: SchemaNode, value: dict[str, Any], p
         if sub is not None:
             was = former.get(name, NOTHING)
             if not path and name in ("apiVersion", "kind"):
-                # Another version may be stored, so these are never taken for the old ones.
+                # Another version can be stored: these fields never count as unchanged.
                 was = NOTHING
             check_value(errors, sub, item, f"{path}.{name}" if path else name, was)
     if node.required:
@@ -204,7 +206,7 @@ def _array(errors: list[FieldError], node: SchemaNode, value: list[Any], path: s
 
 
 def correlated(node: SchemaNode, value: list[Any], old: Any) -> list[Any]:
-    """For each item of a list its old value, where one can be told: by the keys of a map list, else nothing."""
+    """Return the old value of each list item: by the keys of a map list, NOTHING for other lists."""
     if old is NOTHING or not old or node.list_type != "map":
         return [NOTHING] * len(value)
     index = {map_key(node, item): item for item in old if isinstance(item, dict)}
@@ -212,7 +214,7 @@ def correlated(node: SchemaNode, value: list[Any], old: Any) -> list[Any]:
 
 
 def map_key(node: SchemaNode, item: dict[str, Any]) -> tuple[str, ...]:
-    """The identity of a map list's item; a key that is left out counts with its default."""
+    """Return the identity of a map list's item; an absent key counts with its default."""
     properties = node.items.properties if node.items is not None else {}
     return tuple(
         shown(item[key]) if key in item else shown(properties[key].default) if key in properties else ""
@@ -221,7 +223,7 @@ def map_key(node: SchemaNode, item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def check_lists(errors: list[FieldError], node: SchemaNode, value: Any, path: str) -> None:
-    """Adds the items that occur twice in sets and map lists, at any depth."""
+    """Add an error for each duplicate item of sets and map lists, at any depth."""
     if isinstance(value, dict):
         for name, item in value.items():
             sub = node.properties.get(name)
@@ -253,14 +255,14 @@ def check_lists(errors: list[FieldError], node: SchemaNode, value: Any, path: st
 
 
 def _repeated(keys: list[Any]) -> list[int]:
-    """The place where each repeated key occurs for the second time."""
+    """Return the index of the second occurrence of each repeated key."""
     times: dict[Any, int] = {}
-    found = []
+    indexes = []
     for index, key in enumerate(keys):
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
-            found.append(index)
-    return found
+            indexes.append(index)
+    return indexes
 
 
 def _junctors(errors: list[FieldError], node: SchemaNode, value: Any, path: str, old: Any) -> None:
@@ -300,27 +302,29 @@ def _junctors(errors: list[FieldError], node: SchemaNode, value: Any, path: str,
 
 
 def _complaints(node: SchemaNode, value: Any, path: str, old: Any) -> list[FieldError]:
-    found: list[FieldError] = []
-    check_value(found, node, value, path, old)
-    return found
+    errors: list[FieldError] = []
+    check_value(errors, node, value, path, old)
+    return errors
 
 
 def _closest(nodes: tuple[SchemaNode, ...], value: Any, path: str, old: Any) -> list[FieldError]:
-    """The complaints of the alternative of which most could be checked; none when one accepts the value."""
+    """Return the errors of the alternative with the most successful checks; none if an alternative accepts the
+    value.
+    """
     best: list[FieldError] = []
-    most = -1
+    best_checks = -1
     for node in nodes:
-        found = _complaints(node, value, path, old)
-        if not found:
+        errors = _complaints(node, value, path, old)
+        if not errors:
             return []
         checks = _checks(node, value)
-        if checks > most:
-            best, most = found, checks
+        if checks > best_checks:
+            best, best_checks = errors, checks
     return best
 
 
 def _checks(node: SchemaNode, value: Any) -> int:
-    """How many checks a schema makes on a value, those that succeed counting more."""
+    """Return the number of checks of a schema on a value; successful checks count more."""
     count = 4
     if node.type or node.int_or_string or node.checked_format:
         wrong: list[FieldError] = []

@@ -1,1 +1,1 @@
-"""What the server keeps: objects as immutable records, the history of changes, and the file that holds them."""
+"""Storage of the server: objects as immutable records, the history of changes, and the data file."""

@@ -1,9 +1,9 @@
-"""Persistence to one file: an append-only log of revisions, rewritten when most of it is history.
+"""Persistence to one file: an append-only log of revisions, which is compacted when it is mostly history.
 
 Each line is one write: `REVISION put STORAGE NAMESPACE NAME BODY` or `REVISION remove STORAGE NAMESPACE NAME`,
-fields separated by tabs, the body JSON without line breaks; an empty namespace is `-`. A line is handed to
-the operating system in one piece before the write is answered, so it survives the death of the process (not
-of the machine). A torn last line is a write that nobody was told of, and is dropped.
+fields separated by tabs, the body JSON without line breaks; an empty namespace is `-`. A line is passed to the
+operating system in one piece before the write is answered, so it survives the end of the process (not of the
+machine). A torn last line belongs to an unanswered write and is dropped.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SLACK: Final = 20_000
 
 
 class DataFileError(Exception):
-    """The data file is not ours, is damaged before its end, or is in use."""
+    """Data file that has another format, is damaged before its end, or is in use."""
 
 
 class FileJournal:
-    """The data file of one server. Raises DataFileError when it cannot be used."""
+    """Data file of one server. Raises DataFileError if it is unusable."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,14 +65,14 @@ class FileJournal:
                 raise self._damaged(offset, "it is no record") from None
             offset += len(line) + 1
 
-    def _damaged(self, offset: int, why: str) -> DataFileError:
-        """Where, which, and what to do."""
+    def _damaged(self, offset: int, reason: str) -> DataFileError:
+        """Return the error for a damaged line: its place, the reason, and the remedy."""
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
             number = file.read(offset).count(b"\n") + 1
         return DataFileError(
-            f"{self.path}: line {number} (byte {offset}) is damaged: {why}; restore the file from a "
-            f"backup, or remove the line, and what it says is lost: sed -i {number}d {self.path}"
+            f"{self.path}: line {number} (byte {offset}) is damaged: {reason}; restore the file from a "
+            f"backup, or remove the line and lose its object: sed -i {number}d {self.path}"
         )
 
     def _read_line(self, line: bytes, offset: int) -> None:
@@ -94,7 +94,7 @@ class FileJournal:
             raise ValueError(verb)
 
     def restore(self, store: Store, fields: Mapping[str, FieldsOf]) -> None:
-        """Moves the read objects of the given storages into the store."""
+        """Move the objects of the given storages from the file into the store."""
         for (storage, key), (revision, body, offset) in list(self._entries.items()):
             fields_of = fields.get(storage)
             if fields_of is None:
@@ -104,12 +104,12 @@ class FileJournal:
             try:
                 record = make_record(collection, decoded(decode, b"{" + body), revision)
             except (msgspec.DecodeError, LookupError, TypeError, AttributeError) as error:
-                what = f"{storage} {'/'.join(filter(None, key))}, revision {revision}"
-                raise self._damaged(offset, f"the object of {what} cannot be read ({error})") from None
+                subject = f"{storage} {'/'.join(filter(None, key))}, revision {revision}"
+                raise self._damaged(offset, f"the object of {subject} cannot be read ({error})") from None
             store.restore(collection, record)
 
     def begin(self, store: Store) -> None:
-        """Starts to record; objects of resources that nobody defines any more are forgotten."""
+        """Start to record writes; drop objects of resources that no definition serves any more."""
         self._store = store
         self._entries.clear()
         if self._lines > _SLACK:
@@ -142,9 +142,9 @@ class FileJournal:
         return sum(len(collection.records) for collection in self._store.collections.values())
 
     def _rewrite(self) -> None:
-        """Puts a file with only the live objects in the place of this one.
+        """Replace the file with one that contains only live objects.
 
-        The write that is being recorded is in the old file and not yet in the store; it is recorded again.
+        The write in progress is in the old file but not in the store; it is recorded again.
         """
         assert self._store is not None
         temporary = self.path.with_name(f".{self.path.name}.rewrite")

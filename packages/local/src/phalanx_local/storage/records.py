@@ -1,4 +1,4 @@
-"""Stored objects and changes of them, as bytes that are encoded once and shared by all readers."""
+"""Stored objects and their changes, as bytes that are encoded once and shared by all readers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Key = tuple[str, str]
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One revision of one object.
 
-    `body` is the JSON object without its opening brace and without kind and apiVersion, because these
-    differ by the version in which a client asks; what selectors and indexes read is kept decoded.
+    `body` is the JSON object without its opening brace and without kind and apiVersion, because these depend on
+    the version of the request. The fields for selectors and indexes are decoded.
     """
 
     namespace: str
@@ -38,30 +38,30 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
         return (self.namespace, self.name)
 
     def load(self) -> Json:
-        """A fresh object in the stored form, without kind and apiVersion."""
+        """Return a fresh object in the stored form, without kind and apiVersion."""
         obj: Json = decode(b"{" + self.body)
         return obj
 
 
 def body_of(obj: Json) -> bytes:
-    """The stored bytes of an object that has no kind and apiVersion."""
+    """Return the stored bytes of an object without kind and apiVersion."""
     return encode(obj)[1:]
 
 
 def render(record: Record, version: Version) -> bytes:
-    """The object as one JSON document in the asked version."""
+    """Return the object as one JSON document in the given version."""
     return version.head + view_body(record, version)
 
 
 def view_body(record: Record, version: Version) -> bytes:
-    """The record's body in the asked version, without opening brace, kind and apiVersion."""
+    """Return the record's body in the given version, without opening brace, kind and apiVersion."""
     if version.to_view is None:
         return record.body
     return body_of(version.to_view(record.load()))
 
 
 def view(record: Record, version: Version) -> Json:
-    """A fresh object in the asked version, with kind and apiVersion."""
+    """Return a fresh object in the given version, with kind and apiVersion."""
     obj = record.load()
     if version.to_view is not None:
         obj = version.to_view(obj)
@@ -69,7 +69,7 @@ def view(record: Record, version: Version) -> Json:
 
 
 class Change:
-    """One write: what was there before and after. `lines` holds the encoded watch events."""
+    """One write: the records before and after. `lines` contains the encoded watch events."""
 
     __slots__ = ("_lines", "_tombstone", "new", "old", "revision")
 
@@ -87,7 +87,9 @@ class Change:
         return record.key
 
     def shown(self, kind: str) -> Record:
-        """What a watch event of this kind carries: for DELETED the last state, at this change's revision."""
+        """Return the record of a watch event of this kind: for DELETED the last state, at the revision of this
+        change.
+        """
         if kind != DELETED:
             assert self.new is not None
             return self.new
@@ -99,7 +101,7 @@ class Change:
         return self._tombstone
 
     def line(self, kind: str, version: Version) -> bytes:
-        """The watch event as a line of the stream, encoded once for all watchers of a version."""
+        """Return the watch event as a line of the stream, encoded once for all watchers of a version."""
         key = (kind, version)
         line = self._lines.get(key)
         if line is None:

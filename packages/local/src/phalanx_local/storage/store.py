@@ -1,6 +1,6 @@
-"""The store: every object, one revision counter, a bounded history of changes, and who watches them.
+"""Store of all objects, with one revision counter, a bounded history of changes, and subscribers.
 
-All of it is synchronous and runs on the event loop's thread, so that a read-modify-write is atomic without
+The store is synchronous and runs on the thread of the event loop, so that a read-modify-write is atomic without
 locks. Readers get immutable records; only this module replaces them.
 """
 
@@ -23,22 +23,23 @@ EVERYTHING: WatchKey = ("", "")
 
 
 class Subscriber(Protocol):
-    """One watch; offered each change that it may be interested in."""
+    """One watch, which gets each change that can match it."""
 
     def offer(self, change: Change) -> None: ...
 
 
 class Journal(Protocol):
-    """Where revisions are made durable before they are shown to anyone."""
+    """Log that makes revisions durable before they are visible."""
 
     def put(self, storage: str, record: Record) -> None: ...
     def remove(self, storage: str, key: Key, revision: int) -> None: ...
 
 
 class Collection:
-    """All objects of one storage, with the history that watches are resumed from.
+    """All objects of one storage, with the history that watches resume from.
 
-    `compacted` is the oldest revision from which the history is complete, `changed` that of the last change.
+    `compacted` is the oldest revision from which the history is complete, `changed` the revision of the last
+    change.
     """
 
     def __init__(self, storage: str, fields_of: FieldsOf, *, history: int, compacted: int) -> None:
@@ -53,7 +54,7 @@ class Collection:
         self._subscribers: dict[WatchKey, set[Subscriber]] = {}
 
     def keys(self, namespace: str) -> list[Key]:
-        """The keys in etcd's order (namespace, then name), of one namespace or with "" of all."""
+        """Return the keys of one namespace (or of all with "") in etcd's order: namespace, then name."""
         if self._keys is None:
             self._keys = sorted(self.records)
         if not namespace:
@@ -63,7 +64,7 @@ class Collection:
         return self._keys[low:high]
 
     def at(self, revision: int, current: int) -> dict[Key, Record]:
-        """All records as they were at a revision. Raises 410 when the history does not reach back."""
+        """Return all records at a revision. Raise 410 if the history does not contain it."""
         if revision == current:
             return self.records
         self.require(revision)
@@ -78,15 +79,17 @@ class Collection:
         return state
 
     def since(self, revision: int) -> list[Change]:
-        """The changes after a revision, oldest first. Raises 410 when some are forgotten."""
+        """Return the changes after a revision, oldest first. Raise 410 if the history does not contain all of
+        them.
+        """
         self.require(revision)
-        found: list[Change] = []
+        changes: list[Change] = []
         for change in reversed(self.history):
             if change.revision <= revision:
                 break
-            found.append(change)
-        found.reverse()
-        return found
+            changes.append(change)
+        changes.reverse()
+        return changes
 
     def require(self, revision: int) -> None:
         if revision < self.compacted:
@@ -97,7 +100,7 @@ class Collection:
         self.compacted = current
 
     def apply(self, change: Change) -> None:
-        """Takes a change in; the caller tells the subscribers."""
+        """Apply a change; the caller publishes it."""
         self.changed = change.revision
         if change.new is None:
             del self.records[change.key]
@@ -126,7 +129,7 @@ class Collection:
                 del self._subscribers[key]
 
     def publish(self, change: Change) -> None:
-        """Offers a change to the watches whose key could match it, not to all of them."""
+        """Offer a change only to the watches whose key can match it."""
         if not self._subscribers:
             return
         namespace, name = change.key
@@ -141,7 +144,7 @@ class Collection:
 
 
 class Store:
-    """Collections under one revision counter, with indexes by uid and by owner."""
+    """Collections with one revision counter, and indexes by uid and by owner."""
 
     def __init__(self, *, revision: int, history: int, journal: Journal | None = None) -> None:
         self.revision = revision
@@ -153,21 +156,21 @@ class Store:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Calls `listener` at each change; it must be cheap and must not write."""
+        """Call `listener` at each change; it must be fast and must not write."""
         self._listeners.append(listener)
 
     def open(self, storage: str, fields_of: FieldsOf) -> Collection:
-        """The collection of a storage, created empty when it is new."""
-        found = self.collections.get(storage)
-        if found is None:
-            found = Collection(storage, fields_of, history=self._history, compacted=self.revision)
-            self.collections[storage] = found
+        """Return the collection of a storage; create it if necessary."""
+        collection = self.collections.get(storage)
+        if collection is None:
+            collection = Collection(storage, fields_of, history=self._history, compacted=self.revision)
+            self.collections[storage] = collection
         else:
-            found.fields_of = fields_of
-        return found
+            collection.fields_of = fields_of
+        return collection
 
     def put(self, collection: Collection, obj: Json, old: Record | None) -> Record:
-        """Stores an object (without kind and apiVersion) as the next revision."""
+        """Store an object (without kind and apiVersion) as the next revision."""
         self.revision += 1
         obj["metadata"]["resourceVersion"] = str(self.revision)
         record = make_record(collection, obj, self.revision)
@@ -187,12 +190,12 @@ class Store:
         return change
 
     def restore(self, collection: Collection, record: Record) -> None:
-        """Takes a record back from the journal, without history and without telling anyone."""
+        """Restore a record from the journal, without history and without events."""
         collection.restore(record)
         self._index(collection.storage, None, record)
 
     def forget_history(self) -> None:
-        """Makes every revision before now too old to watch or list from, as compaction does."""
+        """Make every earlier revision too old to watch or list from, like compaction."""
         for collection in self.collections.values():
             collection.forget_history(self.revision)
 

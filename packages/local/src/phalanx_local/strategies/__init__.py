@@ -1,1 +1,1 @@
-"""What each kind adds to the generic life of an object: defaults, admission, rules, selectable fields."""
+"""Strategies of the kinds: defaults, admission, validation, selectable fields."""

@@ -1,4 +1,4 @@
-"""The strategy that every kind has, and the context in which it is asked."""
+"""Base strategy of all kinds, and the context of a write."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """What admission may look at beyond the object itself."""
+    """Read access to stored objects, for admission."""
 
     def find(self, group: str, plural: str, namespace: str, name: str) -> Json | None:
-        """The stored object, or None."""
+        """Return the stored object; None if it does not exist."""
 
     def exists(self, group: str, plural: str, namespace: str, name: str) -> bool:
-        """Whether an object exists, without decoding it."""
+        """Return whether an object exists, without decoding it."""
 
     def all(self, group: str, plural: str, namespace: str = "") -> list[Json]:
-        """Every stored object of a resource, in key order."""
+        """Return every stored object of a resource, in key order."""
 
 
 @dataclass(slots=True)
 class Write:
-    """The circumstances of a write; `now` is a metav1.Time, `warnings` collects Warning headers.
+    """Context of a write; `now` is a metav1.Time, `warnings` collects Warning headers.
 
-    `requester` is None where the server itself writes, which nobody has to allow. `answers` are those that webhooks
-    have given, None where they are not asked; `admitted` identifies the object as mutating webhooks left it.
+    `requester` is None for writes of the server itself, which need no authorization. `answers` are those of
+    webhooks, None if webhooks are not called; `admitted` identifies the object after the mutating webhooks.
     """
 
     now: str
@@ -48,7 +48,7 @@ class Write:
 
 
 class RestStrategy:
-    """Generic behaviour; a kind overrides what it does otherwise. Instances hold no state of objects."""
+    """Generic behaviour, which kinds override. Instances have no state about objects."""
 
     returns_deleted: ClassVar[bool] = False
     unconditional_update: ClassVar[bool] = True
@@ -59,35 +59,35 @@ class RestStrategy:
     field_labels: ClassVar[frozenset[str]] = frozenset()
 
     def fields(self, obj: Json) -> dict[str, str]:
-        """The selectable fields beyond metadata.name and metadata.namespace; a new dict."""
+        """Return the selectable fields besides metadata.name and metadata.namespace, as a new dict."""
         return {}
 
     def prepare_create(self, obj: Json, write: Write) -> None:
-        """Defaults and admission of a new object, in place; may raise StatusError."""
+        """Set the defaults of a new object and admit it, in place; can raise StatusError."""
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
-        """Defaults and admission of a changed object, in place; the status is already the old one."""
+        """Set the defaults of a changed object and admit it, in place; its status is the old status already."""
 
     def prepare_status(self, obj: Json, old: Json, write: Write) -> None:
-        """Admission of a status write, in place; everything but the status is already the old one."""
+        """Admit a write of the status, in place; all other fields are the old ones already."""
 
     def prepare_delete(self, obj: Json) -> None:
-        """What a deletion adds to the object before it takes effect, in place."""
+        """Change an object at its deletion, in place."""
 
     def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        """Rules beyond phalanx_local.validation."""
+        """Return the errors of rules beyond phalanx_local.validation."""
         return []
 
     def initial_status(self, obj: Json, write: Write) -> Json | None:
-        """The status of a new object whose kind has the status subresource; None for none."""
+        """Return the status of a new object of a kind with the status subresource; None for no status."""
         return None
 
     def grace_period(self, obj: Json, asked: int | None) -> int | None:
-        """Seconds that a deletion leaves the object its life, or None for kinds that go at once."""
+        """Return the grace period of a deletion in seconds; None for kinds that are removed at once."""
         return None
 
 
 class SpecStrategy(RestStrategy):
-    """A kind with a spec whose changes are counted in metadata.generation."""
+    """Strategy of a kind with a spec whose changes increase metadata.generation."""
 
     counts_generation = True

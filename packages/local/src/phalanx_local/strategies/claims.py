@@ -1,4 +1,4 @@
-"""resource.k8s.io: claims, templates, classes of devices, and what drivers publish."""
+"""Strategies of resource.k8s.io: claims, templates, device classes and slices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Templates:
 
 
 class ResourceClaimStrategy(RestStrategy):
-    """ResourceClaim; a request that states no count asks for one device."""
+    """ResourceClaim; a request without a count requests one device."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = mapping(obj.get("spec"))
@@ -42,7 +42,7 @@ class ResourceClaimStrategy(RestStrategy):
 
 
 class ResourceClaimTemplateStrategy(RestStrategy):
-    """ResourceClaimTemplate; defaults are those of the claims that are made from it."""
+    """ResourceClaimTemplate; its defaults are those of the created claims."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = mapping(mapping(obj.get("spec")).get("spec"))
@@ -54,7 +54,7 @@ class ResourceClaimTemplateStrategy(RestStrategy):
 
 
 class ResourceSliceStrategy(SpecStrategy):
-    """ResourceSlice, which drivers find by node and by their own name."""
+    """ResourceSlice, selectable by node and by driver."""
 
     field_labels: ClassVar[frozenset[str]] = frozenset(("spec.nodeName", "spec.driver"))
 
@@ -72,7 +72,7 @@ class ResourceSliceStrategy(SpecStrategy):
 
 
 def admit_administrators(resource: Qualified, obj: Json, spec: Json, path: str, write: Write) -> None:
-    """Only namespaces that are marked for it may use devices beside whoever has them. Raises StatusError."""
+    """Admit adminAccess only in namespaces with the admin-access label. Raise StatusError in other namespaces."""
     meta = metadata(obj)
     wrong = [
         forbidden_field(f"{path}.devices.requests[{index}].adminAccess", _NO_ADMINISTRATOR)
@@ -87,7 +87,7 @@ def admit_administrators(resource: Qualified, obj: Json, spec: Json, path: str, 
 
 
 def default_requests(spec: Json) -> None:
-    """Fills in how many devices each request of a claim is about."""
+    """Set the default device count of each request of a claim."""
     for request in map(mapping, sequence(mapping(spec.get("devices")).get("requests"))):
         for wanted in (mapping(request.get("exactly")), *map(mapping, sequence(request.get("firstAvailable")))):
             if not wanted:

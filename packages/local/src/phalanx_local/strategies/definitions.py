@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what may be defined, and what the server says of it."""
+"""CustomResourceDefinitions: validation, defaults and status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx_local.validation.decoding import malformed
 from phalanx_local.validation.names import dns1035_label
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
-# Where the paths of the scale subresource may lead; the selector's is optional and may lead to either.
+# Allowed roots of the paths of the scale subresource; the selector's path is optional.
 _SCALE_ROOTS: Final = (
     ("specReplicasPath", (".spec.",)),
     ("statusReplicasPath", (".status.",)),
@@ -105,14 +105,14 @@ class DefinitionStrategy(SpecStrategy):
         if strategy not in ("None", "Webhook"):
             causes.append(unsupported_value("spec.conversion.strategy", strategy, ("None", "Webhook")))
         elif strategy == "Webhook":
-            why = "this server converts by changing apiVersion only; use None"
-            causes.append(wrong_value("spec.conversion.strategy", spec["conversion"], why))
+            message = "this server converts by changing apiVersion only; use None"
+            causes.append(wrong_value("spec.conversion.strategy", spec["conversion"], message))
         if spec.get("preserveUnknownFields") is True:
-            why = (
+            message = (
                 "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
                 "spec.versions[*].schema instead"
             )
-            causes.append(wrong_value("spec.preserveUnknownFields", True, why))
+            causes.append(wrong_value("spec.preserveUnknownFields", True, message))
         causes += self._check_versions(spec)
         causes += _lost_versions(spec, mapping(obj.get("status")))
         if old is not None:
@@ -157,7 +157,7 @@ class DefinitionStrategy(SpecStrategy):
 
 
 def _lost_versions(spec: Json, status: Json) -> list[FieldCause]:
-    """Versions in which objects may still be stored, and which would not be known any more."""
+    """Return errors for removed versions that stored objects can still have."""
     known = {mapping(version).get("name") for version in sequence(spec.get("versions"))}
     return [
         wrong_value(
@@ -186,9 +186,9 @@ def _scale_causes(path: str, scale: Json) -> list[FieldCause]:
 
 
 def _require_typed_schemas(obj: Json) -> None:
-    """400 for schemas below `items` and `additionalProperties` that could not be decoded as schemas.
+    """Raise 400 for values of `items` and `additionalProperties` that cannot be decoded as schemas.
 
-    These two may be something else than a schema, so the table of types leaves them open.
+    Both keywords have other valid forms, so the type table accepts any value for them.
     """
     for version in sequence(mapping(obj.get("spec")).get("versions")):
         schema = mapping(mapping(mapping(version).get("schema")).get("openAPIV3Schema"))
@@ -211,8 +211,8 @@ def _require_schema(key: str, schema: Any) -> None:
     wrapped = {"spec": {"versions": [{"name": "", "schema": {"openAPIV3Schema": schema}}]}}
     wrong = malformed("apiextensions.k8s.io", "CustomResourceDefinition", wrapped, "v1")
     if wrong or not isinstance(schema, dict):
-        why = wrong[0].message if wrong else "must be a schema"
-        raise bad_request(f"CustomResourceDefinition cannot be handled: {key}: {why}")
+        message = wrong[0].message if wrong else "must be a schema"
+        raise bad_request(f"CustomResourceDefinition cannot be handled: {key}: {message}")
 
 
 def _storage_version(spec: Json) -> str:
@@ -223,17 +223,19 @@ def _storage_version(spec: Json) -> str:
 
 
 def _taken_names(obj: Json, spec: Json, write: Write) -> list[str]:
-    """Names of this definition that another one of its group already has."""
+    """Return the names of this definition that another definition of its group has."""
     mine = _names(spec)
     taken = set()
-    for other in write.cluster.all("apiextensions.k8s.io", "customresourcedefinitions"):
-        theirs = mapping(other.get("spec"))
-        if theirs.get("group") == spec.get("group") and metadata(other).get("name") != metadata(obj).get("name"):
-            taken |= mine & _names(theirs)
+    for definition in write.cluster.all("apiextensions.k8s.io", "customresourcedefinitions"):
+        other_spec = mapping(definition.get("spec"))
+        if other_spec.get("group") == spec.get("group") and metadata(definition).get("name") != metadata(obj).get(
+            "name"
+        ):
+            taken |= mine & _names(other_spec)
     return sorted(taken)
 
 
 def _names(spec: Json) -> set[str]:
     names = mapping(spec.get("names"))
-    found = [names.get("plural"), names.get("singular"), names.get("kind"), names.get("listKind")]
-    return {text(name) for name in [*found, *sequence(names.get("shortNames"))] if name}
+    values = [names.get("plural"), names.get("singular"), names.get("kind"), names.get("listKind")]
+    return {text(name) for name in [*values, *sequence(names.get("shortNames"))] if name}

@@ -1,4 +1,4 @@
-"""Events: one storage, two views. The core/v1 form is stored; events.k8s.io/v1 is converted at the door."""
+"""Events: one storage with two views. The core/v1 form is stored; events.k8s.io/v1 is converted in requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BACK = {new: old for old, new in _RENAMED.items()}
 
 _OBJECT_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
-# events.k8s.io/v1 field labels -> the stored ones
+# events.k8s.io/v1 field labels -> stored labels
 EVENTS_V1_LABELS = {f"regarding.{field}": f"involvedObject.{field}" for field in _OBJECT_FIELDS} | {
     "reportingController": "reportingComponent"
 }
@@ -43,12 +43,12 @@ class EventStrategy(RestStrategy):
     def fields(self, obj: Json) -> dict[str, str]:
         involved, source = mapping(obj.get("involvedObject")), mapping(obj.get("source"))
         component = text(obj.get("reportingComponent"))
-        found = {f"involvedObject.{field}": text(involved.get(field)) for field in _OBJECT_FIELDS}
-        found["reason"] = text(obj.get("reason"))
-        found["type"] = text(obj.get("type"))
-        found["reportingComponent"] = component
-        found["source"] = text(source.get("component")) or component
-        return found
+        fields = {f"involvedObject.{field}": text(involved.get(field)) for field in _OBJECT_FIELDS}
+        fields["reason"] = text(obj.get("reason"))
+        fields["type"] = text(obj.get("type"))
+        fields["reportingComponent"] = component
+        fields["source"] = text(source.get("component")) or component
+        return fields
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         for field in ("firstTimestamp", "lastTimestamp"):
@@ -70,7 +70,7 @@ class EventStrategy(RestStrategy):
 
 
 def check_new_event(shown: Json) -> list[FieldCause]:
-    """What events.k8s.io/v1 asks of a new event beyond core/v1."""
+    """Return the errors of a new event under the additional rules of events.k8s.io/v1."""
     fields = ("eventTime", "reportingController", "reportingInstance", "action", "reason")
     causes = [required(field) for field in fields if not shown.get(field)]
     if shown.get("type") not in ("Normal", "Warning"):

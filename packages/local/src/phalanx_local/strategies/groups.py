@@ -1,6 +1,6 @@
-"""The native gang API, scheduling.k8s.io: Workload, PodGroup, CompositePodGroup in the served version's shape.
+"""Native gang API, scheduling.k8s.io: Workload, PodGroup, CompositePodGroup in the form of the served version.
 
-v1alpha2 (1.36) keeps the whole spec; v1beta1 and v1alpha3 (1.37) let only gang.minCount change.
+In v1alpha2 (1.36) the spec is immutable; in v1beta1 and v1alpha3 (1.37) only gang.minCount is mutable.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ class _Composites:
 
 
 class PodGroupStrategy(RestStrategy):
-    """scheduling.k8s.io PodGroup. `protect` adds the finalizer that the real server adds at create. Without
-    `composites` the name of a parent is dropped, as with the feature gate off."""
+    """scheduling.k8s.io PodGroup.
+
+    `protect` adds the finalizer that the real server adds at create. Without `composites` the name of a parent is
+    dropped, as with a disabled feature gate.
+    """
 
     def __init__(self, version: str, *, protect: bool, composites: bool = False) -> None:
         self._alpha = version == "v1alpha2"
         self._composites = composites
         self._protect = protect
-        # A spec that never changes has no generation.
+        # An immutable spec has no generation.
         self.counts_generation = not self._alpha
 
     def initial_status(self, obj: Json, write: Write) -> Json:
@@ -47,7 +50,7 @@ class PodGroupStrategy(RestStrategy):
 
     def _spell(self, spec: Json) -> None:
         if self._alpha:
-            spec.setdefault("podGroupTemplateRef", None)  # Go writes the absent reference as null
+            spec.setdefault("podGroupTemplateRef", None)  # Go encodes the absent reference as null
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
@@ -79,7 +82,7 @@ class PodGroupStrategy(RestStrategy):
 
 
 class CompositePodGroupStrategy(RestStrategy):
-    """scheduling.k8s.io CompositePodGroup: nothing of its spec changes."""
+    """scheduling.k8s.io CompositePodGroup, with an immutable spec."""
 
     counts_generation = True
 
@@ -99,22 +102,22 @@ class CompositePodGroupStrategy(RestStrategy):
 
 
 def _admit_template(obj: Json, kind: _PodGroups | _Composites, wanted: str, template: str, write: Write) -> None:
-    """Raises 403 where the template that the object names is not there."""
-    meta, what = metadata(obj), kind.kind
+    """Raise 403 if the template that the object references does not exist."""
+    meta, kind_name = metadata(obj), kind.kind
     name, namespace = text(meta.get("name")), text(meta.get("namespace"))
     workload = write.cluster.find("scheduling.k8s.io", "workloads", namespace, wanted)
     if workload is None:
-        raise forbidden(kind, name, f'{what} rejected: Workload "{wanted}" not found')
+        raise forbidden(kind, name, f'{kind_name} rejected: Workload "{wanted}" not found')
     if "deletionTimestamp" in metadata(workload):
-        raise forbidden(kind, name, f'{what} rejected: Workload "{wanted}" is being deleted')
+        raise forbidden(kind, name, f'{kind_name} rejected: Workload "{wanted}" is being deleted')
     field = "podGroupTemplates" if isinstance(kind, _PodGroups) else "compositePodGroupTemplates"
     if template not in _templates(mapping(workload.get("spec")), field):
-        why = f'{what} rejected: {what}Template "{template}" not found in Workload "{wanted}"'
-        raise forbidden(kind, name, why)
+        message = f'{kind_name} rejected: {kind_name}Template "{template}" not found in Workload "{wanted}"'
+        raise forbidden(kind, name, message)
 
 
 def _templates(holder: Json, field: str) -> Iterator[str]:
-    """The names of all templates of one kind in a tree."""
+    """Yield the names of all templates of one kind in a tree."""
     for item in map(mapping, sequence(holder.get(field))):
         yield text(item.get("name"))
     for item in map(mapping, sequence(holder.get("compositePodGroupTemplates"))):
@@ -122,8 +125,10 @@ def _templates(holder: Json, field: str) -> Iterator[str]:
 
 
 class WorkloadTemplateStrategy(RestStrategy):
-    """scheduling.k8s.io Workload: templates of groups; nothing of it ever changes but controllerRef, once. Without
-    `composites` templates of groups of groups are dropped, as with the feature gate off."""
+    """scheduling.k8s.io Workload: templates of groups; immutable except for controllerRef, which can be set once.
+
+    Without `composites` composite templates are dropped, as with a disabled feature gate.
+    """
 
     def __init__(self, version: str, *, composites: bool = False) -> None:
         self._alpha = version == "v1alpha2"

@@ -1,4 +1,4 @@
-"""Namespaces, and the rule that objects live only in namespaces that exist and are not going away."""
+"""Namespaces, and the finalizer that blocks their removal until they are empty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FINALIZER = "kubernetes"
 
 
 class NamespaceStrategy(RestStrategy):
-    """v1 Namespace; spec.finalizers holds the object until its contents are gone."""
+    """v1 Namespace; spec.finalizers block the removal until the contents are deleted."""
 
     returns_deleted = True
     field_labels = frozenset(("status.phase",))

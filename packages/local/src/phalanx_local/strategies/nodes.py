@@ -1,4 +1,4 @@
-"""Nodes."""
+"""Strategy of nodes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NODE_INFO: Final = (
 
 
 class NodeStrategy(RestStrategy):
-    """v1 Node. A node that states only its capacity offers all of it, as a kubelet without reservations does.
+    """v1 Node. Without allocatable, the whole capacity is allocatable, as for a kubelet without reservations.
 
-    With `taints` a new node is not ready until it says so, as the admission plugin TaintNodesByCondition has
-    it; one that is created as ready is spared the taint that the node controller would take away at once.
+    With `taints` a new node is not ready until its status is ready, as with the admission plugin
+    TaintNodesByCondition. A node that is created ready does not get the taint.
     """
 
     def __init__(self, *, taints: bool) -> None:
@@ -56,13 +56,13 @@ class NodeStrategy(RestStrategy):
         obj["status"] = _complete(status if isinstance(status, dict) else {})
 
     def initial_status(self, obj: Json, write: Write) -> Json:
-        # Unlike most kinds a node may be created with its status: the kubelet registers so.
+        # Unlike most kinds a node can be created with its status, as the kubelet does.
         status = obj.get("status")
         return _complete(status if isinstance(status, dict) else {})
 
 
 def _complete(status: Json) -> Json:
-    """The status as Go writes it: structs held by value are always there."""
+    """Return the status with all structs that Go embeds by value."""
     capacity = status.get("capacity")
     if isinstance(capacity, dict) and "allocatable" not in status:
         status["allocatable"] = dict(capacity)

@@ -1,4 +1,4 @@
-"""Kinds that need a default or a fixed field and nothing more."""
+"""Strategies of kinds with only a few defaults or fixed fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 class LeaseStrategy(RestStrategy):
-    """coordination.k8s.io Lease: every update must say which revision it saw."""
+    """coordination.k8s.io Lease: every update must include its resourceVersion."""
 
     unconditional_update = False
     create_on_update = True
@@ -25,7 +25,7 @@ class LeaseStrategy(RestStrategy):
 
 
 class SecretStrategy(RestStrategy):
-    """v1 Secret; stringData is written into data."""
+    """v1 Secret; stringData is merged into data."""
 
     field_labels = frozenset(("type",))
 
@@ -47,7 +47,7 @@ class SecretStrategy(RestStrategy):
 
 
 class ServiceStrategy(RestStrategy):
-    """v1 Service; addresses are taken from 10.96.0.0/16 in order of creation."""
+    """v1 Service; addresses are allocated from 10.96.0.0/16 in order of creation."""
 
     returns_deleted = True
     field_labels = frozenset(("spec.clusterIP", "spec.type"))
@@ -91,16 +91,16 @@ class ServiceStrategy(RestStrategy):
 
     @staticmethod
     def _free_address(write: Write) -> str:
-        taken = {text(mapping(item.get("spec")).get("clusterIP")) for item in write.cluster.all("", "services")}
+        used = {text(mapping(item.get("spec")).get("clusterIP")) for item in write.cluster.all("", "services")}
         for index in range(1, 65_535):
             address = f"10.96.{index >> 8}.{index & 255}"
-            if address not in taken:
+            if address not in used:
                 return address
         return "None"
 
 
 class VolumeStrategy(RestStrategy):
-    """v1 PersistentVolume. `protect` adds the finalizer that keeps it while a claim has it."""
+    """v1 PersistentVolume. `protect` adds the finalizer that blocks the deletion while a claim is bound to it."""
 
     returns_deleted = True
 
@@ -122,8 +122,11 @@ class VolumeStrategy(RestStrategy):
 
 
 class VolumeClaimStrategy(RestStrategy):
-    """v1 PersistentVolumeClaim. `protect` adds the finalizer that keeps it while a pod uses it. One that names no
-    class gets the default one, if there is any."""
+    """v1 PersistentVolumeClaim.
+
+    `protect` adds the finalizer that blocks the deletion while a pod uses the claim. A claim without a class gets
+    the default class, if any.
+    """
 
     returns_deleted = True
 
@@ -154,7 +157,7 @@ def add_finalizer(obj: Json, finalizer: str) -> None:
 
 
 def _default_class(write: Write) -> str:
-    """The newest of the classes that are marked as default, then the first by name; "" for none."""
+    """Return the newest class that is marked as default, then the first by name; "" if there is none."""
     marked = [
         item
         for item in write.cluster.all("storage.k8s.io", "storageclasses")
@@ -198,7 +201,7 @@ class DriverStrategy(RestStrategy):
 
 
 class DisruptionBudgetStrategy(SpecStrategy):
-    """policy/v1 PodDisruptionBudget; its status is the disruption controller's."""
+    """policy/v1 PodDisruptionBudget; the disruption controller writes its status."""
 
     unconditional_update = False
 

@@ -1,7 +1,7 @@
-"""Pods: the defaults and the admission that a scheduler and a kubelet rely on.
+"""Pods: defaults and admission that schedulers and kubelets rely on.
 
-Defaults: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ ; admission as the
-plugins Priority, ServiceAccount, DefaultTolerationSeconds and RuntimeClass do it.
+Defaults: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ ; admission like the
+plugins Priority, ServiceAccount, DefaultTolerationSeconds and RuntimeClass.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ _EVICTION_SECONDS = 300
 
 
 class PodStrategy(RestStrategy):
-    """v1 Pod. `group_field` is the field of the spec in which pods name their native group; such a field of another
-    release is dropped, as the real server does with a feature gate off."""
+    """v1 Pod.
+
+    `group_field` is the spec field with which pods reference their native group; the field of another release is
+    dropped, as with a disabled feature gate.
+    """
 
     returns_deleted = True
     counts_generation = True
@@ -59,7 +62,7 @@ class PodStrategy(RestStrategy):
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
         if not isinstance(spec, dict):
-            return  # validation says so
+            return  # validation reports the invalid spec
         for field in ("schedulingGroup", "workloadRef"):
             if field != self._group_field:
                 spec.pop(field, None)
@@ -76,11 +79,11 @@ class PodStrategy(RestStrategy):
 
     def prepare_status(self, obj: Json, old: Json, write: Write) -> None:
         spell_conditions(mapping(obj.get("status")), "lastProbeTime", "lastTransitionTime")
-        # Set once by the server at create, and constant since requests may not change QoS.
+        # The server sets the QoS class at create; it is constant because updates cannot change requests.
         status = mapping(obj.get("status"))
         if "qosClass" in mapping(old.get("status")):
             status.setdefault("qosClass", old["status"]["qosClass"])
-        # The node's word on its own pods; an older client that drops the field must not clear the phase.
+        # An older client that drops the field must not clear the phase.
         if not status.get("phase") and mapping(old.get("status")).get("phase"):
             status["phase"] = old["status"]["phase"]
 
@@ -114,7 +117,7 @@ class PodStrategy(RestStrategy):
 
 
 def spell_conditions(status: Json, *times: str) -> None:
-    """Times that a condition does not state are null, not absent: Go writes its zero time so."""
+    """Set absent times of conditions to null, because Go encodes its zero time as null."""
     for condition in sequence(status.get("conditions")):
         if isinstance(condition, dict):
             for field in times:
@@ -122,7 +125,7 @@ def spell_conditions(status: Json, *times: str) -> None:
 
 
 def default_pod_spec(spec: Json) -> None:
-    """Fills the defaults of a pod spec in place; also those of pod templates."""
+    """Set the defaults of a pod spec, or of a pod template's spec, in place."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -145,7 +148,7 @@ def default_pod_spec(spec: Json) -> None:
 
 
 def containers(spec: Json) -> Iterator[Json]:
-    """Init containers, then containers; only those that are objects."""
+    """Yield init containers, then containers; only valid JSON objects."""
     for group in ("initContainers", "containers"):
         for container in sequence(spec.get(group)):
             if isinstance(container, dict):
@@ -211,7 +214,9 @@ def _default_pod_level_requests(resources: Json) -> None:
 
 
 def _default_eviction_tolerations(spec: Json) -> None:
-    """Each new pod outlives the not-ready and unreachable taints by five minutes unless it says otherwise."""
+    """Add five minutes of toleration for the not-ready and unreachable taints unless the pod tolerates them
+    already.
+    """
     spec.setdefault("enableServiceLinks", True)
     tolerations = spec.get("tolerations")
     if tolerations is None:
@@ -240,6 +245,6 @@ def _check_nomination(obj: Json, old: Json) -> list[FieldCause]:
     after = mapping(obj.get("status")).get("nominatedNodeName")
     before = mapping(old.get("status")).get("nominatedNodeName")
     if after and after != before and mapping(old.get("spec")).get("nodeName"):
-        why = "may not be set on pods that are already bound to a node"
-        return [forbidden_field("status.nominatedNodeName", why)]
+        message = "may not be set on pods that are already bound to a node"
+        return [forbidden_field("status.nominatedNodeName", message)]
     return []

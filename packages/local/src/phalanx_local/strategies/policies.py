@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies and their bindings: defaults, and expressions that must compile."""
+"""ValidatingAdmissionPolicies and their bindings: defaults, and compilation checks of expressions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PolicyStrategy(SpecStrategy):
         if not sequence(mapping(spec.get("matchConstraints")).get("resourceRules")):
             causes.append(required("spec.matchConstraints.resourceRules"))
         if not spec.get("validations") and not spec.get("auditAnnotations"):
-            why = "validations or auditAnnotations must contain at least one item"
-            causes.append(required("spec.validations", why))
+            message = "validations or auditAnnotations must contain at least one item"
+            causes.append(required("spec.validations", message))
         if spec.get("failurePolicy") not in ("Fail", "Ignore"):
             causes.append(unsupported_value("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore")))
         for index, item in enumerate(sequence(spec.get("validations"))):

@@ -1,4 +1,4 @@
-"""Priority classes, and the admission that turns a class name into a number on pods and pod groups."""
+"""Priority classes, and the admission that resolves a class name to a priority on pods and pod groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-
 
 
 class PriorityClassStrategy(RestStrategy):
-    """scheduling.k8s.io/v1 PriorityClass: value and preemptionPolicy never change."""
+    """scheduling.k8s.io/v1 PriorityClass: value and preemptionPolicy are immutable."""
 
     counts_generation = True
 
@@ -21,11 +21,13 @@ class PriorityClassStrategy(RestStrategy):
         obj.setdefault("value", 0)
         name = text(metadata(obj).get("name"))
         if obj.get("globalDefault") is True:
-            for other in write.cluster.all("scheduling.k8s.io", "priorityclasses"):
-                if other.get("globalDefault") is True:
-                    holder = other["metadata"]["name"]
-                    why = f"PriorityClass {holder} is already marked as default. Only one default can exist"
-                    raise forbidden(_PRIORITY_CLASSES, name, why)
+            for stored in write.cluster.all("scheduling.k8s.io", "priorityclasses"):
+                if stored.get("globalDefault") is True:
+                    default_name = stored["metadata"]["name"]
+                    message = (
+                        f"PriorityClass {default_name} is already marked as default. Only one default can exist"
+                    )
+                    raise forbidden(_PRIORITY_CLASSES, name, message)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -41,9 +43,9 @@ _PODS: Final = _Named("", "pods", "Pod")
 
 
 def admit_priority(obj: Json, write: Write, resource: Qualified = _PODS) -> None:
-    """Resolves spec.priorityClassName to spec.priority and preemptionPolicy, as the Priority plugin does.
+    """Resolve spec.priorityClassName to spec.priority and preemptionPolicy, like the Priority plugin.
 
-    Raises 403 when the class does not exist or the given priority is not the class's.
+    Raises 403 if the class does not exist or the given priority differs from the class's.
     """
     spec = mapping(obj.get("spec"))
     name = text(spec.get("priorityClassName"))
@@ -82,13 +84,13 @@ def admit_priority(obj: Json, write: Write, resource: Qualified = _PODS) -> None
 
 
 def default_class(write: Write) -> Json | None:
-    """The class marked globalDefault with the lowest value, when there is one."""
-    found = [
+    """Return the class marked globalDefault with the lowest value; None if there is none."""
+    classes = [
         item
         for item in write.cluster.all("scheduling.k8s.io", "priorityclasses")
         if item.get("globalDefault") is True
     ]
-    return min(found, key=lambda item: (item.get("value", 0), item["metadata"]["name"]), default=None)
+    return min(classes, key=lambda item: (item.get("value", 0), item["metadata"]["name"]), default=None)
 
 
 def _name(obj: Json) -> str:

@@ -1,4 +1,4 @@
-"""Roles and bindings: defaults of subjects, and nobody grants what he does not hold."""
+"""Roles and bindings: defaults of subjects, and the privilege escalation check."""
 
 from __future__ import annotations
 

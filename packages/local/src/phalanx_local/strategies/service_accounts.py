@@ -1,4 +1,4 @@
-"""Service accounts: each pod runs as one that exists in its namespace."""
+"""Service accounts: each pod runs as a service account of its namespace."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class _Pods:
 
 
 def admit_service_account(obj: Json, write: Write) -> None:
-    """Names the namespace's default account where none is named; 403 when the account does not exist."""
+    """Set the namespace's default account if the pod names none; raise 403 if the account does not exist."""
     spec, meta = mapping(obj.get("spec")), mapping(obj.get("metadata"))
     name = text(spec.get("serviceAccountName")) or "default"
     namespace = text(meta.get("namespace"))
     if not write.cluster.exists("", "serviceaccounts", namespace, name):
-        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden(_Pods(), text(meta.get("name")), why)
+        message = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(_Pods(), text(meta.get("name")), message)
     spec["serviceAccountName"] = spec["serviceAccount"] = name

@@ -1,4 +1,4 @@
-"""Configurations of admission webhooks: defaults, and what would keep them from being called."""
+"""Configurations of admission webhooks: defaults and validation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx_local.strategies.base import RestStrategy, Write
 
 _REVIEWS: Final = "v1"
 _SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
-_LONGEST_TIMEOUT: Final = 30
+_MAX_TIMEOUT: Final = 30
 
 
 class WebhookStrategy(RestStrategy):
@@ -62,8 +62,8 @@ def _causes(webhook: Json, path: str) -> Iterator[FieldCause]:
     if not reviews:
         yield required(f"{path}.admissionReviewVersions", f"must specify one of {_REVIEWS}, v1beta1")
     elif _REVIEWS not in reviews:
-        why = f"must include at least one of {_REVIEWS}, v1beta1"
-        yield wrong_value(f"{path}.admissionReviewVersions", reviews, why)
+        message = f"must include at least one of {_REVIEWS}, v1beta1"
+        yield wrong_value(f"{path}.admissionReviewVersions", reviews, message)
     for field, allowed in (
         ("failurePolicy", ("Fail", "Ignore")),
         ("matchPolicy", ("Equivalent", "Exact")),
@@ -76,7 +76,7 @@ def _causes(webhook: Json, path: str) -> Iterator[FieldCause]:
         elif value is not None and value not in allowed:
             yield unsupported_value(f"{path}.{field}", value, allowed)
     timeout = webhook.get("timeoutSeconds")
-    if isinstance(timeout, int) and not 1 <= timeout <= _LONGEST_TIMEOUT:
+    if isinstance(timeout, int) and not 1 <= timeout <= _MAX_TIMEOUT:
         yield wrong_value(f"{path}.timeoutSeconds", timeout, "the timeout value must be between 1 and 30 seconds")
     conditions = {"spec": {"matchConditions": webhook.get("matchConditions")}}
     for cause in check_expressions(conditions):

@@ -1,4 +1,4 @@
-"""Kinds that make pods: replica controllers, deployments, jobs; their defaults and fixed fields."""
+"""Kinds that create pods: replica controllers, deployments, jobs; their defaults and fixed fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx_local.strategies.pods import default_pod_spec
 
 
 class WorkloadStrategy(SpecStrategy):
-    """A kind with spec.template; `zeros` are the counts that its status states from the start."""
+    """Strategy of a kind with spec.template; `zeros` are the status counts that a new object has."""
 
     zeros: ClassVar[tuple[str, ...]] = ()
 
@@ -43,7 +43,7 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(ReplicaSetStrategy):
-    """v1 ReplicationController: selector and labels come from the template; deletion orphans by default."""
+    """v1 ReplicationController: the template provides selector and labels; deletion orphans by default."""
 
     orphans_by_default = True
     returns_deleted = True
@@ -97,7 +97,7 @@ class DaemonSetStrategy(WorkloadStrategy):
 
 
 class JobStrategy(SpecStrategy):
-    """batch/v1 Job: the server makes the selector; parallelism, suspend and little else may change."""
+    """batch/v1 Job: the server generates the selector; parallelism, suspend and few other fields are mutable."""
 
     orphans_by_default = True
     field_labels = frozenset(("status.successful",))

@@ -1,7 +1,7 @@
-"""What the API server refuses: rules for built-in kinds, names, metadata, quantities and unknown fields.
+"""Validation rules of the API server: built-in kinds, names, metadata, quantities and unknown fields.
 
-Pure functions over decoded JSON. Objects are expected as they arrive or as defaulted; a missing field that has a
-default counts as having it.
+All functions are pure and work on decoded JSON. Objects have the form of the request or the defaulted form; a
+missing field with a default is valid.
 """
 
 from phalanx_local.validation.decoding import malformed

@@ -1,4 +1,4 @@
-"""resource.k8s.io: what a claim may ask for, what its status may say, and what drivers may publish."""
+"""Validation of resource.k8s.io: claims, claim templates, claim statuses and resource slices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ONE_ACCESS: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `pe
 
 
 def check_claim(errors: list[FieldError], claim: Obj, old: Obj | None, subresource: str) -> None:
-    """The spec never changes; the status names devices and consumers that agree with it."""
+    """Check a ResourceClaim: an immutable spec, and a status whose devices and consumers agree with it."""
     if subresource == "status":
         _check_status(errors, claim, old or {})
         return
@@ -45,7 +45,7 @@ def check_claim(errors: list[FieldError], claim: Obj, old: Obj | None, subresour
 
 
 def check_claim_template(errors: list[FieldError], template: Obj, old: Obj | None, subresource: str) -> None:
-    """A template never changes either."""
+    """Check a ResourceClaimTemplate, which is immutable."""
     spec = template.get("spec") or {}
     if old is not None:
         if spec != (old.get("spec") or {}):
@@ -62,7 +62,9 @@ def check_device_class(errors: list[FieldError], item: Obj, old: Obj | None, sub
 
 
 def check_slice(errors: list[FieldError], item: Obj, old: Obj | None, subresource: str) -> None:
-    """Where the devices are is said once, for all or for each; who publishes what where never changes."""
+    """Check a ResourceSlice: exactly one node selection, for the slice or per device; driver, pool and node
+    immutable.
+    """
     spec, path = item.get("spec") or {}, "spec"
     _check_driver(errors, spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
@@ -127,7 +129,7 @@ def _check_claim_spec(errors: list[FieldError], spec: Obj, path: str) -> None:
         _check_references(errors, constraint.get("requests") or (), f"{at}.requests", names)
         stated = [name for name in ("matchAttribute", "distinctAttribute") if constraint.get(name)]
         if not stated:
-            # The API server's words for this and for both at once; 1.36 lets the latter pass.
+            # Messages of kube-apiserver for neither field and for both; 1.36 accepts both.
             errors.append(required(at, _ONE_RULE))
         elif "/" not in constraint[stated[0]]:
             detail = "a fully qualified name must be a domain and a name separated by a slash"
@@ -298,7 +300,7 @@ def _check_device(errors: list[FieldError], device: Obj, path: str, spec: Obj) -
 
 
 def _check_unique(errors: list[FieldError], items: list[Obj], path: str, check: Callable[[Obj, str], None]) -> None:
-    """Each item has a name of its own, a DNS label."""
+    """Check that each item has a unique name that is a DNS label."""
     seen: set[str] = set()
     for index, item in enumerate(items):
         at, name = f"{path}[{index}]", item.get("name") or ""

@@ -1,4 +1,4 @@
-"""Objects about the cluster rather than about work: nodes, namespaces, priorities, quotas, leases, plain data."""
+"""Validation of objects about the cluster: nodes, namespaces, priorities, quotas, leases, plain data."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _DATA_LIMIT: Final = 1024 * 1024
 def check_node(
     errors: list[FieldError], node: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Taints, amounts, addresses and what identifies the node."""
+    """Check a Node: taints, amounts, addresses and immutable identity."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     if spec.get("taints"):
-        # The API server names taints under metadata in its errors; kubectl users search for that text.
+        # kube-apiserver reports taint errors under metadata; kubectl users search for that text.
         check_taints(errors, spec["taints"], "metadata.taints")
     for name in ("capacity", "allocatable"):
         for resource in status.get(name) or ():
@@ -68,7 +68,7 @@ def check_node(
 def check_namespace(
     errors: list[FieldError], namespace: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Finalizers, and a phase that agrees with deletion."""
+    """Check a Namespace: finalizers, and a phase that agrees with its deletion."""
     for name in (namespace.get("spec") or {}).get("finalizers") or ():
         errors.extend(invalid("spec.finalizers", name, text) for text in label_key(name))
         if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
@@ -89,7 +89,7 @@ def check_namespace(
 def check_priority_class(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """A user's priority ends at 10^9; value and policy never change."""
+    """Check a PriorityClass: users' values are at most 10^9; value and policy are immutable."""
     name, value = (item.get("metadata") or {}).get("name") or "", item.get("value") or 0
     policy = item.get("preemptionPolicy")
     if old is not None:
@@ -120,7 +120,7 @@ def check_priority_class(
 def check_quota(
     errors: list[FieldError], quota: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Names and amounts of a resource quota."""
+    """Check a ResourceQuota: names and amounts."""
     spec, status = quota.get("spec") or {}, quota.get("status") or {}
     check_list(errors, spec.get("hard"), "spec.hard", _quota_name)
     check_list(errors, status.get("hard"), "status.hard", _quota_name)
@@ -132,7 +132,7 @@ def check_quota(
 def check_runtime_class(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """The handler, which never changes, and the overhead."""
+    """Check a RuntimeClass: an immutable handler, and the overhead."""
     handler = item.get("handler") or ""
     if not handler:
         errors.append(required("handler"))
@@ -156,7 +156,7 @@ def _quota_name(name: str) -> tuple[str, ...]:
 def check_lease(
     errors: list[FieldError], lease: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Durations are positive, transitions are counted."""
+    """Check a Lease: durations are positive, transitions are not negative."""
     spec = lease.get("spec") or {}
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if seconds is not None and seconds <= 0:
@@ -168,7 +168,7 @@ def check_lease(
 def check_config_map(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Keys, total size, and no change once immutable."""
+    """Check a ConfigMap: keys, total size, and immutability."""
     _immutable(errors, item, old, ("data", "binaryData"))
     binary = item.get("binaryData") or {}
     size = 0
@@ -183,7 +183,7 @@ def check_config_map(
         errors.append(too_long("[]", _DATA_LIMIT))
 
 
-#: Secret types and the keys that they must hold.
+#: Secret types with their required keys.
 _SECRET_KEYS: Final = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -195,7 +195,7 @@ _SECRET_KEYS: Final = {
 def check_secret(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Keys, total size, what the type requires, and no change once immutable."""
+    """Check a Secret: keys, total size, required keys of its type, and immutability."""
     kind = item.get("type") or "Opaque"
     if old is not None and kind != (old.get("type") or "Opaque"):
         errors.append(invalid("type", kind, IMMUTABLE))
@@ -228,7 +228,7 @@ def _immutable(
 def check_service(
     errors: list[FieldError], service: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Type, ports and selector of a service."""
+    """Check a Service: type, ports and selector."""
     spec = service.get("spec") or {}
     kind = spec.get("type") or "ClusterIP"
     types = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

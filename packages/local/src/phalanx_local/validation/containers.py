@@ -1,4 +1,4 @@
-"""Containers of a pod: regular, init and ephemeral ones."""
+"""Validation of containers of a pod: regular, init and ephemeral."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _EPHEMERAL_FORBIDDEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """What a container's rules need to know of its pod."""
+    """Context of a container's rules: facts of its pod."""
 
     volumes: dict[str, dict[str, Any]]
     claims: frozenset[str]
     grace: int
     restart: str
     host_network: bool
-    #: Whether this is a pod (and not a template in another object).
+    #: True for a pod, False for a template in another object.
     is_pod: bool
 
 
 def check_containers(errors: list[FieldError], spec: dict[str, Any], path: str, around: PodContext) -> None:
-    """Checks all containers of a pod spec."""
+    """Check all containers of a pod spec."""
     containers = spec.get("containers") or []
     if not containers:
         errors.append(required(f"{path}.containers"))
@@ -216,7 +216,7 @@ def _host_network_ports(
     for index, container in enumerate(containers):
         for position, port in enumerate(container.get("ports") or ()):
             host = port.get("hostPort") or 0
-            # A missing host port is filled in by defaulting before a pod is checked.
+            # Defaulting sets a missing host port before a pod is checked.
             if host and host != port.get("containerPort"):
                 where = f"{path}[{index}].ports[{position}].hostPort"
                 detail = "must match `containerPort` when `hostNetwork` is true"
@@ -315,7 +315,7 @@ def _resize_policy(errors: list[FieldError], policies: list[dict[str, Any]], pat
 
 
 def check_ids(errors: list[FieldError], context: dict[str, Any], names: tuple[str, ...], path: str) -> None:
-    """Checks user and group ids of a security context."""
+    """Check user and group ids of a security context."""
     for name in names:
         value = context.get(name)
         if value is not None:
@@ -323,7 +323,7 @@ def check_ids(errors: list[FieldError], context: dict[str, Any], names: tuple[st
 
 
 def check_seccomp(errors: list[FieldError], profile: Any, path: str) -> None:
-    """Checks a seccomp profile."""
+    """Check a seccomp profile."""
     if not profile:
         return
     kind = profile.get("type") or ""

@@ -1,4 +1,4 @@
-"""JSON types of a built-in kind's fields: what a strictly typed server cannot even decode."""
+"""Check of the JSON types of built-in kinds: errors with which a typed server cannot decode the object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _INTEGERS: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 
 
 
 def malformed(group: str, kind: str, obj: dict[str, Any], version: str = "") -> list[FieldError]:
-    """The fields whose JSON type or quantity is wrong, in document order; [] for kinds without a table.
+    """Return errors for fields with a wrong JSON type or quantity, in document order; [] for kinds without a
+    table.
 
     The API server answers these with 400 (it cannot decode the object), not 422. Null counts as absent.
     """
@@ -26,7 +27,7 @@ def malformed(group: str, kind: str, obj: dict[str, Any], version: str = "") -> 
 
 
 def malformed_metadata(meta: Any) -> list[FieldError]:
-    """The same for ``metadata`` alone, which is typed in every kind."""
+    """Return the errors of `malformed` for ``metadata`` only, which is typed in every kind."""
     errors: list[FieldError] = []
     _walk(errors, struct_type("meta.v1", "ObjectMeta"), meta, "metadata")
     return errors

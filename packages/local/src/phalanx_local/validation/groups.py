@@ -1,8 +1,8 @@
-"""The native gang API, scheduling.k8s.io: Workload, PodGroup and CompositePodGroup.
+"""Validation of the native gang API, scheduling.k8s.io: Workload, PodGroup and CompositePodGroup.
 
-v1alpha1 (1.35) has Workloads alone, v1alpha2 is 1.36's, v1beta1 and v1alpha3 are 1.37's. From v1alpha2 to v1beta1
-three things have changed that matter here: ``gang.minCount`` may change, disruptionMode is a union instead of an
-enumeration, and a PodGroup is linked to its Workload by ``workloadRef``.
+v1alpha1 (1.35) has only Workloads, v1alpha2 belongs to 1.36, v1beta1 and v1alpha3 to 1.37. Three relevant changes
+from v1alpha2 to v1beta1: ``gang.minCount`` is mutable, disruptionMode is a union instead of an enumeration, and a
+PodGroup references its Workload by ``workloadRef``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _version(obj: dict[str, Any]) -> str:
 def check_pod_group(
     errors: list[FieldError], group: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Checks a PodGroup; after creation only ``gang.minCount`` may change, and that only from v1beta1 on."""
+    """Check a PodGroup; only ``gang.minCount`` is mutable, from v1beta1 on."""
     if subresource == "status":
         _status(errors, group)
         return
@@ -82,7 +82,7 @@ def _fixed_group(
 
 
 def _fixed_policy(errors: list[FieldError], new: dict[str, Any], was: dict[str, Any], path: str) -> None:
-    """The kind of policy stays; a gang's minCount may change."""
+    """Check that the kind of policy does not change; the minCount of a gang can change."""
     for name in ("basic", "gang"):
         if (new.get(name) is None) != (was.get(name) is None):
             verb = "set" if was.get(name) is None else "cleared"
@@ -95,7 +95,7 @@ def _fixed_policy(errors: list[FieldError], new: dict[str, Any], was: dict[str, 
 
 
 def _common(errors: list[FieldError], spec: dict[str, Any], path: str, count: str = "minCount") -> None:
-    """What PodGroups, CompositePodGroups and their templates share."""
+    """Check the fields that PodGroups, CompositePodGroups and their templates share."""
     check_policy(errors, spec.get("schedulingPolicy"), f"{path}.schedulingPolicy", "gang", count)
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or []
     where = f"{path}.schedulingConstraints.topology"
@@ -131,7 +131,7 @@ def _common(errors: list[FieldError], spec: dict[str, Any], path: str, count: st
 
 
 def check_policy(errors: list[FieldError], policy: Any, path: str, gang: str, count: str) -> None:
-    """A scheduling policy is one of basic and gang; a gang's count is at least one."""
+    """Check a scheduling policy: exactly one of basic and gang; the count of a gang is at least one."""
     if not _union(errors, policy or {}, ("basic", gang), path):
         return
     members = (policy or {}).get(gang)
@@ -210,7 +210,7 @@ def _status(errors: list[FieldError], group: dict[str, Any]) -> None:
 def check_workload(
     errors: list[FieldError], workload: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Checks a Workload; its templates are fixed at creation (v1beta1: but for minCount), its owner once set."""
+    """Check a Workload: immutable templates (except minCount from v1beta1 on), and an owner that is set once."""
     spec = workload.get("spec") or {}
     reference = spec.get("controllerRef")
     if reference is not None:
@@ -236,7 +236,7 @@ def check_workload(
 
 
 def _check_pod_groups(errors: list[FieldError], spec: dict[str, Any]) -> None:
-    """The groups of a 1.35 Workload."""
+    """Check the groups of a 1.35 Workload."""
     groups = spec.get("podGroups") or []
     if not groups:
         errors.append(required("spec.podGroups", "must have at least one item"))
@@ -267,7 +267,7 @@ def _fixed_workload(
 def check_composite(
     errors: list[FieldError], group: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Checks a CompositePodGroup, whose spec is fixed at creation."""
+    """Check a CompositePodGroup with its immutable spec."""
     if subresource == "status":
         validate_conditions(errors, (group.get("status") or {}).get("conditions"), "status.conditions")
         return
@@ -301,7 +301,7 @@ def _controller(errors: list[FieldError], reference: dict[str, Any]) -> None:
 
 
 def _templates(errors: list[FieldError], holder: dict[str, Any], path: str, names: set[str], depth: int) -> None:
-    """Template names are unique over the whole tree, which is at most four levels deep."""
+    """Check that template names are unique in the whole tree, which has at most four levels."""
     plain, composite = holder.get("podGroupTemplates") or [], holder.get("compositePodGroupTemplates") or []
     for field, items in (("podGroupTemplates", plain), ("compositePodGroupTemplates", composite)):
         if len(items) > MAX_TEMPLATES:

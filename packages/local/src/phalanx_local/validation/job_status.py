@@ -1,4 +1,4 @@
-"""What a Job's status must be, whoever writes it: its parts fit together, and what has ended stays ended."""
+"""Validation of a Job's status: consistent fields, and immutability after the Job has finished."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _KEPT = ("Failed", "Complete", "FailureTarget", "SuccessCriteriaMet")
 
 
 def check_job_status(errors: list[FieldError], item: dict[str, Any], old: dict[str, Any]) -> None:
-    """The rules of an API server of Kubernetes 1.32 and later. Here they hold where another controller writes the
-    status; what the Job controller of this server writes is its own to keep right."""
+    """Check a Job's status by the rules of Kubernetes 1.32 and later.
+
+    The rules apply to statuses of external controllers only; this server's Job controller keeps them itself.
+    """
     if (item.get("spec") or {}).get("managedBy") in (None, "kubernetes.io/job-controller"):
         return
     spec, status, before = item.get("spec") or {}, item.get("status") or {}, old.get("status") or {}
@@ -26,7 +28,7 @@ def check_job_status(errors: list[FieldError], item: dict[str, Any], old: dict[s
     for one, other in (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCriteriaMet", "Failed")):
         if {one, other} <= true:
             errors.append(invalid("status.conditions", None, f"cannot set {one}=True and {other}=true conditions"))
-    # (Older states of a Job may lack them; what is finished now may not.)
+    # Older stored statuses can lack these fields; newly finished Jobs must have them.
     newly = true - were
     if "Failed" in newly and "FailureTarget" not in true:
         errors.append(invalid("status.conditions", None, "cannot set Failed=True without FailureTarget=true"))

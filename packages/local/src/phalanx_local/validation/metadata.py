@@ -1,4 +1,4 @@
-"""The rules of ``metadata``: names, labels, annotations, owners, finalizers, and what may change."""
+"""Validation of ``metadata``: names, labels, annotations, owners, finalizers, and immutable fields."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ NameRule = Callable[[str], Complaints]
 
 
 def path_segment(value: str) -> Complaints:
-    """A name that only has to fit into a URL path (RBAC objects)."""
+    """Return the errors of a name that must only fit into a URL path (RBAC objects)."""
     if value in (".", ".."):
         return (f"may not be '{value}'",)
     return tuple(f"may not contain '{mark}'" for mark in ("/", "%") if mark in value)
 
 
-#: Kinds whose names are not DNS subdomains.
+#: Kinds with other name rules than DNS subdomains.
 NAME_RULES: Final[dict[tuple[str, str], NameRule]] = {
     ("", "Namespace"): dns_label,
     ("", "Service"): dns1035_label,
@@ -47,7 +47,7 @@ NAME_RULES: Final[dict[tuple[str, str], NameRule]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): path_segment,
 }
 
-#: Built-in kinds that live outside namespaces.
+#: Built-in kinds without a namespace.
 CLUSTER_SCOPED: Final = frozenset(
     (
         ("", "Namespace"),
@@ -92,10 +92,10 @@ def validate_metadata(
     *,
     builtin: bool,
 ) -> None:
-    """Checks an object's metadata on create (``old`` is None) or update.
+    """Check an object's metadata on create (``old`` is None) or update.
 
-    A name that generateName asks for may still be missing; scope is checked for built-in kinds only, since a custom
-    resource's scope is its definition's matter.
+    With generateName the name can be missing. The scope is checked for built-in kinds only, since the definition
+    decides the scope of a custom resource.
     """
     if old is None:
         _names(errors, group, kind, meta, builtin)
@@ -170,7 +170,7 @@ def _update(errors: list[FieldError], meta: dict[str, Any], old: dict[str, Any])
 
 
 def validate_labels(errors: list[FieldError], labels: dict[str, Any], path: str) -> None:
-    """Checks label keys and values; ``path`` names the map."""
+    """Check label keys and values; ``path`` names the map."""
     for key, value in labels.items():
         errors.extend(invalid(path, key, text) for text in label_key(key))
         if isinstance(value, str):
@@ -183,7 +183,7 @@ def _annotations(errors: list[FieldError], annotations: dict[str, Any]) -> None:
         errors.extend(invalid("metadata.annotations", key, text) for text in label_key(key.lower()))
         size += len(key) + (len(value) if isinstance(value, str) else 0)
     if size * 4 > ANNOTATION_LIMIT:
-        # Only near the limit is it worth counting bytes instead of characters.
+        # Bytes are counted only near the limit, because counting characters is faster.
         size = sum(len(key.encode()) + len(str(value).encode()) for key, value in annotations.items())
         if size > ANNOTATION_LIMIT:
             errors.append(too_long("metadata.annotations", ANNOTATION_LIMIT))
@@ -233,7 +233,7 @@ def _qualified(errors: list[FieldError], finalizers: list[Any]) -> None:
 
 
 def validate_selector(errors: list[FieldError], selector: Any, path: str) -> None:
-    """Checks a label selector (matchLabels, matchExpressions)."""
+    """Check a label selector (matchLabels, matchExpressions)."""
     if not isinstance(selector, dict):
         return
     if selector.get("matchLabels"):
@@ -260,7 +260,7 @@ def validate_selector(errors: list[FieldError], selector: Any, path: str) -> Non
 
 
 def validate_conditions(errors: list[FieldError], conditions: Any, path: str) -> None:
-    """Checks a list of metav1.Condition."""
+    """Check a list of metav1.Condition."""
     for index, condition in enumerate(conditions or ()):
         here = f"{path}[{index}]"
         name = condition.get("type") or ""

@@ -1,6 +1,6 @@
-"""Names, labels and keys: which strings Kubernetes accepts, and what it says of the others.
+"""Syntax of names, labels and keys, with the messages of Kubernetes.
 
-Each function returns the complaints about a value; an empty tuple means that it is fine.
+Each function returns the errors of a value; an empty tuple means that the value is valid.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _too_long(limit: int) -> str:
 
 @lru_cache(maxsize=8192)
 def dns_label(value: str) -> Complaints:
-    """A DNS-1123 label: at most 63 of ``a-z 0-9 -``, not starting or ending with a dash."""
+    """Return the errors of a DNS-1123 label: at most 63 of ``a-z 0-9 -``, without a dash at either end."""
     found: list[str] = []
     if len(value.encode()) > 63:
         found.append(_too_long(63))
@@ -62,7 +62,7 @@ def dns_label(value: str) -> Complaints:
 
 @lru_cache(maxsize=8192)
 def dns_subdomain(value: str) -> Complaints:
-    """A DNS-1123 subdomain: labels joined by dots, at most 253 characters."""
+    """Return the errors of a DNS-1123 subdomain: labels joined by dots, at most 253 characters."""
     found: list[str] = []
     if len(value.encode()) > 253:
         found.append(_too_long(253))
@@ -80,7 +80,7 @@ def dns_subdomain(value: str) -> Complaints:
 
 @lru_cache(maxsize=1024)
 def dns1035_label(value: str) -> Complaints:
-    """A DNS-1035 label: like a DNS-1123 label, but starting with a letter."""
+    """Return the errors of a DNS-1035 label: like a DNS-1123 label, but starting with a letter."""
     found: list[str] = []
     if len(value.encode()) > 63:
         found.append(_too_long(63))
@@ -99,7 +99,9 @@ def dns1035_label(value: str) -> Complaints:
 
 @lru_cache(maxsize=8192)
 def label_key(value: str) -> Complaints:
-    """A label key (also: annotation key, finalizer, taint key): an optional subdomain prefix, ``/`` and a name."""
+    """Return the errors of a label key, annotation key, finalizer or taint key: an optional subdomain prefix,
+    ``/`` and a name.
+    """
     words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an " + (
         "alphanumeric character"
     )
@@ -128,7 +130,7 @@ def label_key(value: str) -> Complaints:
 
 @lru_cache(maxsize=8192)
 def label_value(value: str) -> Complaints:
-    """A label value: empty, or at most 63 characters like a key's name part."""
+    """Return the errors of a label value: empty, or at most 63 characters like the name part of a key."""
     found: list[str] = []
     if len(value.encode()) > 63:
         found.append(_too_long(63))
@@ -148,7 +150,7 @@ def label_value(value: str) -> Complaints:
 
 @lru_cache(maxsize=1024)
 def port_name(value: str) -> Complaints:
-    """An IANA service name: at most 15 of ``a-z 0-9 -``, with a letter."""
+    """Return the errors of an IANA service name: at most 15 of ``a-z 0-9 -``, with a letter."""
     found: list[str] = []
     if len(value.encode()) > 15:
         found.append(_too_long(15))
@@ -165,7 +167,7 @@ def port_name(value: str) -> Complaints:
 
 @lru_cache(maxsize=4096)
 def env_name(value: str) -> Complaints:
-    """The name of an environment variable: printable ASCII without ``=``."""
+    """Return the errors of an environment variable's name: printable ASCII without ``=``."""
     if not value:
         return ("environment variable name " + EMPTY,)
     if any(not " " <= char <= "~" or char == "=" for char in value):
@@ -175,7 +177,7 @@ def env_name(value: str) -> Complaints:
 
 @lru_cache(maxsize=1024)
 def config_key(value: str) -> Complaints:
-    """A key of a ConfigMap or Secret."""
+    """Return the errors of a key of a ConfigMap or Secret."""
     found: list[str] = []
     if len(value.encode()) > 253:
         found.append(_too_long(253))
@@ -197,7 +199,7 @@ def config_key(value: str) -> Complaints:
 
 
 def percent(value: str) -> Complaints:
-    """A percentage such as ``25%``."""
+    """Return the errors of a percentage such as ``25%``."""
     if _PERCENT_RE.fullmatch(value):
         return ()
     words = "a valid percent string must be a numeric string followed by an ending '%'"
@@ -205,17 +207,17 @@ def percent(value: str) -> Complaints:
 
 
 def port_number(value: object) -> Complaints:
-    """A port between 1 and 65535."""
+    """Return the errors of a port: 1 to 65535."""
     return in_range(value, 1, 65535)
 
 
 def in_range(value: object, low: int, high: int) -> Complaints:
-    """A whole number within bounds, both included."""
+    """Return the errors of a whole number within bounds, both included."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return ()
     return (f"must be between {low} and {high}, inclusive",)
 
 
 def masked(prefix: str) -> str:
-    """A generateName as it is checked: a trailing dash is fine, since characters will follow it."""
+    """Return a generateName in the form to check: a trailing dash is valid, since more characters follow it."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix

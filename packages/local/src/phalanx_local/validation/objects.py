@@ -1,4 +1,4 @@
-"""Validation by kind: which rules hold for an object, on create and on update."""
+"""Validation by kind: the rules of an object on create and on update."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("storage.k8s.io", "VolumeAttachment"): storage.check_attachment,
 }
 
-#: Request bodies: they are not stored, so their metadata only says what they are about.
+#: Request bodies: they are not stored, so their metadata only names the target object.
 _REQUESTS: Final = frozenset((("", "Binding"), ("policy", "Eviction"), ("autoscaling", "Scale")))
 
 
 def validate(
     group: str, kind: str, obj: dict[str, Any], old: dict[str, Any] | None, subresource: str = ""
 ) -> list[FieldError]:
-    """Everything that is wrong with an object, in document order; [] when it may be stored.
+    """Return all errors of an object in document order; [] if it is valid.
 
-    ``old`` is the stored object for an update, None for a create. ``group`` is "" for the core group. For kinds
-    that are not built in only the metadata is checked. When a JSON type or a quantity is wrong, only that is
-    reported (see `malformed`), since nothing else can be said about such an object.
+    ``old`` is the stored object for an update, None for a create. ``group`` is "" for the core group. Of custom
+    kinds only the metadata is checked. If a JSON type or a quantity is wrong, only those errors are returned (see
+    `malformed`), because the other rules need a decodable object.
     """
     meta = obj.get("metadata")
     if (group, kind) in _REQUESTS:

@@ -1,4 +1,4 @@
-"""What a pod says about nodes: affinity, tolerations, topology spread; and the taints that nodes answer with."""
+"""Validation of placement fields of pods (affinity, tolerations, topology spread) and of node taints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BAD_OPERATOR: Final = "not a valid selector operator"
 
 
 def check_affinity(errors: list[FieldError], affinity: Any, path: str) -> None:
-    """Checks ``spec.affinity``."""
+    """Check ``spec.affinity``."""
     if not affinity:
         return
     node = affinity.get("nodeAffinity")
@@ -61,7 +61,7 @@ def _weight(errors: list[FieldError], term: dict[str, Any], path: str) -> None:
 
 
 def check_node_selector(errors: list[FieldError], selector: Any, path: str) -> None:
-    """Checks a node selector (terms are ORed, the requirements of one are ANDed)."""
+    """Check a node selector (terms are ORed, the requirements of one are ANDed)."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         errors.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
@@ -136,7 +136,7 @@ def _pod_term(errors: list[FieldError], term: dict[str, Any], path: str) -> None
 
 
 def check_tolerations(errors: list[FieldError], tolerations: Any, path: str) -> None:
-    """Checks tolerations; Lt and Gt, a feature that is off by default on real servers, are on here."""
+    """Check tolerations; Lt and Gt, which real servers disable by default, are enabled."""
     for index, toleration in enumerate(tolerations or ()):
         here = f"{path}[{index}]"
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
@@ -163,15 +163,15 @@ def check_tolerations(errors: list[FieldError], tolerations: Any, path: str) -> 
                 detail = "value must be empty when `operator` is 'Exists'"
                 errors.append(invalid(f"{here}.operator", value, detail))
         elif operator in ("Gt", "Lt"):
-            errors.extend(invalid(f"{here}.value", value, text) for text in _decimal_complaints(value))
+            errors.extend(invalid(f"{here}.value", value, text) for text in _decimal_errors(value))
         else:
             errors.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists", "Gt", "Lt")))
         if effect and effect not in EFFECTS:
             errors.append(not_supported(f"{here}.effect", effect, EFFECTS, keep_order=True))
 
 
-def _decimal_complaints(value: str) -> Iterator[str]:
-    """Why a value is no whole number of 64 bits as the API server wants it written."""
+def _decimal_errors(value: str) -> Iterator[str]:
+    """Return the errors of a text that must be a 64-bit integer in kube-apiserver's notation."""
     if not _DECIMAL.fullmatch(value):
         yield "must be a valid decimal integer in canonical form"
     elif parse_whole(value) is None:
@@ -179,7 +179,7 @@ def _decimal_complaints(value: str) -> Iterator[str]:
 
 
 def check_taints(errors: list[FieldError], taints: Any, path: str) -> None:
-    """Checks the taints of a node: valid keys, values and effects, unique by key and effect."""
+    """Check the taints of a node: valid keys, values and effects, unique by key and effect."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints or ()):
         here = f"{path}[{index}]"
@@ -200,7 +200,7 @@ def check_taints(errors: list[FieldError], taints: Any, path: str) -> None:
 
 
 def check_spread(errors: list[FieldError], constraints: Any, path: str) -> None:
-    """Checks topology spread constraints."""
+    """Check topology spread constraints."""
     pairs = [(item.get("topologyKey") or "", item.get("whenUnsatisfiable") or "") for item in constraints or ()]
     for index, item in enumerate(constraints or ()):
         here = f"{path}[{index}]"

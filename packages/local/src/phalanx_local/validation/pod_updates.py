@@ -1,4 +1,4 @@
-"""What an update may change in a pod that exists."""
+"""Validation of updates of a pod: its mutable fields by endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UPDATABLE: Final = (
 
 
 def check_pod_update(errors: list[FieldError], pod: dict[str, Any], old: dict[str, Any], subresource: str) -> None:
-    """Refuses changes of a pod's spec beyond what the endpoint allows."""
+    """Reject changes of a pod's spec that the endpoint does not allow."""
     spec, former = pod.get("spec") or {}, old.get("spec") or {}
     if subresource == "ephemeralcontainers":
         _ephemeral(errors, spec, former)
@@ -54,7 +54,9 @@ def check_pod_update(errors: list[FieldError], pod: dict[str, Any], old: dict[st
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Equality as the API server sees it: an empty value (list, map, string, zero, false) is the same as none."""
+    """Return whether values are equal for the API server: an empty value (list, map, string, zero, false) equals
+    none.
+    """
     if not left and not right:
         return True
     if isinstance(left, dict) and isinstance(right, dict):
@@ -107,7 +109,7 @@ def _gates(errors: list[FieldError], spec: dict[str, Any], former: dict[str, Any
 
 
 def _gated(errors: list[FieldError], munged: dict[str, Any], former: dict[str, Any]) -> None:
-    """A pod that still waits for its gates may be restricted further: more node labels, more requirements."""
+    """Check that a gated pod gets only stricter node labels and node affinity; restore the old ones in `munged`."""
     selector, before = munged.get("nodeSelector") or {}, former.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -166,7 +168,7 @@ _RESIZABLE: Final = ("cpu", "memory")
 
 
 def _resize(errors: list[FieldError], spec: dict[str, Any], former: dict[str, Any]) -> None:
-    """The resize endpoint changes cpu and memory of containers and sidecars, and takes no request away."""
+    """Check a resize: only cpu and memory of containers and sidecars change; no request or limit is removed."""
     munged = dict(spec)
     for name in ("containers", "initContainers"):
         items, before = spec.get(name) or [], former.get(name) or []
@@ -203,7 +205,7 @@ def _resize_one(errors: list[FieldError], item: dict[str, Any], was: dict[str, A
 
 
 def _without_change(item: dict[str, Any], was: dict[str, Any]) -> dict[str, Any]:
-    """The container with its cpu and memory put back."""
+    """Return the container with its old cpu and memory."""
     needs, before = dict(item.get("resources") or {}), was.get("resources") or {}
     for side in ("requests", "limits"):
         listed = {name: value for name, value in (needs.get(side) or {}).items() if name not in _RESIZABLE}

@@ -1,4 +1,4 @@
-"""Pods: what may be created, what an update may still change, bindings, and pod templates."""
+"""Validation of pods: creation, updates, bindings, and pod templates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DEFAULT_GRACE: Final = 30
 
 
 def check_pod(errors: list[FieldError], pod: dict[str, Any], old: dict[str, Any] | None, subresource: str) -> None:
-    """The rules of a pod on create, on update, and on its subresources."""
+    """Check a pod on create, on update, and on its subresources."""
     spec = pod.get("spec") or {}
     if subresource == "status":
         _status(errors, pod, old or {})
@@ -78,7 +78,7 @@ def _int32(text: str) -> bool:
 
 
 def check_template(errors: list[FieldError], template: Any, path: str) -> None:
-    """Checks a pod template within another object."""
+    """Check a pod template within another object."""
     meta = template.get("metadata") or {}
     if meta.get("labels"):
         validate_labels(errors, meta["labels"], f"{path}.labels")
@@ -94,7 +94,7 @@ def check_template(errors: list[FieldError], template: Any, path: str) -> None:
 def check_pod_spec(
     errors: list[FieldError], spec: dict[str, Any], path: str, *, pod_name: str, is_pod: bool
 ) -> None:
-    """Checks a pod spec; fields with defaults may be missing."""
+    """Check a pod spec; fields with defaults can be missing."""
     grace = spec.get("terminationGracePeriodSeconds")
     volumes = check_volumes(errors, spec.get("volumes"), f"{path}.volumes", pod_name)
     claims = _resource_claims(errors, spec.get("resourceClaims"), f"{path}.resourceClaims")
@@ -196,7 +196,7 @@ def _amounts(listed: Any) -> dict[str, Quantity]:
         try:
             found[name] = read_quantity(value)
         except QuantityError:
-            continue  # already reported where the list itself is checked
+            continue  # the check of the list reports this already
     return found
 
 
@@ -226,7 +226,7 @@ def _pod_resources(errors: list[FieldError], spec: dict[str, Any], path: str) ->
     pod_requests = _amounts(needs.get("requests"))
     for name, nano in total.items():
         have = pod_requests.get(name, Quantity(0))
-        # Requests that were left out default to the sum of the containers'.
+        # Missing requests default to the sum of the containers' requests.
         if nano > have.nano and name in pod_requests:
             detail = f"must be greater than or equal to aggregate container requests of {Quantity(nano)}"
             errors.append(invalid(f"{path}.requests[{name}]", str(have), detail))
@@ -284,7 +284,7 @@ def _dns(errors: list[FieldError], spec: dict[str, Any], path: str) -> None:
 
 
 def check_ip(errors: list[FieldError], value: Any, path: str) -> None:
-    """Checks an IP address of either family."""
+    """Check an IP address of either family."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -348,7 +348,7 @@ def _transitions(
     restart: str,
     exempt: set[Any],
 ) -> None:
-    """A container that has ended for good may not run again."""
+    """Check that a finally ended container does not run again."""
     if restart == "Always":
         return
     current = {item.get("name"): item for item in status.get(name) or ()}
@@ -367,7 +367,7 @@ def _transitions(
 def check_binding(
     errors: list[FieldError], binding: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Checks a binding: it must name a node."""
+    """Check a binding: it must name a node."""
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node"):
         errors.append(not_supported("target.kind", target["kind"], ("Node", "<empty>"), keep_order=True))

@@ -1,4 +1,4 @@
-"""The quality-of-service class that follows from a pod's cpu and memory."""
+"""Quality-of-service class of a pod, from its cpu and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """Guaranteed, Burstable or BestEffort, of a pod's spec with defaults; quantities that are none count as 0."""
+    """Return the class of a defaulted pod spec: Guaranteed, Burstable or BestEffort. Invalid quantities count as
+    0.
+    """
     pod_level = spec.get("resources")
     holders = [pod_level] if pod_level else [item.get("resources") for item in _containers(spec)]
     guaranteed, anything = bool(holders), False

@@ -1,4 +1,4 @@
-"""What the API server refuses of roles and bindings."""
+"""Validation of roles and bindings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUP: Final = "rbac.authorization.k8s.io"
 def check_role(
     errors: list[FieldError], role: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Rules of a Role: about resources only."""
+    """Check the rules of a Role, which are about resources only."""
     for index, rule in enumerate(role.get("rules") or []):
         _check_rule(errors, f"rules[{index}]", rule or {}, namespaced=True)
 
@@ -20,7 +20,7 @@ def check_role(
 def check_cluster_role(
     errors: list[FieldError], role: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Rules of a ClusterRole: about resources or about URLs that are none."""
+    """Check the rules of a ClusterRole, which are about resources or non-resource URLs."""
     for index, rule in enumerate(role.get("rules") or []):
         _check_rule(errors, f"rules[{index}]", rule or {}, namespaced=False)
     aggregation = role.get("aggregationRule")
@@ -51,14 +51,14 @@ def _check_rule(errors: list[FieldError], here: str, rule: dict[str, Any], *, na
 def check_role_binding(
     errors: list[FieldError], binding: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """The role and the subjects of a RoleBinding."""
+    """Check the role and the subjects of a RoleBinding."""
     _check_binding(errors, binding, old, ("Role", "ClusterRole"))
 
 
 def check_cluster_role_binding(
     errors: list[FieldError], binding: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """The role and the subjects of a ClusterRoleBinding."""
+    """Check the role and the subjects of a ClusterRoleBinding."""
     _check_binding(errors, binding, old, ("ClusterRole",))
 
 

@@ -1,4 +1,4 @@
-"""Resource lists: names, quantities, and how requests and limits relate."""
+"""Validation of resource lists: names, quantities, and limits relative to requests."""
 
 from __future__ import annotations
 
@@ -42,23 +42,25 @@ NameRule = Callable[[str], Complaints]
 
 
 def native(name: str) -> bool:
-    """Whether Kubernetes itself defines the resource (no domain, or one under kubernetes.io)."""
+    """Return whether Kubernetes itself defines the resource (no domain, or a domain under kubernetes.io)."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 def extended(name: str) -> bool:
-    """Whether the resource belongs to a device plugin or the like: whole numbers, request equal to limit."""
+    """Return whether the resource is an extended one, for example of a device plugin: integers, request equals
+    limit.
+    """
     return not native(name) and not name.startswith("requests.") and not label_key("requests." + name)
 
 
 def huge_pages(name: str) -> bool:
-    """Whether the resource counts huge pages of one size."""
+    """Return whether the resource counts huge pages of one size."""
     return name.startswith(HUGE_PAGES)
 
 
 @lru_cache(maxsize=2048)
 def resource_name(name: str) -> Complaints:
-    """A resource of a node, a quota or a limit range."""
+    """Check the name of a resource of a node, a quota or a limit range."""
     found = label_key(name)
     if found:
         return found
@@ -69,7 +71,7 @@ def resource_name(name: str) -> Complaints:
 
 @lru_cache(maxsize=2048)
 def container_resource_name(name: str) -> Complaints:
-    """A resource that a container may ask for."""
+    """Check the name of a resource that a container requests."""
     found = list(resource_name(name))
     if "/" not in name:
         if name not in _CONTAINER and not huge_pages(name):
@@ -80,7 +82,7 @@ def container_resource_name(name: str) -> Complaints:
 
 
 def parsed(errors: list[FieldError], value: Any, path: str) -> Quantity | None:
-    """The quantity, or None after adding an error."""
+    """Return the quantity, or None after adding an error."""
     try:
         return read_quantity(value)
     except QuantityError as error:
@@ -89,7 +91,7 @@ def parsed(errors: list[FieldError], value: Any, path: str) -> Quantity | None:
 
 
 def check_quantity(errors: list[FieldError], name: str, quantity: Quantity, path: str) -> None:
-    """Refuses negative amounts, and fractions of what is counted."""
+    """Reject negative amounts, and fractions of countable resources."""
     if quantity.nano < 0:
         errors.append(invalid(path, str(quantity), NEGATIVE))
     if not quantity.is_integer and (name in _COUNTED or extended(name)):
@@ -99,7 +101,7 @@ def check_quantity(errors: list[FieldError], name: str, quantity: Quantity, path
 def check_list(
     errors: list[FieldError], listed: Any, path: str, name_rule: NameRule | None = None
 ) -> dict[str, Quantity]:
-    """Checks a resource list and returns what could be read of it."""
+    """Check a resource list and return its readable quantities."""
     amounts: dict[str, Quantity] = {}
     for name, value in (listed or {}).items():
         here = f"{path}[{name}]"
@@ -115,7 +117,7 @@ def check_list(
 def check_requirements(
     errors: list[FieldError], needs: Any, path: str, claims: frozenset[str], *, pod_level: bool = False
 ) -> None:
-    """Checks ``resources`` of a container, or of a pod as a whole."""
+    """Check ``resources`` of a container or of a pod."""
     if not needs:
         return
     name_rule = None if pod_level else container_resource_name

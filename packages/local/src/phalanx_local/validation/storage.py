@@ -1,4 +1,4 @@
-"""Volumes, claims and what describes the storage of a cluster."""
+"""Validation of volumes, claims, storage classes and CSI objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VOLUME_MODES: Final = ("Block", "Filesystem")
 _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _CLASS_RECLAIM: Final = ("Delete", "Retain")
 _BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
-#: The fields of a volume's spec that say what it is, not how it is used.
+#: Fields of a volume's spec that are volume sources.
 _VOLUME_SOURCES: Final = frozenset((*SOURCES, "local"))
 _ONLY_REQUESTS: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -28,7 +28,7 @@ _ONLY_REQUESTS: Final = (
 
 
 def check_claim(errors: list[FieldError], claim: Object, old: Object | None, subresource: str) -> None:
-    """A claim states modes and a size; once made, only a bound one may grow."""
+    """Check a PersistentVolumeClaim: it has modes and a size; only a bound claim can grow."""
     if subresource:
         return
     spec = claim.get("spec") or {}
@@ -48,7 +48,7 @@ def check_claim(errors: list[FieldError], claim: Object, old: Object | None, sub
 def _claim_update(errors: list[FieldError], claim: Object, spec: Object, old: Object) -> None:
     former = old.get("spec") or {}
     bound = (claim.get("status") or {}).get("phase") == "Bound"
-    # What was left open may be said once.
+    # An unset field can be set once.
     free = {name for name in ("volumeName", "storageClassName") if former.get(name) in (None, "")}
     if bound:
         free |= {"resources", "volumeAttributesClassName"}
@@ -64,7 +64,7 @@ def _claim_update(errors: list[FieldError], claim: Object, spec: Object, old: Ob
 
 
 def check_volume(errors: list[FieldError], volume: Object, old: Object | None, subresource: str) -> None:
-    """A volume states a size, modes and one source, which stays."""
+    """Check a PersistentVolume: it has a size, modes and one immutable source."""
     if subresource:
         return
     spec = volume.get("spec") or {}
@@ -122,7 +122,7 @@ def _source(errors: list[FieldError], spec: Object) -> None:
 
 
 def check_storage_class(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """Who provisions, and when; most of it stays as it is."""
+    """Check a StorageClass: provisioner and binding mode; most fields are immutable."""
     if not item.get("provisioner"):
         errors.append(required("provisioner"))
     else:
@@ -141,7 +141,7 @@ def check_storage_class(errors: list[FieldError], item: Object, old: Object | No
 
 
 def check_csi_node(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """Each driver once, with the node's name in its own words; but for its limit it stays as it is."""
+    """Check a CSINode: unique drivers with a node id; drivers are immutable except for their limit."""
     former = {driver.get("name"): driver for driver in ((old or {}).get("spec") or {}).get("drivers") or ()}
     seen: set[str] = set()
     for index, driver in enumerate((item.get("spec") or {}).get("drivers") or ()):
@@ -162,7 +162,7 @@ def check_csi_node(errors: list[FieldError], item: Object, old: Object | None, s
 
 
 def check_attachment(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """What is attached where, by whom; it stays so."""
+    """Check a VolumeAttachment: attacher, volume and node, which are immutable."""
     spec = item.get("spec") or {}
     source = spec.get("source") or {}
     if not spec.get("attacher"):
@@ -177,7 +177,7 @@ def check_attachment(errors: list[FieldError], item: Object, old: Object | None,
 
 
 def check_capacity(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """How much is left of a class for some nodes; of which, stays."""
+    """Check a CSIStorageCapacity: the free capacity of a class for some nodes; class and nodes are immutable."""
     name = item.get("storageClassName") or ""
     errors.extend(invalid("storageClassName", name, text) for text in dns_subdomain(name))
     if item.get("capacity") is not None:

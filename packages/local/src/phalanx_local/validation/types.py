@@ -1,8 +1,8 @@
-"""The shape of a Kubernetes object: which fields exist, and how lists and maps behave when they are merged.
+"""Shape of a Kubernetes object: its fields, and the merge rules of its lists and maps.
 
-One small model serves three readers: strict field checking (which names exist), strategic merge patches (merge
-keys) and field ownership (which lists are maps or sets, which values are atomic). Built-in kinds are read from the
-tables in ``kinds/``; custom resources are derived from their OpenAPI schema.
+One small model serves three purposes: strict field checks (existing names), strategic merge patches (merge keys)
+and field ownership (lists as maps or sets, atomic values). Built-in kinds are read from the tables in ``kinds/``;
+custom resources are derived from their OpenAPI schema.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Form = Literal["scalar", "struct", "map", "list", "any"]
 
 
 class Absent:
-    """Marks a field that is left out of an object's empty form."""
+    """Marker for a field that is absent in the empty form of an object."""
 
     __slots__ = ()
 
@@ -28,11 +28,11 @@ ABSENT: Final = Absent()
 
 @dataclass(slots=True, eq=False)
 class FieldType:
-    """The type of one value.
+    """Type of one value.
 
-    ``scalar`` says which (string, int32, int64, bool, float, quantity, intOrString, time, microtime, duration,
-    bytes); a ``struct`` has named ``fields`` (and, when ``element`` is set, unnamed ones too); a ``map`` and a
-    ``list`` have an ``element``; ``any`` is untyped JSON: its maps merge key by key, its lists are atomic.
+    ``scalar`` names the scalar type (string, int32, int64, bool, float, quantity, intOrString, time, microtime,
+    duration, bytes); a ``struct`` has named ``fields`` (and, if ``element`` is set, unnamed ones too); a ``map``
+    and a ``list`` have an ``element``; ``any`` is untyped JSON: its maps merge by key, its lists are atomic.
     """
 
     form: Form
@@ -48,11 +48,11 @@ class FieldType:
 
     @property
     def associative(self) -> bool:
-        """Whether this list's items have an identity (a key or their own value)."""
+        """Whether the items of this list have an identity (a key or their own value)."""
         return bool(self.keys) or self.is_set
 
     def child(self, name: str) -> FieldType:
-        """The type of a map's or struct's entry; unknown names are untyped."""
+        """Return the type of a map's or struct's entry; unknown names are untyped."""
         member = self.fields.get(name)
         if member is not None:
             return member.type
@@ -61,11 +61,11 @@ class FieldType:
 
 @dataclass(slots=True, eq=False)
 class StructField:
-    """A named field of a struct.
+    """Named field of a struct.
 
-    ``empty`` is the value that an otherwise empty object has here (`ABSENT` for most): a struct held by value
-    is always present, so creating its contents does not create the struct itself. ``patch_replace`` is
-    the field's strategic-merge strategy.
+    ``empty`` is the value of this field in an otherwise empty object (`ABSENT` for most): a struct that Go embeds
+    by value is always present, so creating its fields does not create the struct itself. ``patch_replace`` is the
+    field's strategic-merge strategy.
     """
 
     type: FieldType

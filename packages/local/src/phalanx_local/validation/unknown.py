@@ -1,4 +1,4 @@
-"""Fields that a built-in kind does not have (strict field validation)."""
+"""Unknown fields of built-in kinds (strict field validation)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from phalanx_local.validation.types import FieldType
 
 
 def unknown_fields(group: str, kind: str, obj: dict[str, Any], version: str = "") -> list[str]:
-    """The paths of fields that the kind does not know, in document order; [] for kinds without a table.
+    """Return the paths of unknown fields in document order; [] for kinds without a table.
 
-    A path reads like ``spec.containers[0].imagee``, as in the API server's ``unknown field "..."``. The version is
-    taken from the object's apiVersion when it is not given.
+    A path has the form ``spec.containers[0].imagee``, as in the API server's ``unknown field "..."``. The default
+    version is that of the object's apiVersion.
     """
     version = version or str(obj.get("apiVersion") or "").rpartition("/")[2]
     root = kind_type(group, kind, version) or kind_type(group, kind)

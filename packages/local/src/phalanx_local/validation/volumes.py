@@ -1,4 +1,4 @@
-"""Volumes of a pod, and what containers mount of them."""
+"""Validation of a pod's volumes and of the containers' mounts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx_local.validation.errors import FieldError, duplicate, forbidden, in
 from phalanx_local.validation.names import config_key, dns_label, dns_subdomain
 from phalanx_local.validation.resources import parsed
 
-#: Volume sources in the order in which the API server looks at them; the first one that is set counts.
+#: Volume sources in the order of the API server; the first one that is set counts.
 SOURCES: Final = (
     "emptyDir",
     "hostPath",
@@ -51,7 +51,7 @@ _HOST_PATH_TYPES: Final = (
     "FileOrCreate",
     "Socket",
 )
-#: Sources that must name something, and the field that does.
+#: Sources with a required reference, and the field of that reference.
 _NAMED: Final = {
     "persistentVolumeClaim": "claimName",
     "secret": "secretName",
@@ -64,7 +64,7 @@ _NAMED: Final = {
 
 
 def check_volumes(errors: list[FieldError], volumes: Any, path: str, pod_name: str) -> dict[str, dict[str, Any]]:
-    """Checks the volumes; returns the usable ones by name."""
+    """Check the volumes; return the valid ones by name."""
     usable: dict[str, dict[str, Any]] = {}
     made = {f"{pod_name}-{item.get('name')}" for item in volumes or () if item.get("ephemeral") and pod_name}
     for index, volume in enumerate(volumes or ()):
@@ -147,7 +147,7 @@ def _items(errors: list[FieldError], source: dict[str, Any], path: str) -> None:
 
 
 def check_inner_path(errors: list[FieldError], target: str, path: str) -> None:
-    """A path within a volume: relative, and never upwards."""
+    """Check a path within a volume: relative, and without ``..``."""
     if target.startswith("/"):
         errors.append(invalid(path, target, "must be a relative path"))
     if ".." in target.split("/"):
@@ -175,7 +175,7 @@ def _projected(errors: list[FieldError], source: dict[str, Any], path: str) -> N
 def check_mounts(
     errors: list[FieldError], container: dict[str, Any], volumes: dict[str, dict[str, Any]], path: str
 ) -> None:
-    """Checks ``volumeMounts`` and ``volumeDevices`` of a container."""
+    """Check ``volumeMounts`` and ``volumeDevices`` of a container."""
     devices = container.get("volumeDevices") or []
     device_names = {item.get("name") for item in devices}
     device_paths = {item.get("devicePath") for item in devices}
@@ -233,6 +233,6 @@ def check_mounts(
 
 
 def check_names(errors: list[FieldError], value: Any, path: str) -> None:
-    """Checks an optional reference by name."""
+    """Check an optional reference by name."""
     if value:
         errors.extend(invalid(path, value, text) for text in dns_subdomain(value))

@@ -1,4 +1,4 @@
-"""Controllers' objects: Deployments and their kin, Jobs, CronJobs and PodDisruptionBudgets."""
+"""Validation of workload controllers: Deployments, ReplicaSets, Jobs, CronJobs and PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _selector(errors: list[FieldError], spec: dict[str, Any], path: str, *, need
 
 
 def matches(selector: dict[str, Any], labels: dict[str, Any]) -> bool:
-    """Whether labels satisfy a label selector; an unknown operator satisfies nothing."""
+    """Return whether labels satisfy a label selector; an unknown operator matches nothing."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
     for term in selector.get("matchExpressions") or ():
@@ -60,7 +60,7 @@ def matches(selector: dict[str, Any], labels: dict[str, Any]) -> bool:
 
 
 def check_int_or_percent(errors: list[FieldError], value: Any, path: str) -> None:
-    """Checks a count that may be given as a percentage."""
+    """Check a count or percentage."""
     if isinstance(value, str):
         complaints = percent(value)
         errors.extend(invalid(path, value, text) for text in complaints)
@@ -73,7 +73,7 @@ def check_int_or_percent(errors: list[FieldError], value: Any, path: str) -> Non
 def check_deployment(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Selector, template, counts and strategy of a Deployment."""
+    """Check a Deployment: selector, template, counts and strategy."""
     spec = item.get("spec") or {}
     if subresource:
         return
@@ -98,7 +98,7 @@ def check_deployment(
 def check_replica_set(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Selector, template and counts of a ReplicaSet, StatefulSet or DaemonSet."""
+    """Check a ReplicaSet, StatefulSet or DaemonSet: selector, template and counts."""
     spec = item.get("spec") or {}
     if subresource:
         return
@@ -124,7 +124,7 @@ _STATEFUL_MUTABLE: Final = (
 def check_stateful_set(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """As a ReplicaSet; most of the rest is fixed at creation."""
+    """Check a StatefulSet: the rules of a ReplicaSet, and its immutable fields."""
     check_replica_set(errors, item, None, subresource)
     if old is None or subresource:
         return
@@ -149,7 +149,7 @@ def _fixed_selector(errors: list[FieldError], spec: dict[str, Any], old: dict[st
 
 
 def check_job(errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str) -> None:
-    """Counts, template and completion mode of a Job; the template is fixed, but for a suspended Job's placement."""
+    """Check a Job: counts, immutable template and completion mode; a suspended Job's placement is mutable."""
     if subresource == "status" and old is not None:
         check_job_status(errors, item, old)
     if subresource:
@@ -177,7 +177,7 @@ def check_job(errors: list[FieldError], item: dict[str, Any], old: dict[str, Any
 
 
 def _pinned(template: dict[str, Any]) -> dict[str, Any]:
-    """The part of a suspended Job's template that stays fixed: everything but where and with what its pods run."""
+    """Return the immutable part of a suspended Job's template: all except placement and resources of its pods."""
     meta = {
         name: value
         for name, value in (template.get("metadata") or {}).items()
@@ -242,7 +242,7 @@ def _job_spec(errors: list[FieldError], spec: dict[str, Any], path: str) -> None
 def check_cron_job(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Schedule, concurrency policy and job template of a CronJob."""
+    """Check a CronJob: schedule, concurrency policy and job template."""
     if subresource:
         return
     spec = item.get("spec") or {}
@@ -267,7 +267,7 @@ def check_cron_job(
 def check_budget(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """A PodDisruptionBudget states one of minAvailable and maxUnavailable."""
+    """Check a PodDisruptionBudget: exactly one of minAvailable and maxUnavailable."""
     if subresource:
         return
     spec = item.get("spec") or {}
@@ -286,5 +286,5 @@ def check_budget(
 def check_scale(
     errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
 ) -> None:
-    """Replicas are not negative."""
+    """Check that replicas are not negative."""
     _counts(errors, item.get("spec") or {}, ("replicas",), "spec")

@@ -1,6 +1,6 @@
-"""Reading Kubernetes protobuf: kubectl's imperative commands and Go's typed clients send it.
+"""Decoder of Kubernetes protobuf, which kubectl's imperative commands and Go's typed clients send.
 
-Only requests are read; answers are JSON, which every such client accepts as its second choice.
+Only requests are decoded; responses are JSON, which every such client accepts as its second choice.
 """
 
 from phalanx_local.wire.protobuf import CONTENT_TYPE, ProtobufError, read_protobuf

@@ -1,13 +1,13 @@
-"""The messages of the built-in kinds: which number is which field, from the table in messages.txt.
+"""Protobuf messages of the built-in kinds: field numbers from the table in messages.txt.
 
-A line without indent names a group version; below it a line (continued where indented deeper) is a message
-and its fields, numbered from 1 unless `N=` says otherwise. `!` after a name: written also when it has its
-zero value; `*` after a type: optional by presence, so that zero is a value. Types: `s` string (the default),
-`i` integer, `b` boolean, `f` double, `y` bytes, `q` quantity, `x` int-or-string, `t` `u` time, `d` duration,
-`r` embedded JSON, `T` or `group.version/T` a message, `[T]` repeated, `<T>` a map from strings, `([T])` a
-message that only wraps a list, `-` as the name: the fields of the message belong to its holder.
+A line without indent names a group version; below it a line (continued by deeper indented lines) is a message
+with its fields, numbered from 1 unless `N=` sets the number. `!` after a name: the zero value is written too; `*`
+after a type: optional by presence, so that zero is a value. Types: `s` string (the default), `i` integer, `b`
+boolean, `f` double, `y` bytes, `q` quantity, `x` int-or-string, `t` `u` time, `d` duration, `r` embedded JSON,
+`T` or `group.version/T` a message, `[T]` repeated, `<T>` a map from strings, `([T])` a message that only wraps a
+list, `-` as the name: the fields of the message are inlined into the outer one.
 
-Source of the facts: the protobuf tags of the Kubernetes 1.36 API types.
+Source: the protobuf tags of the Kubernetes 1.36 API types.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Field(NamedTuple):
-    """One field: JSON name (`-` when inlined), type notation, and whether its zero value is kept."""
+    """One field: JSON name (`-` if inlined), type notation, and whether its zero value is significant."""
 
     name: str
     type: str
@@ -30,7 +30,7 @@ Message = dict[int, Field]
 
 @cache
 def message(stem: str, name: str) -> Message | None:
-    """The fields of a message by number, or None when it is not in the table."""
+    """Return the fields of a message by number; None if it is not in the table."""
     words = _tables().get((stem, name))
     if words is None:
         return None
@@ -38,9 +38,9 @@ def message(stem: str, name: str) -> Message | None:
     number = 0
     for word in words:
         head, _, type_ = word.partition(":")
-        explicit, equals, rest = head.partition("=")
+        explicit, equals, numbered = head.partition("=")
         number = int(explicit) if equals else number + 1
-        field = rest if equals else head
+        field = numbered if equals else head
         keeps = field.endswith("!") or type_.endswith("*")
         fields[number] = Field(field.rstrip("!"), type_.rstrip("*") or "s", keeps)
     return fields
@@ -48,7 +48,7 @@ def message(stem: str, name: str) -> Message | None:
 
 @cache
 def _tables() -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
+    messages: dict[tuple[str, str], list[str]] = {}
     stem = ""
     words: list[str] = []
     text = resources.files(__package__).joinpath("messages.txt").read_text("utf-8")
@@ -59,5 +59,5 @@ def _tables() -> dict[tuple[str, str], list[str]]:
             words.extend(line.split())
         else:
             name, *words = line.split()
-            found[(stem, name)] = words
-    return found
+            messages[(stem, name)] = words
+    return messages

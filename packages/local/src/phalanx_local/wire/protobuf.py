@@ -1,4 +1,4 @@
-"""Kubernetes protobuf to the JSON form of an object.
+"""Conversion of Kubernetes protobuf to the JSON form of an object.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding : four magic bytes and a
 runtime.Unknown message whose `raw` is the object.
@@ -21,17 +21,17 @@ from phalanx_local.wire.messages import Message, message
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _ZERO: Final = ("", 0, False)
-_MOST_NESTED: Final = 100
+_MAX_DEPTH: Final = 100
 
 
 class ProtobufError(ValueError):
-    """The bytes are no Kubernetes object of a kind that the server knows."""
+    """Bytes that are no Kubernetes object of a known kind."""
 
 
 def read_protobuf(data: bytes) -> Json:
-    """An object with kind and apiVersion. Raises ProtobufError."""
+    """Return an object with kind and apiVersion. Raise ProtobufError for other bytes."""
     if not data.startswith(_MAGIC):
-        raise ProtobufError("the body does not begin as Kubernetes protobuf does")
+        raise ProtobufError("the body does not start with the magic bytes of Kubernetes protobuf")
     try:
         return _read(data[len(_MAGIC) :])
     except (IndexError, struct.error, UnicodeDecodeError, msgspec.DecodeError, RecursionError) as problem:
@@ -53,7 +53,7 @@ def _read(envelope: bytes) -> Json:
         stem = "meta.v1"
         fields = message(stem, kind)
     if fields is None:
-        raise ProtobufError(f"no protobuf form is known for {api_version}, Kind={kind}")
+        raise ProtobufError(f"unknown protobuf message for {api_version}, Kind={kind}")
     return {"kind": kind, "apiVersion": api_version, **_message(raw, fields, stem, 0)}
 
 
@@ -63,25 +63,25 @@ def _stem(api_version: str) -> str:
 
 
 def _message(data: bytes, fields: Message, stem: str, depth: int) -> Json:
-    if depth > _MOST_NESTED:
+    if depth > _MAX_DEPTH:
         raise ProtobufError("too deeply nested")
-    found: Json = {}
+    obj: Json = {}
     for number, raw in _fields(data):
         field = fields.get(number)
         if field is None:
             continue
         if field.name == "-":
-            found.update(_struct(raw, field.type, stem, depth))
+            obj.update(_struct(raw, field.type, stem, depth))
         elif field.type.startswith("["):
-            _extend(found.setdefault(field.name, []), raw, field.type[1:-1], stem, depth)
+            _extend(obj.setdefault(field.name, []), raw, field.type[1:-1], stem, depth)
         elif field.type.startswith("<"):
             key, value = _entry(raw, field.type[1:-1], stem, depth)
-            found.setdefault(field.name, {})[key] = value
+            obj.setdefault(field.name, {})[key] = value
         else:
             value = _value(raw, field.type, stem, depth)
             if value is not None and (field.keeps_zero or not _is_zero(value)):
-                found[field.name] = value
-    return found
+                obj[field.name] = value
+    return obj
 
 
 def _is_zero(value: Any) -> bool:
@@ -115,7 +115,7 @@ def _struct(raw: bytes | int, type_: str, stem: str, depth: int) -> Json:
     home = home if slash else stem
     fields = message(home, name)
     if fields is None:
-        raise ProtobufError(f"no message {type_}")
+        raise ProtobufError(f"unknown message {type_}")
     return _message(_bytes(raw), fields, home, depth + 1)
 
 
@@ -170,13 +170,13 @@ def _parts(raw: bytes | int) -> dict[int, bytes]:
 
 def _bytes(raw: bytes | int) -> bytes:
     if isinstance(raw, int):
-        raise ProtobufError("malformed protobuf: a number where bytes are due")
+        raise ProtobufError("malformed protobuf: expected bytes, found a number")
     return raw
 
 
 def _integer(raw: bytes | int) -> int:
     if not isinstance(raw, int):
-        raise ProtobufError("malformed protobuf: bytes where a number is due")
+        raise ProtobufError("malformed protobuf: expected a number, found bytes")
     return raw - (1 << 64) if raw >= 1 << 63 else raw
 
 

@@ -58,7 +58,7 @@ function Why({ why, row, problem }) {
 
 function Start({ start, row }) {
   if (start && start.no_later_than) {
-    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">promised first: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}</div>`;
+    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">promised first: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}${(start.moves_to || start.moves_because) && html`<p class="note">a rehearsal ${start.moves_to ? `moves it to ${clock(start.moves_to)}` : "gives it up"}${start.moves_because ? `: ${start.moves_because}` : ""}</p>`}${start.origin && start.origin.source && html`<p class="note">${start.origin.source === "live" ? "plan" : "record"} of the scheduler, version ${start.origin.version || "-"}, written ${start.origin.time ? clock(start.origin.time) : "-"}</p>`}</div>`;
   }
   if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Nobody can say when it starts</strong><p class="note"><${Told} text=${start.message} /></p></div>`;
   if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? "Starts no later than" : "Planned for"} ${clock(row.start)}</strong><p class="note">in ${span(seconds(row.start) - Date.now() / 1000)}${row.start_kind === "planned" ? ", if all that run end at their limits and nobody goes first" : ""}</p></div>`;

@@ -17,11 +17,6 @@ const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members
 
 const HINTS = { members: "Members that have nodes, of the minimum that the gang needs", start: "\u2264 promised: no later than this; ~ planned, if all that run end at their limits" };
 
-// Of whom and how many it speaks stands in the row already.
-function brief(message) {
-  return local(message).replace(/^\d+ of the \d+ members that gang \S+ needs (?:fit|are allowed); /, "").replace(/^gang \S+ (waits to be admitted)/, "$1").replace(/^(\S+ nodes are available) for [^:]+:/, "$1:");
-}
-
 export function Gangs() {
   const [table] = useTables("gangs", "summary");
   const [filter, setFilter] = useParameter("q");
@@ -91,7 +86,7 @@ export function Gangs() {
           <td class="asks" title=${asks(row)}>${asks(row, 1)}<span class="more">${asks(row, 2).slice(asks(row, 1).length)}</span></td>
           <td class="age">${age(row.created, now)}</td>
           ${timed && html`<td class="start">${row.forecast === "StartsNow" ? html`<span title="the last rehearsal would place it">now</span>` : row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : "≤ "}${minute(row.start)}</span>`}</td>`}
-          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${brief(row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
+          <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${local(row.brief || row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
     </div>`}
   </${Page}>`;
 }

@@ -66,5 +66,6 @@ function Answer({ answer }) {
     ${(answer.evicted || []).length > 0 && html`<h3>Would have to go</h3><ul>${answer.evicted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}, ${each.pod_hours || 0} pod-hours lost${each.again ? `, runs again ${clock(each.again)}` : ""}</li>`)}</ul>`}
     ${(answer.interrupted || []).length > 0 && html`<h3>Would be interrupted</h3><ul>${answer.interrupted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}</li>`)}</ul>`}
     ${(answer.moved || []).length > 0 && html`<h3>Would start at another time</h3><ul>${answer.moved.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${each.without ? clock(each.without) : "not"} → ${each.changed ? clock(each.changed) : "not"}</li>`)}</ul>`}
+    ${(answer.moved_promises || []).length > 0 && html`<h3>Promised starts that would move</h3><ul>${answer.moved_promises.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: from ${clock(each.promised)} ${each.moves_to ? `to ${clock(each.moves_to)}` : "to no known start"}${each.cause ? ` (${each.cause})` : ""}</li>`)}</ul>`}
     ${[...(answer.notes || []), ...(answer.missing || []).map((each) => `not known: ${each}`)].map((text) => html`<p key=${text} class="note">${text}</p>`)}`;
 }

@@ -24,5 +24,5 @@ class SelfProtectionPlugin(Plugin):
         if not pod.preemptable:
             return _MARKED
         if gang is not None and gang.spec is not None and not gang.spec.preemptable:
-            return EvictVeto(f"belongs to gang {gang.key}, which is marked as not preemptable", own=True)
+            return EvictVeto(f"belongs to gang {gang.title}, which is marked as not preemptable", own=True)
         return None

@@ -23,7 +23,7 @@ from phalanx.plugin import (
     Victim,
     View,
 )
-from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
+from phalanx.scheduling.plugins.nodes.time_windows import DailyWindow, next_turn, parse_offset
 
 ZONE_LABEL = "volcano.sh/revocable-zone"
 _ZONE = "tdm.revocable-zone."
@@ -49,7 +49,7 @@ class Tdm(Plugin):
         offset = arguments.parsed(_OFFSET, parse_offset, "an offset such as +08:00") if _OFFSET in stated else 0
         self._windows = {
             key.removeprefix(_ZONE): arguments.parsed(
-                key, partial(Window.parse, offset=offset), "a window such as 22:00-06:00"
+                key, partial(DailyWindow.parse, offset=offset), "a window such as 22:00-06:00"
             )
             for key in stated
             if key.startswith(_ZONE)

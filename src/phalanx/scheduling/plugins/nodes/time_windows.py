@@ -10,7 +10,7 @@ _WINDOW = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])-([01]?[0-9]|2[0-3]):([0-
 _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-5][0-9])")
 
 
-class Window:
+class DailyWindow:
     """Open every day from `start` up to `end`, in seconds since midnight by a clock `offset` seconds ahead of UTC.
 
     Times are in seconds since the epoch. A window that ends before it begins crosses midnight, one that ends when
@@ -24,7 +24,7 @@ class Window:
         self._offset = offset
 
     @classmethod
-    def parse(cls, text: str, offset: int = 0) -> Window:
+    def parse(cls, text: str, offset: int = 0) -> DailyWindow:
         """Reads `HH:MM-HH:MM`. Raises ValueError."""
         found = _WINDOW.fullmatch(text)
         if found is None:
@@ -48,7 +48,7 @@ class Window:
         return min(turn for turn in (opened + self._length, opened + _DAY) if turn > now)
 
 
-def next_turn(windows: Iterable[Window], now: float) -> float | None:
+def next_turn(windows: Iterable[DailyWindow], now: float) -> float | None:
     """When the first of them opens or closes."""
     turns = (window.next_turn(now) for window in windows)
     return min((turn for turn in turns if turn is not None), default=None)

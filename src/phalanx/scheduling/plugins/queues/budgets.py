@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from phalanx.cluster.account_objects import account_objects
 from phalanx.model.account import Budget
 from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.model.text.quantity import format_quantity
@@ -33,6 +34,7 @@ class Budgets(Plugin):
                 f"that end at {end}",
                 unschedulable=False,
                 change=f"wait until {end}, or raise the budget of {account.label}",
+                objects=account_objects(account),
             )
         return None
 

@@ -142,10 +142,10 @@ def _share_out(session: AccountView) -> dict[str, int]:
 
 def _shares(session: AccountView, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
     """What every queue deserves that could use so much."""
-    root = session.ledger.accounts[ROOT]
+    ledger = session.ledger
     shares: dict[AccountKey, Amounts] = {ROOT: _shared(session)}
-    charged = session.ledger.charged_queues()
-    parents = [root]
+    charged = ledger.charged_queues()
+    parents = [ledger.accounts[ROOT]]
     for parent in parents:
         children = [child for child in parent.children.values() if child.key in needs]
         if not children:
@@ -168,7 +168,7 @@ def _shares(session: AccountView, needs: Mapping[AccountKey, Amounts]) -> dict[A
 
 def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, Amounts]) -> Amounts:
     """What the children that ask for something may share: guarantees of the others are kept for them."""
-    kept = guaranteed(child for child in parent.children.values() if child.key not in needs)
+    kept = guaranteed([child for child in parent.children.values() if child.key not in needs])
     if not kept:
         return share
     return {name: max(0, amount - kept.get(name, 0)) for name, amount in share.items()}
@@ -179,10 +179,11 @@ def _needs(
 ) -> dict[AccountKey, dict[str, int]]:
     """What each queue that takes part and requests something could use, itself and through its children; `more` is
     what some queues might ask for besides."""
-    order = [session.ledger.accounts[ROOT]]
+    ledger = session.ledger
+    order = [ledger.accounts[ROOT]]
     for queue in order:
-        order.extend(child for child in queue.children.values() if takes_part(child))
-    charged = session.ledger.charged_queues()
+        order.extend([child for child in queue.children.values() if takes_part(child)])
+    charged = ledger.charged_queues()
     needs: dict[AccountKey, dict[str, int]] = {}
     for queue in reversed(order):
         need = _own(queue, charged)

@@ -1,1 +1,1 @@
-"""What runs, or plays, the containers of a pod: their lives, images, processes and logs."""
+"""Runtime of pods: container lifecycles, images, processes (real or simulated) and logs."""

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets that a container reads, as variables and as files."""
+"""ConfigMaps and Secrets of a container, as variables and as files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from phalanx_local.nodeagent.core_v1 import V1Container, V1KeyRef, V1KeyToPath, 
 CONFIG_MAP, SECRET = "configmaps", "secrets"
 
 Content = Mapping[str, bytes]
-#: (plural, namespace, name) -> the object as JSON, None where there is none.
+#: Function (plural, namespace, name) that returns the object as JSON, None if it does not exist.
 Read = Callable[[str, str, str], Awaitable[bytes | None]]
 
 
 class MissingObjectError(Exception):
-    """A container cannot start before somebody makes this object, or this key of it."""
+    """Missing object, or missing key of an object: the container waits until a user creates it."""
 
 
 class _Object(msgspec.Struct, rename="camel"):
@@ -28,14 +28,14 @@ class _Object(msgspec.Struct, rename="camel"):
 
 
 class ConfigObjects:
-    """The objects that one container and its pod name. Those that are optional and absent are empty."""
+    """ConfigMaps and Secrets that one container and its pod reference. Absent optional objects are empty."""
 
     def __init__(self, contents: Mapping[tuple[str, str], Content]) -> None:
         self._contents = contents
 
     @classmethod
     async def read(cls, read: Read, pod: V1Pod, container: V1Container) -> ConfigObjects:
-        """Raises MissingObjectError, and what `read` raises."""
+        """Read all referenced objects. Raise MissingObjectError, and the errors of `read`."""
         contents: dict[tuple[str, str], Content] = {}
         for plural, name, optional in sorted(set(_references(pod, container))):
             raw = await read(plural, pod.metadata.namespace, name)
@@ -48,7 +48,9 @@ class ConfigObjects:
         return cls(contents)
 
     def value(self, plural: str, reference: V1KeyRef) -> str | None:
-        """None for an optional key that is not there. Raises MissingObjectError."""
+        """Return the value of a key; None for an absent optional key. Raise MissingObjectError for other absent
+        keys.
+        """
         content = self._contents.get((plural, reference.name), {})
         if reference.key in content:
             return content[reference.key].decode("utf-8", "replace")
@@ -57,7 +59,7 @@ class ConfigObjects:
         raise MissingObjectError(f"couldn't find key {reference.key} in {plural[:-1]} {reference.name}")
 
     def check(self, container: V1Container) -> None:
-        """Raises MissingObjectError where a variable's key is not there."""
+        """Raise MissingObjectError if a variable references an absent key."""
         for variable in container.env or ():
             if variable.value_from is not None:
                 for plural, reference in (
@@ -68,17 +70,17 @@ class ConfigObjects:
                         self.value(plural, reference)
 
     def variables(self, container: V1Container) -> dict[str, str]:
-        """Those of `envFrom`."""
-        found: dict[str, str] = {}
+        """Return the variables of `envFrom`."""
+        variables: dict[str, str] = {}
         for source in container.env_from or ():
             for plural, reference in ((CONFIG_MAP, source.config_map_ref), (SECRET, source.secret_ref)):
                 if reference is not None:
                     for key, value in self._contents.get((plural, reference.name), {}).items():
-                        found[source.prefix + key] = value.decode("utf-8", "replace")
-        return found
+                        variables[source.prefix + key] = value.decode("utf-8", "replace")
+        return variables
 
     def write(self, volume: V1Volume, place: Path) -> None:
-        """The files of a volume, for whoever is told where to look instead of a mount."""
+        """Write the files of a volume into `place`; the process reads them there instead of in a mount."""
         if volume.config_map is not None:
             source, items = (CONFIG_MAP, volume.config_map.name), volume.config_map.items
         elif volume.secret is not None:
@@ -100,29 +102,29 @@ NO_OBJECTS = ConfigObjects({})
 
 
 def _references(pod: V1Pod, container: V1Container) -> Iterator[tuple[str, str, bool]]:
-    """(plural, name, optional)."""
+    """Yield (plural, name, optional) of each reference."""
     for volume in pod.spec.volumes or ():
         if volume.config_map is not None:
             yield CONFIG_MAP, volume.config_map.name, bool(volume.config_map.optional)
         if volume.secret is not None:
             yield SECRET, volume.secret.secret_name, bool(volume.secret.optional)
     sources = [variable.value_from for variable in container.env or () if variable.value_from is not None]
-    keyed = [(CONFIG_MAP, each.config_map_key_ref) for each in sources]
-    keyed += [(SECRET, each.secret_key_ref) for each in sources]
-    keyed += [(CONFIG_MAP, each.config_map_ref) for each in container.env_from or ()]
-    keyed += [(SECRET, each.secret_ref) for each in container.env_from or ()]
+    keyed = [(CONFIG_MAP, source.config_map_key_ref) for source in sources]
+    keyed += [(SECRET, source.secret_key_ref) for source in sources]
+    keyed += [(CONFIG_MAP, source.config_map_ref) for source in container.env_from or ()]
+    keyed += [(SECRET, source.secret_ref) for source in container.env_from or ()]
     for plural, reference in keyed:
         if reference is not None:
             yield plural, reference.name, bool(reference.optional)
 
 
 def _content(raw: bytes, plural: str) -> Content:
-    """Raises MissingObjectError for an object that cannot be read."""
+    """Return the content of an object. Raise MissingObjectError if it cannot be decoded."""
     try:
-        found = msgspec.json.decode(raw, type=_Object)
+        obj = msgspec.json.decode(raw, type=_Object)
         if plural == SECRET:
-            return {key: base64.b64decode(value) for key, value in found.data.items()}
-        binary = {key: base64.b64decode(value) for key, value in found.binary_data.items()}
-        return {**{key: value.encode() for key, value in found.data.items()}, **binary}
+            return {key: base64.b64decode(value) for key, value in obj.data.items()}
+        binary = {key: base64.b64decode(value) for key, value in obj.binary_data.items()}
+        return {**{key: value.encode() for key, value in obj.data.items()}, **binary}
     except (msgspec.DecodeError, binascii.Error) as error:
         raise MissingObjectError(f"a {plural[:-1]} cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""One container's way through waiting, running and ended, with restarts and their back-off."""
+"""States of one container (waiting, running, ended), with restarts and their back-off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx_local.nodeagent.core_v1 import (
 #: Exit code of a process that SIGTERM ended (128 + 15).
 TERMINATED_BY_SIGTERM = 143
 _PULL_FAILED = "ErrImagePull"
-# A kubelet looks at the pod again soon after the failure, and then backs off.
+# A kubelet retries a failed pull once after a short pause, and then backs off.
 _PULL_PAUSE = 1.0
 
 
@@ -28,9 +28,9 @@ class ContainerKind(enum.Enum):
 
 
 class RestartBackoff(msgspec.Struct, frozen=True):
-    """Seconds before a container is started again: `initial`, doubling with every end, at most `limit`.
+    """Back-off of container restarts in seconds: `initial`, doubled by each failure, at most `limit`.
 
-    A kubelet's own values are 10 s and 300 s; ours are short because what runs here is a test or a demo.
+    The values of a kubelet are 10 s and 300 s; these are shorter because they serve tests and demos.
     """
 
     initial: float = 1.0
@@ -41,7 +41,7 @@ class RestartBackoff(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How one run of a container ended; times are Unix seconds, `started` is None if it never ran."""
+    """End of one run of a container; times are Unix seconds, `started` is None if the container never ran."""
 
     exit_code: int
     finished: float
@@ -51,7 +51,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class ContainerRun:
-    """The state of one container. Exactly one holds: waiting, launching (asked to start), running, ended."""
+    """State of one container: exactly one of waiting, launching (start requested), running, ended."""
 
     __slots__ = (
         "_failures",
@@ -73,11 +73,11 @@ class ContainerRun:
         self.policy = policy
         self.restarts = 0
         self.launching = False
-        self.started: float | None = None  # running since
-        self.ended: Ended | None = None  # for good
-        self.last: Ended | None = None  # the run before this one
+        self.started: float | None = None  # start time of the current run
+        self.ended: Ended | None = None  # final end
+        self.last: Ended | None = None  # end of the previous run
         self.retry_at: float | None = None
-        self.refusal: tuple[str, str] | None = None  # why it cannot be started at all: reason, message
+        self.refusal: tuple[str, str] | None = None  # reason and message if the container cannot start
         self._failures = 0
 
     @property
@@ -94,7 +94,7 @@ class ContainerRun:
 
     @property
     def busy(self) -> bool:
-        """Something of it exists on the machine, or is about to."""
+        """Whether a process of the container exists or is starting."""
         return self.launching or self.running
 
     @property
@@ -104,12 +104,12 @@ class ContainerRun:
     def due(self, now: float) -> bool:
         return self.waiting and self.refusal is None and (self.retry_at is None or self.retry_at <= now)
 
-    def miss_image(self, now: float) -> None:
-        """Its image cannot be pulled; a moment later that is a back-off."""
+    def fail_pull(self, now: float) -> None:
+        """Record that the image cannot be pulled; a moment later this is a back-off."""
         self.refusal = (_PULL_FAILED, f'failed to pull image "{self.spec.image}": not found')
         self.retry_at = now + _PULL_PAUSE
 
-    def backs_off(self, now: float) -> bool:
+    def must_back_off(self, now: float) -> bool:
         failed = self.refusal is not None and self.refusal[0] == _PULL_FAILED
         return failed and self.retry_at is not None and self.retry_at <= now
 
@@ -119,7 +119,7 @@ class ContainerRun:
         self.refusal, self.retry_at = ("ImagePullBackOff", message), None
 
     def launch(self) -> None:
-        """It is being started; `run` or `end` follows."""
+        """Record the start request; `run` or `end` follows."""
         if self.last is not None:
             self.restarts += 1
         self.launching = True
@@ -130,21 +130,21 @@ class ContainerRun:
         self.started = now
 
     def end(self, ended: Ended, backoff: RestartBackoff, *, may_restart: bool = True) -> None:
-        """The run is over: for good, or until the back-off has passed."""
+        """End the run: for good, or until the back-off has passed."""
         self.launching = False
         self.started = None
         if not (may_restart and self.restarts_after(ended.exit_code)):
             self.ended = ended
             return
-        # A run that lasted longer than the longest wait was healthy: its end starts a new series.
+        # A run longer than the longest back-off was healthy: its end starts a new series.
         if ended.started is not None and ended.finished - ended.started > 2 * backoff.limit:
             self._failures = 0
         self.last = ended
         self.retry_at = ended.finished + backoff.delay(self._failures)
         self._failures += 1
 
-    def settle(self) -> None:
-        """The pod is over: a container that waited for its next run will not have one."""
+    def cancel_restart(self) -> None:
+        """Turn the last end into the final one, because the pod has ended: the container does not restart."""
         if self.waiting and self.last is not None:
             self.ended, self.last, self.retry_at = self.last, None, None
 
@@ -152,7 +152,7 @@ class ContainerRun:
         return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
 
     def resume(self, status: V1ContainerStatus, backoff: RestartBackoff) -> None:
-        """Take over what an earlier agent reported."""
+        """Restore the state from the status that an earlier agent reported."""
         self.restarts = status.restart_count
         self._failures = status.restart_count
         state = status.state or V1ContainerState()
@@ -170,7 +170,9 @@ class ContainerRun:
 
 
 def policy_of(spec: V1Container, kind: ContainerKind, pod_policy: str) -> str:
-    """The restart policy that counts for one container (its own wins; an init container never restarts at 0)."""
+    """Return the restart policy of one container (its own has precedence; an init container never restarts after
+    exit 0).
+    """
     if kind is ContainerKind.SIDECAR:
         return "Always"
     if kind is ContainerKind.INIT:

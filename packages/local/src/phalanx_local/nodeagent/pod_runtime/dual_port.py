@@ -1,6 +1,6 @@
-"""One loopback port for HTTP and HTTPS: a real API server speaks TLS to its kubelets, the embedded one does not.
+"""One loopback port for HTTP and HTTPS: a real API server uses TLS to kubelets, the embedded one does not.
 
-The first byte decides: a TLS handshake begins with 0x16, which no HTTP request does.
+The first byte decides: a TLS handshake starts with 0x16, an HTTP request never does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GREETING_TIMEOUT = 10.0
 
 
 class DualPort:
-    """Accepts connections on a free port of `host` and gives each a protocol of `factory`."""
+    """Listener on a free port of `host` that serves each connection with a protocol from `factory`."""
 
     def __init__(self, factory: Callable[[], asyncio.BaseProtocol], host: str) -> None:
         self._factory = factory
@@ -45,12 +45,12 @@ class DualPort:
         while True:
             try:
                 connection, _ = await loop.sock_accept(self._listener)
-            except OSError:  # the caller hung up, or we are out of file descriptors
+            except OSError:  # the caller disconnected, or the process has no free file descriptor
                 await asyncio.sleep(0.1)
                 continue
-            self._spawn(self._greet(connection))
+            self._spawn(self._detect_protocol(connection))
 
-    async def _greet(self, connection: socket.socket) -> None:
+    async def _detect_protocol(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_GREETING_TIMEOUT):
@@ -63,11 +63,11 @@ class DualPort:
 
     @functools.cached_property
     def _context(self) -> ssl.SSLContext:
-        """A certificate of our own making; API servers do not check it unless they are told whom to trust."""
+        """TLS context with a self-made certificate; API servers verify it only if they are configured to."""
         from phalanx_local.authentication.certificates import Authority
 
         context = Authority().server_context("127.0.0.1")
-        # The API server shows its own certificate, of a CA that we do not know; we let anyone read anyway.
+        # The CA of the API server's client certificate is unknown; every caller can read logs anyway.
         context.verify_mode = ssl.CERT_NONE
         return context
 

@@ -1,4 +1,4 @@
-"""The environment and the command line of a container that runs as a local process."""
+"""Environment and command line of a container that runs as a local process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.model.text.quantity import QuantityError, parse_quantity
 from phalanx_local.nodeagent.core_v1 import V1Container, V1EnvVarSource, V1Pod, V1ResourceFieldRef
 from phalanx_local.nodeagent.pod_runtime.config_objects import CONFIG_MAP, NO_OBJECTS, SECRET, ConfigObjects
 
-#: What a process needs of the machine that a container image would bring along.
+#: Variables of the machine that a container image would define otherwise.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)$]*)\))")
@@ -17,11 +17,11 @@ _KEYED = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\
 
 
 class ContainerConfigError(ValueError):
-    """The container asks for something that cannot be had here; the text names the variable."""
+    """Setting of a container that local processes cannot have; the text names the variable."""
 
 
 class PodFacts:
-    """What the downward API may ask about a pod besides its own object."""
+    """Facts of a pod that the downward API exposes besides the pod object."""
 
     def __init__(self, pod: V1Pod, pod_ip: str, host_ip: str, allocatable: Mapping[str, int]) -> None:
         self.pod = pod
@@ -33,10 +33,11 @@ class PodFacts:
 def build_environment(
     facts: PodFacts, container: V1Container, extra: Mapping[str, str], objects: ConfigObjects = NO_OBJECTS
 ) -> dict[str, str]:
-    """The declared variables in order, each seeing those before it, on top of `extra` and of those of `envFrom`.
+    """Return the declared variables, on top of `extra` and of `envFrom`; each can reference the variables before
+    it.
 
-    Raises ContainerConfigError for a source that does not exist here or that names a field which the downward API
-    does not know, MissingObjectError for a key that may come yet.
+    Raises ContainerConfigError for an unsupported source or a field unknown to the downward API,
+    MissingObjectError for a key that a user can still create.
     """
     environment = {**extra, **objects.variables(container)}
     for variable in container.env or ():
@@ -45,7 +46,7 @@ def build_environment(
             continue
         source = variable.value_from
         keyed = ((CONFIG_MAP, source.config_map_key_ref), (SECRET, source.secret_key_ref))
-        reference = next(((plural, each) for plural, each in keyed if each is not None), None)
+        reference = next(((plural, candidate) for plural, candidate in keyed if candidate is not None), None)
         if reference is not None:
             value = objects.value(*reference)
             if value is not None:
@@ -59,9 +60,9 @@ def build_environment(
 
 
 def command_line(container: V1Container, environment: Mapping[str, str]) -> list[str]:
-    """command and args with $(NAME) replaced. Raises ContainerConfigError without a command.
+    """Return command and args with $(NAME) replaced. Raise ContainerConfigError if there is no command.
 
-    The image that would know its own entry point is never fetched.
+    Images are never pulled, so their entry point is unknown.
     """
     if not container.command:
         raise ContainerConfigError(
@@ -72,7 +73,7 @@ def command_line(container: V1Container, environment: Mapping[str, str]) -> list
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """$(NAME) becomes its value; an unknown name stays as it is; $$ is a dollar. Source: core/v1 Container."""
+    """Replace $(NAME) by its value and $$ by a dollar; unknown names stay. Source: core/v1 Container."""
 
     def replace(match: re.Match[str]) -> str:
         if match["name"] is None:
@@ -87,7 +88,7 @@ def _from_source(facts: PodFacts, container: V1Container, source: V1EnvVarSource
         return _field(facts, source.field_ref.field_path)
     if source.resource_field_ref is not None:
         return _resource(facts, container, source.resource_field_ref)
-    raise ValueError("this source of a value is not supported by local processes")
+    raise ValueError("local processes do not support this source of a value")
 
 
 def _field(facts: PodFacts, path: str) -> str:
@@ -108,7 +109,7 @@ def _field(facts: PodFacts, path: str) -> str:
         "status.hostIPs": facts.host_ip,
     }
     if path not in fields:
-        raise ValueError(f"fieldPath {path!r} is not known to the downward API")
+        raise ValueError(f"fieldPath {path!r} is unknown to the downward API")
     return fields[path]
 
 
@@ -118,7 +119,7 @@ def _resource(facts: PodFacts, own: V1Container, ref: V1ResourceFieldRef) -> str
         named = [*facts.pod.spec.containers, *(facts.pod.spec.init_containers or ())]
         container = next((c for c in named if c.name == ref.container_name), None)  # type: ignore[assignment]
         if container is None:
-            raise ValueError(f"there is no container {ref.container_name!r}")
+            raise ValueError(f"unknown container {ref.container_name!r}")
     kind, _, resource = ref.resource.partition(".")
     stated = container.resources
     amounts: dict[str, str | int | float]
@@ -132,7 +133,7 @@ def _resource(facts: PodFacts, own: V1Container, ref: V1ResourceFieldRef) -> str
         if resource in amounts:
             value = parse_quantity(amounts[resource], 1000)
         elif kind == "limits":
-            # A container without a limit may use the whole node.
+            # A container without a limit can use the whole node.
             value = facts.allocatable.get(resource, 0) * (1 if resource == "cpu" else 1000)
         else:
             value = 0
@@ -143,7 +144,7 @@ def _resource(facts: PodFacts, own: V1Container, ref: V1ResourceFieldRef) -> str
 
 
 def hostname(pod: V1Pod) -> str:
-    """What the pod calls itself: spec.hostname, else its name, cut to what a host name may be."""
+    """Return the host name of the pod: spec.hostname, else the pod's name, shortened to a valid host name."""
     return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
 
 

@@ -1,4 +1,4 @@
-"""The log of a container that only pretends to run."""
+"""Log of a simulated container."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from phalanx_local.nodeagent.pod_runtime.script import LOG
 
 
 class FakeLogs:
-    """One line per start and end that the pod's status tells, and the text of the annotation `phalanx.dev/log`.
+    """Simulated logs: one line per start and end in the pod's status, and the annotation `phalanx.dev/log`.
 
-    `runs(uid)` says whether the pod still pretends to run.
+    `runs(uid)` returns whether the simulated pod still runs.
     """
 
     def __init__(self, runs: Callable[[str], bool]) -> None:

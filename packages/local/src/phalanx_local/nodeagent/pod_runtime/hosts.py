@@ -1,4 +1,4 @@
-"""Who has which address: a file like /etc/hosts per namespace, for processes that have no cluster DNS to ask."""
+"""Addresses of pods: a file like /etc/hosts per namespace, for processes without a cluster DNS."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from phalanx_local.nodeagent.core_v1 import V1Pod
 from phalanx_local.nodeagent.pod_runtime.environment import hostname
 
-#: The variable that tells a process where its file is.
+#: Variable with the path of the hosts file.
 HOSTS_VARIABLE = "PHALANX_HOSTS"
 
 
 class Hosts:
-    """One file per namespace under `directory`: a line `ADDRESS NAME [ALIAS ...]` for each pod that lives.
+    """Hosts files, one per namespace under `directory`: a line `ADDRESS NAME [ALIAS ...]` per running pod.
 
-    A pod answers to its name, its host name and, as in cluster DNS, to `HOSTNAME.SUBDOMAIN` with and without
-    `.NAMESPACE.svc`. A file is replaced as a whole, so a reader never sees half of one.
+    The names of a pod are its name, its host name and, as in cluster DNS, `HOSTNAME.SUBDOMAIN` with and without
+    `.NAMESPACE.svc`. A file is replaced atomically, so that readers never see a partial file.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Images that cannot be pulled, by option: nothing here pulls any, so without it every image is there."""
+"""Images whose pull fails, by option; no image is really pulled, so all other images are present."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Images(msgspec.Struct, frozen=True):
-    """`absent` are patterns of image names, such as `registry.invalid/*`."""
+    """Images by name; `absent` contains patterns of missing images, such as `registry.invalid/*`."""
 
     absent: tuple[str, ...] = ()
 

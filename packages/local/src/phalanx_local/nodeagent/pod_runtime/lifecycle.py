@@ -1,8 +1,8 @@
-"""The life of one pod on its node: from admission over its containers to its end. No input or output, no clock.
+"""Lifecycle of one pod on its node, from its admission to its end. No I/O, no clock.
 
-Facts come in (`observe`, `started`, `exited`, `drain`), `step(now)` moves the pod on and returns commands for
-a runtime, `wake_at` says when to step again at the latest, and `revision` counts what the API has to be told.
-A pod with a script pretends: its containers start and end as the script says and no command is given.
+Methods such as `observe`, `started`, `exited` and `drain` record facts. `step(now)` advances the pod and returns
+commands for a runtime. `wake_at` returns the latest time of the next step. `revision` counts the changes that the
+API must get. The containers of a simulated pod start and end by its script, without commands.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from phalanx_local.nodeagent.pod_runtime.containers import (
 from phalanx_local.nodeagent.pod_runtime.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.pod_runtime.script import Script, ScriptDefaults, ScriptError, read_script
 
-# A shorter start is not worth a status write of its own: the pod is Running before anyone has read it.
+# A shorter start needs no status write of its own: the pod is Running before a client reads it.
 _VISIBLE_START = 1.0
 _DEFAULT_GRACE = 30
-# What a sidecar gets at least when the pod's main containers have used up the grace period (kubelet: 2 s).
-_LEAST_SIDECAR_GRACE = 2.0
+# Minimum grace of sidecars after the main containers have used up the grace period (kubelet: 2 s).
+_MIN_SIDECAR_GRACE = 2.0
 _LOST_CODE, _LOST_REASON = 137, "ContainerStatusUnknown"
 _LOST_MESSAGE = "the node agent was restarted; its processes ended with it"
 
@@ -42,7 +42,9 @@ class StartContainer(msgspec.Struct, frozen=True):
 
 
 class StopContainer(msgspec.Struct, frozen=True):
-    """Ask it to end, and force it `grace` seconds later. May be repeated with a shorter grace."""
+    """Request to stop a container with SIGTERM, and with SIGKILL `grace` seconds later. A repetition can shorten
+    the grace.
+    """
 
     container: str
     grace: float
@@ -53,26 +55,26 @@ Command = StartContainer | StopContainer
 
 class PodStage(enum.Enum):
     STARTING = "starting"  # admitted; its start takes time
-    ACTIVE = "active"  # containers are started, run, restart
-    STOPPING = "stopping"  # all containers shall end
-    DONE = "done"  # nothing of it runs any more, nor ever will
+    ACTIVE = "active"  # containers start, run and restart
+    STOPPING = "stopping"  # all containers are stopping
+    DONE = "done"  # no container runs any more, finally
 
 
 class StopCause(enum.Enum):
-    """Why a pod stops."""
+    """Reason why a pod stops."""
 
     COMPLETED = "completed"  # the main containers have ended
     DELETED = "deleted"
     DEADLINE = "deadline"  # activeDeadlineSeconds
-    DRAINED = "drained"  # its node goes away
-    FOREIGN = "foreign"  # somebody else wrote a terminal phase
+    DRAINED = "drained"  # its node retires
+    FOREIGN = "foreign"  # another client wrote a terminal phase
 
 
 class PodLifecycle:
-    """One pod that its node has admitted, or refused.
+    """One pod that its node has admitted or rejected.
 
-    `defaults` are the options behind the pod's script; None for a pod whose containers really run. Times are
-    Unix seconds. Raises ScriptError when an annotation of a pod that has not started yet cannot be followed.
+    `defaults` are the options behind the pod's script; None for a pod with real containers. Times are Unix
+    seconds. Raises ScriptError for an invalid annotation of a pod that has not started.
     """
 
     def __init__(
@@ -91,17 +93,17 @@ class PodLifecycle:
         self.cause: StopCause | None = None
         self.rejection: Rejection | None = None
         self.start_time = now
-        # What each container was given, once that has ever differed from its spec (in-place resize).
+        # Resources granted to each container, once they have differed from its spec (in-place resize).
         self.granted: dict[str, V1ResourceRequirements] | None = None
         self.resize_pending: Rejection | None = None
-        self.held = False  # its claims cannot be used yet, so nothing of it starts
-        self._hold_told = False
-        self.revision = 0  # counts what the API has to be told
-        self.conditions: dict[str, tuple[str, float]] = {}  # type -> status, since
+        self.held = False  # its claims are not usable, so no container starts
+        self._hold_recorded = False
+        self.revision = 0  # number of changes that the API must get
+        self.conditions: dict[str, tuple[str, float]] = {}  # type -> (status, time of the last transition)
         self._defaults = defaults
         self._backoff = backoff
         self._images = images
-        self._stop_at = now  # STOPPING: when a pretended pod has stopped, or when a real one is forced to
+        self._stop_at = now  # STOPPING: time at which a simulated pod has stopped or a real pod is killed
         self._stopped: set[str] = set()
         self.policy = pod.spec.restart_policy or "Always"
         self.inits = [_init_run(spec, self.policy) for spec in pod.spec.init_containers or ()]
@@ -116,7 +118,7 @@ class PodLifecycle:
 
     @classmethod
     def rejected(cls, pod: V1Pod, now: float, rejection: Rejection) -> PodLifecycle:
-        """A pod that its node does not take: Failed at once, with the reason."""
+        """Return the lifecycle of a pod that its node rejects: Failed at once, with the reason."""
         life = cls(pod, now, defaults=None, backoff=RestartBackoff(), pod_ip="")
         life.rejection = rejection
         life.stage = PodStage.DONE
@@ -134,10 +136,10 @@ class PodLifecycle:
         pod_ip: str,
         images: Images = ALL_IMAGES,
     ) -> PodLifecycle:
-        """A pod that an earlier agent (or an earlier life of this one) admitted: go on from its status.
+        """Return the lifecycle of a pod that an earlier agent admitted, restored from its status.
 
-        What pretends to run goes on running. What really ran is gone with the agent that started it: it counts
-        as killed, and its restart policy decides.
+        A simulated pod continues to run. Real processes ended with the agent that started them: they count as
+        killed, and the restart policy of the pod applies.
         """
         try:
             life = cls(pod, now, defaults=defaults, backoff=backoff, pod_ip=pod_ip, images=images)
@@ -163,7 +165,7 @@ class PodLifecycle:
 
     @property
     def initialized(self) -> bool:
-        """Every init container has succeeded, every sidecar has started."""
+        """Whether every init container has succeeded and every sidecar has started."""
         return all(r.ever_started if r.kind is ContainerKind.SIDECAR else _succeeded(r) for r in self.inits)
 
     @property
@@ -172,7 +174,9 @@ class PodLifecycle:
 
     @property
     def phase(self) -> str:
-        """The kubelet's rule: Pending until all main containers have started once; ended pods by exit codes."""
+        """Phase by the kubelet's rule: Pending until all main containers have started once; ended pods by exit
+        codes.
+        """
         if self.stage is PodStage.DONE:
             return self._final_phase()
         if not self.initialized or not all(run.ever_started for run in self.mains):
@@ -184,16 +188,16 @@ class PodLifecycle:
         return not any(run.ever_started for run in self.runs)
 
     def observe(self, pod: V1Pod, now: float) -> bool:
-        """The API's newest word on the pod. Only its wishes count; its status is ours.
+        """Apply the newest state of the pod from the API: its spec counts, its status is the agent's own.
 
-        True: it wants other resources than before, and `resize` should follow.
+        Return True if the spec has other resources than before and the caller must call `resize`.
         """
         old, self.pod = self.pod, pod
         resized = [spec.resources for spec in _specs(pod)] != [spec.resources for spec in _specs(old)]
         if resized and self.granted is None:
             self.granted = _resources_of(old)
         if pod.metadata.annotations != old.metadata.annotations:
-            with contextlib.suppress(ScriptError):  # an edit that cannot be followed changes nothing
+            with contextlib.suppress(ScriptError):  # an invalid annotation changes nothing
                 self._script = self._read_script(pod)
         if self.stage is PodStage.DONE:
             return False
@@ -207,36 +211,36 @@ class PodLifecycle:
 
     @property
     def stated_resources(self) -> dict[str, V1ResourceRequirements]:
-        """What the spec wants for each container."""
+        """Resources of the spec of each container."""
         return _resources_of(self.pod)
 
     def resize(self, refusal: Rejection | None) -> None:
-        """The node has decided on the spec's new resources: in force now, or not (Deferred, Infeasible)."""
+        """Record the node's decision about the new resources of the spec: granted, or Deferred or Infeasible."""
         if refusal is None:
             self.granted = self.stated_resources
         self.resize_pending = refusal
         self.revision += 1
 
-    def tell_hold(self) -> bool:
-        """That it waits for its claims is to be told; False if it has been."""
-        first, self._hold_told = not self._hold_told, True
+    def mark_held(self) -> bool:
+        """Record that the pod waits for its claims. Return False if this was recorded before."""
+        first, self._hold_recorded = not self._hold_recorded, True
         self.revision += first
         return first
 
     def drain(self, now: float) -> None:
-        """The node goes away: stop, and say that it was not the pod's fault."""
+        """Stop the pod because its node retires; the status shows that the pod did not fail."""
         if self.stage is not PodStage.DONE:
             self._stop(StopCause.DRAINED, _grace(self.pod), now)
 
     def started(self, container: str, now: float) -> None:
-        """The runtime has started it."""
+        """Record that the runtime has started the container."""
         run = self._find(container)
         if run is not None and run.launching:
             run.run(now)
             self.revision += 1
 
     def refused(self, container: str, reason: str, message: str) -> None:
-        """The runtime can never start it (there is nothing to run, say)."""
+        """Record that the runtime can never start the container (for example without a command)."""
         run = self._find(container)
         if run is not None:
             run.launching = False
@@ -244,20 +248,20 @@ class PodLifecycle:
             self.revision += 1
 
     def exited(self, container: str, now: float, exit_code: int, reason: str = "", message: str = "") -> None:
-        """The runtime reports the end of its process (or that it could not be started this time)."""
+        """Record the end of the container's process, or a failed start."""
         run = self._find(container)
         if run is not None and run.busy:
             self._end(run, exit_code, now, reason, message)
 
     def step(self, now: float) -> list[Command]:
-        """Do all that is due. Returns what the runtime has to do (nothing, for a pod that pretends)."""
+        """Execute all due transitions. Return the commands for the runtime (none for a simulated pod)."""
         commands: list[Command] = []
         while self._advance(now, commands):
             pass
         return [] if self.pretends else commands
 
     def wake_at(self) -> float | None:
-        """When `step` has something to do even if nothing happens before; None for never."""
+        """Return the time at which `step` is due even without new facts; None for never."""
         moments: list[float] = []
         if self.stage is PodStage.STARTING and not self.held:
             moments.append(self._ready_at)
@@ -270,7 +274,7 @@ class PodLifecycle:
             moments.append(self._stop_at)
         return min(moments, default=None)
 
-    # The steps. Each makes at most one change and says whether it did.
+    # Transitions. Each makes at most one change and returns whether it did.
 
     def _advance(self, now: float, commands: list[Command]) -> bool:
         if self.stage in (PodStage.STARTING, PodStage.ACTIVE):
@@ -331,8 +335,8 @@ class PodLifecycle:
         return bool(due)
 
     def _back_off(self, now: float) -> bool:
-        """An image that could not be pulled is not tried in vain for ever: what is told stays the same."""
-        due = [run for run in self.runs if run.backs_off(now)]
+        """Turn failed pulls into back-offs; the status does not change after that."""
+        due = [run for run in self.runs if run.must_back_off(now)]
         for run in due:
             run.back_off()
             self.revision += 1
@@ -340,7 +344,7 @@ class PodLifecycle:
 
     def _launch(self, run: ContainerRun, now: float, commands: list[Command]) -> None:
         if self._images.missing(run.spec.image):
-            run.miss_image(now)
+            run.fail_pull(now)
             self.revision += 1
             return
         run.launch()
@@ -367,29 +371,29 @@ class PodLifecycle:
             busy = []
         if not busy:
             for run in self.runs:
-                run.settle()
+                run.cancel_restart()
             self.stage = PodStage.DONE
             self.revision += 1
             return True
-        # Sidecars outlive the main containers, as they serve them.
+        # Sidecars stop after the main containers, because they serve them.
         mains = [run for run in busy if run.kind is not ContainerKind.SIDECAR]
-        least = 0.0 if mains else _LEAST_SIDECAR_GRACE
+        min_grace = 0.0 if mains else _MIN_SIDECAR_GRACE
         for run in mains or busy:
             if run.name not in self._stopped:
                 self._stopped.add(run.name)
-                commands.append(StopContainer(run.name, max(least, self._stop_at - now)))
+                commands.append(StopContainer(run.name, max(min_grace, self._stop_at - now)))
         return False
 
     def _stop(self, cause: StopCause, grace: float, now: float) -> None:
         self.stage = PodStage.STOPPING
         self.cause = cause
         if self.pretends:
-            nothing = self.never_ran or cause in (StopCause.FOREIGN, StopCause.COMPLETED)
-            grace = 0.0 if nothing else min(grace, self._script.terminate if self._script else 0.0)
+            stops_at_once = self.never_ran or cause in (StopCause.FOREIGN, StopCause.COMPLETED)
+            grace = 0.0 if stops_at_once else min(grace, self._script.terminate if self._script else 0.0)
         self._stop_at = now + grace
 
     def _shorten(self, grace: float, now: float) -> None:
-        # A second delete may ask for more haste, never for less.
+        # A second delete can shorten the grace period, never extend it.
         if now + grace < self._stop_at:
             self._stop_at = now + grace
             self._stopped.clear()
@@ -425,7 +429,7 @@ class PodLifecycle:
         self.start_time = _moment(status.start_time, now)
         self._ready_at = self.start_time + (self._script.start if self._script else 0.0)
         known = {s.name: s for s in [*(status.init_container_statuses or ()), *(status.container_statuses or ())]}
-        if any(each.resources is not None for each in known.values()):
+        if any(container_status.resources is not None for container_status in known.values()):
             stated = self.stated_resources
             self.granted = {
                 name: (known[name].resources if name in known else None) or stated[name] for name in stated
@@ -449,7 +453,7 @@ def _succeeded(run: ContainerRun) -> bool:
 
 
 def _grace(pod: V1Pod) -> float:
-    """Seconds that the pod may take to stop: what its deletion grants, else what its spec asks for."""
+    """Return the grace period of the pod in seconds: from its deletion, else from its spec."""
     for grace in (pod.metadata.deletion_grace_period_seconds, pod.spec.termination_grace_period_seconds):
         if grace is not None:
             return float(max(0, grace))

@@ -1,7 +1,7 @@
 """Container logs over HTTP, as a kubelet serves them: GET /containerLogs/NAMESPACE/POD/CONTAINER.
 
-Loopback only and without authentication: who can reach the port can read the logs of this agent's pods, which
-on one machine are files of the same user anyway.
+The server listens on loopback only and has no authentication: each local user can read the logs of this agent's
+pods, which are local files anyway.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from phalanx_local.nodeagent.pod_runtime.dual_port import DualPort
 _HOST = "127.0.0.1"
 _FOLLOW_PERIOD = 0.2
 _CHUNK = 64 * 1024
-# What a query may ask for that nothing here records.
+# Query parameters that need times, which the agent does not record.
 _UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
 
 
 class LogError(Exception):
-    """There is no such log; the text says why."""
+    """Missing log; the text is the reason."""
 
 
 class LogSource(Protocol):
-    """Where the logs of a pod's containers are."""
+    """Source of the logs of a pod's containers."""
 
     def log(self, pod: V1Pod, container: str, *, previous: bool) -> bytes | Path:
-        """The whole text, or the file that holds it. Raises LogError when there is none."""
+        """Return the whole text, or the file that contains it. Raise LogError if the log is missing."""
 
     def growing(self, pod: V1Pod, container: str) -> bool:
-        """Whether more may come."""
+        """Return whether the log can still grow."""
 
 
 class LogServer:
-    """Listens on a free loopback `port` from `start` on; has something to serve once `connect` was called."""
+    """HTTP server on a free loopback `port` (from `start` on); serves logs after `connect`."""
 
     def __init__(self) -> None:
         self._source: LogSource | None = None
@@ -49,7 +49,7 @@ class LogServer:
         self.port = 0
 
     def connect(self, source: LogSource, find: Callable[[str, str], Awaitable[V1Pod | None]]) -> None:
-        """`find(namespace, name)` gives a pod of this agent's nodes, or None."""
+        """Set the source of the logs. `find(namespace, name)` returns a pod of this agent's nodes, or None."""
         self._source, self._find = source, find
 
     async def start(self) -> None:
@@ -112,7 +112,7 @@ async def _chunks(
     with log.open("rb") as file:
         file.seek(file_tail_offset(log, lines))
         while limit is None or sent < limit:
-            # Asked before the read: what is written before the answer "no more" is still read.
+            # Read the state before the chunk: text written before the end of the container is still sent.
             growing = follow and source.growing(pod, container)
             chunk = file.read(_CHUNK if limit is None else min(_CHUNK, limit - sent))
             sent += len(chunk)
@@ -125,7 +125,7 @@ async def _chunks(
 
 
 def tail_offset(text: bytes, lines: int | None) -> int:
-    """Where the last `lines` lines begin."""
+    """Return the offset of the last `lines` lines."""
     if lines is None:
         return 0
     if lines == 0:
@@ -139,7 +139,7 @@ def tail_offset(text: bytes, lines: int | None) -> int:
 
 
 def file_tail_offset(path: Path, lines: int | None) -> int:
-    """The same for a file, reading only as much of its end as needed."""
+    """Return the offset of the last `lines` lines of a file; read only as much of its end as needed."""
     size = path.stat().st_size
     if lines is None:
         return 0

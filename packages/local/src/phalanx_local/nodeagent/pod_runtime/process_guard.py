@@ -1,7 +1,8 @@
-"""A small process that outlives the agent for a moment: when the agent dies, it kills what the agent started.
+"""Small process that outlives the agent: when the agent dies, it kills the processes that the agent started.
 
-Reads `+GROUP` and `-GROUP` (process group ids) line by line from standard input; at its end, which is the
-agent's end however it came, it kills the groups that are left. Run as a script, so it imports nothing of ours.
+It reads `+GROUP` and `-GROUP` (process group ids) line by line from standard input. The input ends when the agent
+ends, for any reason; then the guard kills the remaining groups. It runs as a script, so it imports no module of
+Phalanx.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 
 
 def main() -> None:
-    # A Ctrl-C in the terminal is the agent's to handle; we go when it has gone.
+    # The agent handles a Ctrl-C in the terminal; the guard ends after the agent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups: set[int] = set()

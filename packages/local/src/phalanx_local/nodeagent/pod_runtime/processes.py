@@ -1,7 +1,7 @@
-"""The runtime of `--exec`: each container is a local process with its own process group, log and environment.
+"""Runtime of `--exec`: each container is a local process with its own process group, log and environment.
 
-This runs whatever the API's users put into container.command, as the user that runs the agent, without any
-isolation or limits. It is for one's own machine.
+The runtime executes the container.command of any user of the API, as the user that runs the agent, without
+isolation or limits. Use it on your own machine only.
 """
 
 from __future__ import annotations
@@ -36,21 +36,20 @@ from phalanx_local.nodeagent.pod_runtime.runtime import Reports
 
 log = logging.getLogger(__name__)
 
-#: A variable per volume (emptyDir, ConfigMap, Secret): mounts cannot be made without root, so the process is told
-#: where to look.
+#: Variable per volume (emptyDir, ConfigMap, Secret) with the path of its files: mounts would require root.
 VOLUME_VARIABLE = "PHALANX_VOLUME_"
 
-# How long a process may take to end when its pod object is gone already, or when the agent ends.
+# Grace of a process whose pod object is deleted already, or whose agent ends.
 _LAST_GRACE = 2.0
-# Many pods that start together must not fork all at once.
+# Limit of concurrent starts, so that many pods do not fork at the same time.
 _STARTS_AT_ONCE = 8
-# How often objects that a container reads and that are not there yet are looked for.
+# Interval between checks for missing objects that a container reads.
 _OBJECT_PERIOD = 0.5
-_START_ERROR = 128  # as container runtimes report a command that cannot be executed
+_START_ERROR = 128  # exit code of container runtimes for a command that cannot be executed
 
 
 class _Running:
-    """One container, from the command to start it until its process has ended."""
+    """One container, from its start command to the end of its process."""
 
     def __init__(self) -> None:
         self.group: int | None = None
@@ -58,14 +57,14 @@ class _Running:
         self.kill: asyncio.TimerHandle | None = None
         self.kill_at = 0.0
 
-    def began(self, group: int) -> None:
+    def set_group(self, group: int) -> None:
         self.group = group
         if self.stopping:
-            # Told to stop while it was being started: that signal went nowhere.
+            # The stop arrived during the start, before there was a process to signal.
             signal_group(group, signal.SIGTERM)
 
     def stop(self, grace: float) -> None:
-        """SIGTERM now, SIGKILL after `grace` seconds; a second call can only hasten."""
+        """Send SIGTERM now and SIGKILL after `grace` seconds; a second call can only shorten the grace."""
         loop = asyncio.get_running_loop()
         if self.group is not None and not self.stopping and grace > 0:
             signal_group(self.group, signal.SIGTERM)
@@ -81,19 +80,19 @@ class _Running:
         if self.group is not None:
             signal_group(self.group, signal.SIGKILL)
 
-    def over(self) -> None:
+    def clean_up(self) -> None:
         if self.kill is not None:
             self.kill.cancel()
         if self.group is not None:
-            # What the container's first process left behind ends with it, as in a real container.
+            # As in a real container, remaining processes end with the first one.
             signal_group(self.group, signal.SIGKILL)
 
 
 class LocalProcesses:
-    """Starts and stops processes and reports their ends.
+    """Runtime that starts and stops local processes and reports their ends.
 
-    `directory` holds a directory per pod (`NAMESPACE_NAME_UID`) with a log file per container and attempt, as a
-    kubelet's /var/log/pods does. `address(node)` and `allocatable(node)` are for the downward API, `read` for
+    `directory` contains a directory per pod (`NAMESPACE_NAME_UID`) with a log file per container and attempt,
+    like a kubelet's /var/log/pods. `address(node)` and `allocatable(node)` serve the downward API, `read` serves
     ConfigMaps and Secrets. Call `open` first, `close` last.
     """
 
@@ -121,7 +120,7 @@ class LocalProcesses:
         self._closing = False
 
     async def open(self) -> None:
-        """Start the guard process, which ends our processes should we be killed before we can do it."""
+        """Start the guard process, which kills the container processes if the agent is killed."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self._guard_process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -134,7 +133,7 @@ class LocalProcesses:
         )
 
     async def close(self) -> None:
-        """End every process. Nothing is reported: the next agent finds the pods as they were."""
+        """End every process without a report: the next agent resumes the pods from their status."""
         self._closing = True
         for running in self._running.values():
             running.stop(_LAST_GRACE)
@@ -186,7 +185,7 @@ class LocalProcesses:
             if process is None:
                 return
             code = await process.wait()
-            running.over()
+            running.clean_up()
             self._guard("-", process.pid)
         finally:
             if self._running.get(key) is running:
@@ -197,7 +196,7 @@ class LocalProcesses:
     async def _start(
         self, life: PodLifecycle, command: StartContainer, running: _Running
     ) -> asyncio.subprocess.Process | None:
-        """The process, or None when there is none to wait for (which has been reported)."""
+        """Return the process; None if it did not start, which was reported."""
         key, pod = (life.uid, command.container), life.pod
         spec = next(run.spec for run in life.runs if run.name == command.container)
         objects = await self._objects(pod, spec, running)
@@ -218,21 +217,23 @@ class LocalProcesses:
                 self._reports.exited(*key, _START_ERROR, "StartError", f"cannot run {words[0]!r}: {error}")
                 return None
         self._guard("+", process.pid)
-        running.began(process.pid)
+        running.set_group(process.pid)
         self._reports.started(*key)
         return process
 
     async def _objects(self, pod: V1Pod, spec: V1Container, running: _Running) -> ConfigObjects:
-        """What the container reads; waits until it is there, as a kubelet does, or until nobody wants it."""
-        told = ""
+        """Return the objects that the container reads; like a kubelet, wait until they exist or the container is
+        stopped.
+        """
+        logged = ""
         while not running.stopping:
             try:
                 objects = await ConfigObjects.read(self._read, pod, spec)
                 objects.check(spec)
             except (MissingObjectError, ApiError, ConnectionLost) as error:
-                if str(error) != told:
-                    told = str(error)
-                    log.warning("pod %s, container %s waits: %s", pod.key, spec.name, told)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.warning("pod %s, container %s waits: %s", pod.key, spec.name, logged)
                 await asyncio.sleep(_OBJECT_PERIOD)
             else:
                 return objects
@@ -243,7 +244,7 @@ class LocalProcesses:
     ) -> asyncio.subprocess.Process:
         folder = self._folder(pod) / spec.name
         folder.mkdir(parents=True, exist_ok=True)
-        # Images bring their own directories; here only those exist that this machine has.
+        # Working directories of images are missing here unless this machine has them.
         home = Path(spec.working_dir) if spec.working_dir else folder
         if not home.is_dir():
             home = folder
@@ -274,7 +275,7 @@ class LocalProcesses:
 
     def _guard(self, sign: str, group: int) -> None:
         if self._guard_process is not None and self._guard_process.stdin is not None:
-            with contextlib.suppress(ConnectionError, RuntimeError):  # it died; nothing else depends on it
+            with contextlib.suppress(ConnectionError, RuntimeError):  # the guard died; it is only a safeguard
                 self._guard_process.stdin.write(f"{sign}{group}\n".encode())
 
     def _folder(self, pod: V1Pod) -> Path:

@@ -1,4 +1,4 @@
-"""What runs the containers of pods that do not just pretend."""
+"""Interfaces between the agent and a runtime for real containers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx_local.nodeagent.pod_runtime.lifecycle import Command, PodLifecycle
 
 
 class Reports(Protocol):
-    """Where a runtime reports what became of a container."""
+    """Receiver of a runtime's reports about containers."""
 
     def started(self, uid: str, container: str) -> None: ...
 
@@ -18,18 +18,18 @@ class Reports(Protocol):
 
 
 class Runtime(Protocol):
-    """Carries commands out. Nothing here waits; what happens is reported."""
+    """Runtime that executes commands. No method blocks; results are reported."""
 
     async def open(self) -> None:
-        """Called once, before everything else."""
+        """Prepare the runtime; called once, before all other methods."""
 
     def command(self, life: PodLifecycle, command: Command) -> None: ...
 
     def ended(self, life: PodLifecycle) -> None:
-        """All containers have ended, for good."""
+        """Handle the final end of all containers of the pod."""
 
     def forget(self, life: PodLifecycle) -> None:
-        """The pod is gone from the API, or its node is: end what runs of it; nothing is to be reported."""
+        """Stop the containers of a pod that was deleted, or whose node was, without reports."""
 
     async def close(self) -> None:
-        """End everything that runs."""
+        """Stop all containers."""

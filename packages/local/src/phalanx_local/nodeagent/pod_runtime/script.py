@@ -1,4 +1,4 @@
-"""What a pretended pod does, as its annotations say: how long it starts, runs and stops, and how it ends."""
+"""Script of a simulated pod, from its annotations: durations of start, run and stop, and the exit code."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ EXIT_CODE = "phalanx.dev/exit-code"
 LOG = "phalanx.dev/log"
 
 
-# Some thirty years: any moment that is told stays a date.
-_LONGEST = 1e9
+# About thirty years: all computed times are valid dates.
+_MAX_SECONDS = 1e9
 
 
 class ScriptError(ValueError):
-    """An annotation that cannot be followed; the text names it."""
+    """Invalid annotation; the text names it."""
 
 
 class Script(msgspec.Struct, frozen=True):
-    """Seconds; `run` is None for a container that runs until it is stopped.
+    """Durations of a simulated pod in seconds; `run` is None for a container that runs until it is stopped.
 
-    `exit_code` is how a container ends when its run time is over; one that is stopped earlier ends like a
-    process that SIGTERM killed (143).
+    `exit_code` is the exit code of a container at the end of its run time; a container that is stopped earlier
+    ends like a process after SIGTERM (143).
     """
 
     start: float = 0.0
@@ -35,10 +35,10 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class ScriptDefaults(msgspec.Struct, frozen=True):
-    """The agent's options behind the annotations.
+    """Options of the agent that apply without annotations.
 
-    `run` counts only for pods that are meant to end (restartPolicy Never or OnFailure): a service with a
-    default run time would do nothing but crash and restart.
+    `run` applies only to pods that are expected to end (restartPolicy Never or OnFailure): a service with a
+    default run time would only restart in a loop.
     """
 
     start: float = 0.0
@@ -47,7 +47,7 @@ class ScriptDefaults(msgspec.Struct, frozen=True):
 
 
 def read_script(annotations: dict[str, str] | None, restart_policy: str, defaults: ScriptDefaults) -> Script:
-    """The script of one pod. Raises ScriptError on an annotation that is no number or out of range."""
+    """Return the script of one pod. Raise ScriptError for an annotation that is no number or out of range."""
     notes = annotations or {}
     run = defaults.run if restart_policy in ("Never", "OnFailure") else None
     return Script(
@@ -63,7 +63,7 @@ def _seconds(notes: dict[str, str], name: str, default: float | None) -> float:
     if text is None:
         return default or 0.0
     value = parse_float(text)
-    if value is None or not 0 <= value <= _LONGEST:
+    if value is None or not 0 <= value <= _MAX_SECONDS:
         raise ScriptError(f'annotation {name}: {quoted(text)} is not a number of seconds such as "30" or "0.5"')
     return value
 

@@ -1,4 +1,4 @@
-"""A pod's status as its node reports it: a strategic-merge patch for the pod's status subresource."""
+"""Status of a pod as its node reports it: a strategic merge patch for the status subresource."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _DRAIN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
 
 
 def status_patch(life: PodLifecycle, now: float, host_ip: str) -> dict[str, Any]:
-    """The whole of what the node says about the pod, with the pod's uid as a precondition.
+    """Return the complete status from the node, with the pod's uid as a precondition.
 
-    Conditions merge by type, so what others wrote (PodScheduled, readiness gates) survives; the lists of
-    container statuses are replaced. Remembers in `life.conditions` since when each condition has its status.
+    Conditions merge by type, so conditions of other writers (PodScheduled, readiness gates) are preserved; lists
+    of container statuses are replaced. The transition time of each condition is stored in `life.conditions`.
     """
     return {"metadata": {"uid": life.uid}, "status": _status(life, now, host_ip)}
 
@@ -48,7 +48,7 @@ def _status(life: PodLifecycle, now: float, host_ip: str) -> dict[str, Any]:
 
 
 def _scheduled(life: PodLifecycle, now: float) -> list[dict[str, Any]]:
-    """A pod created with its node already named has no binding that would say so; its node says it."""
+    """Return PodScheduled for a pod created with nodeName: it has no binding that sets the condition."""
     if any(c.type == "PodScheduled" and c.status == "True" for c in life.pod.status.conditions or ()):
         return []
     return [_condition(life, now, "PodScheduled", True, "", "")]
@@ -92,7 +92,7 @@ def _condition(life: PodLifecycle, now: float, kind: str, holds: bool, reason: s
     before = life.conditions.get(kind)
     since = before[1] if before is not None and before[0] == status else now
     life.conditions[kind] = (status, since)
-    # An empty text also erases the one of an earlier status under strategic merge; null would do the same.
+    # Under strategic merge, an empty text erases the text of an earlier status, like null.
     explained = not holds or kind in ("DisruptionTarget", "PodResizePending")
     condition: dict[str, Any] = {
         "type": kind,
@@ -107,11 +107,11 @@ def _condition(life: PodLifecycle, now: float, kind: str, holds: bool, reason: s
 
 
 def _closed_gates(life: PodLifecycle) -> list[str]:
-    found = {condition.type: condition.status for condition in life.pod.status.conditions or ()}
+    statuses = {condition.type: condition.status for condition in life.pod.status.conditions or ()}
     return [
-        f"readiness gate {gate.condition_type} is {found.get(gate.condition_type, 'missing')}, not True"
+        f"readiness gate {gate.condition_type} is {statuses.get(gate.condition_type, 'missing')}, not True"
         for gate in life.pod.spec.readiness_gates or ()
-        if found.get(gate.condition_type) != "True"
+        if statuses.get(gate.condition_type) != "True"
     ]
 
 

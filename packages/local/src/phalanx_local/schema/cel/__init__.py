@@ -1,7 +1,7 @@
-"""The Common Expression Language as Kubernetes uses it in validation rules.
+"""Common Expression Language (CEL) as Kubernetes uses it in validation rules.
 
-An own implementation (docs/decisions/006 says why): an expression is compiled once into Python closures. Everything
-about the language is in here; the rest of the house sees `compile_text`, `declared` and the errors.
+The implementation is our own (see docs/decisions/006): an expression is compiled once into Python closures. Other
+packages use only `compile_text`, `declared` and the errors.
 """
 
 from phalanx_local.schema.cel.authorizing import AUTHORIZER, CHECK

@@ -1,4 +1,4 @@
-"""Quantities, named formats, semantic versions and pattern searches: Kubernetes' own additions to the language."""
+"""Extensions of Kubernetes to CEL: quantities, named formats, semantic versions and pattern searches."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _find(text: str, pattern: str) -> str:
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = list(searched(pattern).find_all(text))
-    return found if limit < 0 else found[:limit]
+    matches = list(searched(pattern).find_all(text))
+    return matches if limit < 0 else matches[:limit]
 
 
 def _searches() -> Table:
@@ -134,8 +134,8 @@ _NAMED: Final[dict[str, Callable[[str], tuple[str, ...]]]] = {
 
 
 def _check_format(named: StringFormat, text: str) -> Option:
-    found = list(_NAMED[named.name](text))
-    return Option(True, found) if found else NONE
+    problems = list(_NAMED[named.name](text))
+    return Option(True, problems) if problems else NONE
 
 
 def _formats() -> Table:
@@ -199,7 +199,7 @@ def _semvers() -> Table:
 
 
 def additions() -> Table:
-    """Everything in here."""
+    """Return all functions of this module."""
     table: Table = {}
     for part in (_searches(), _quantities(), _formats(), _semvers()):
         for name, overloads in part.items():

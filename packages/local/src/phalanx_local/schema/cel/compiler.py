@@ -1,7 +1,7 @@
-"""From a tree to a Python function, checking types on the way.
+"""Compiler from a syntax tree to a Python function, with type checks.
 
 A compiled expression is a closure over an environment (a dict of variables). Static types catch mistakes when a
-definition is created; where a type is ``dyn`` the choice between overloads is made at run time.
+definition is created; for operands of type ``dyn`` the overload is selected at run time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from phalanx_local.schema.cel.types import (
 )
 from phalanx_local.schema.cel.values import FULL_NAMES, NONE, Option, TypeName, kind_of
 
-#: Names that stand for types.
+#: Identifiers that denote types.
 TYPE_NAMES: Final = frozenset(
     ("int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type", "type", "dyn", "optional_type")
 )
@@ -46,7 +46,7 @@ TYPE_NAMES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CelProgram:
-    """A compiled expression: what it evaluates to, which variables it reads, and the types of the tree's parts."""
+    """Compiled expression: result type, variables that it reads, and the types of the nodes of its tree."""
 
     run: Run
     type: Type
@@ -57,7 +57,7 @@ class CelProgram:
 
 
 def compile_text(source: str, scope: Scope) -> CelProgram:
-    """Reads and checks an expression; CompileError tells what is wrong and where."""
+    """Parse and check an expression; raise CompileError with the mistake and its position."""
     tree = parse(source)
     notes = Notes()
     try:
@@ -68,7 +68,7 @@ def compile_text(source: str, scope: Scope) -> CelProgram:
 
 
 def compile_node(node: Node, scope: Scope, notes: Notes) -> tuple[Run, Type]:
-    """The function and the static type of a tree."""
+    """Return the function and the static type of a tree."""
     result = _compiled(node, scope, notes)
     notes.kinds[id(node)] = result[1]
     return result
@@ -108,7 +108,7 @@ def _ident(node: Ident, scope: Scope, notes: Notes) -> tuple[Run, Type]:
 
 
 def dotted(node: Node) -> str:
-    """The dotted name that a chain of selections spells, or ""."""
+    """Return the dotted name of a chain of selections, or ""."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.optional:
@@ -117,7 +117,7 @@ def dotted(node: Node) -> str:
     return ""
 
 
-#: Types whose names have dots.
+#: Types with dots in their names.
 _FULL_NAMES: Final = frozenset(FULL_NAMES.values())
 
 
@@ -127,13 +127,13 @@ def _select(node: Select, scope: Scope, notes: Notes) -> tuple[Run, Type]:
         value = TypeName(whole)
         return (lambda env: value), TYPE
     if whole in scope:
-        # A variable whose own name has a dot.
+        # The name of a variable can contain a dot.
         return _ident(Ident(node.position, whole), scope, notes)
     operand, kind = compile_node(node.operand, scope, notes)
     inner = (kind.item or DYN) if kind.kind == "optional_type" else kind
     key, below = field_of(inner, node.field, node.position)
     convert = converter(below)
-    # A field of an object that is null is not there; the value of a map may be null.
+    # A null field of an object is absent; a null value of a map is present.
     fields = inner.kind == "object"
 
     def find(holder: Any) -> Option:
@@ -153,12 +153,12 @@ def _select(node: Select, scope: Scope, notes: Notes) -> tuple[Run, Type]:
         if type(holder) is dict and key in holder and not (fields and holder[key] is None):
             value = holder[key]
             return convert(value) if convert else value
-        found = find(holder)
+        entry = find(holder)
         if not isinstance(holder, dict):
-            return found
-        if not found.present:
+            return entry
+        if not entry.present:
             raise EvalError(f"no such key: {node.field}")
-        return found.value
+        return entry.value
 
     return read, below
 
@@ -178,12 +178,12 @@ def _index(node: Index, scope: Scope, notes: Notes) -> tuple[Run, Type]:
         if isinstance(holder, Option):
             return lookup(holder.value, key(env)) if holder.present else NONE
         wanted = key(env)
-        found = lookup(holder, wanted)
+        entry = lookup(holder, wanted)
         if node.optional:
-            return found
-        if not found.present:
+            return entry
+        if not entry.present:
             raise EvalError(f"{'index out of bounds' if isinstance(holder, list) else 'no such key'}: {wanted}")
-        return found.value
+        return entry.value
 
     if node.optional or kind.kind == "optional_type":
         return read, optional_of(below)
@@ -244,19 +244,19 @@ def _map(node: MapOf, scope: Scope, notes: Notes) -> tuple[Run, Type]:
 
 
 _KEYS: Final = ("string", "int", "uint", "bool")
-#: In the scope of what is given to format(), where values of all types may stand side by side.
+#: Marker in the scope of arguments of format(), which can have different types.
 _MIXED: Final = "@mixed"
 
 
 def _offered(kind: Type, node: Node) -> Type:
-    """What an entry that may be left out holds."""
+    """Return the type of an optional entry's value."""
     if kind.kind not in ("optional_type", "dyn"):
         raise CompileError(f"expected type 'optional_type({kind})' but found '{kind}'", node.position)
     return kind.item or DYN
 
 
 def _side_by_side(known: Type | None, kind: Type, node: Node, scope: Scope) -> Type:
-    """The common type of the entries of a list or map that is written out."""
+    """Return the common type of the entries of a list or map literal."""
     if known is None:
         return kind
     if not alike(known, kind) and _MIXED not in scope:
@@ -264,7 +264,7 @@ def _side_by_side(known: Type | None, kind: Type, node: Node, scope: Scope) -> T
     return joined(known, kind)
 
 
-#: All functions by name; a dotted name is one with a namespace.
+#: All functions by name; the names of functions in a namespace contain a dot.
 FUNCTIONS: Final = standard()
 for _part in (libraries(), addresses(), additions(), authorizing()):
     for _name, _overloads in _part.items():
@@ -317,12 +317,12 @@ def _check_format(node: CallExpr, template: Any, args: ListOf, scope: Scope) -> 
         raise CompileError(problem, items[place].position if place >= 0 else node.position)
 
 
-#: Functions whose first argument, when it is a constant, is tried when the expression is read.
+#: Functions whose constant first argument is evaluated at compile time.
 _TRIED: Final = ("duration", "timestamp")
 
 
 def check_constant(name: str, args: list[Node], overload: Overload) -> None:
-    """CompileError for a constant that can never be a duration, a timestamp or a pattern."""
+    """Raise CompileError for a constant that is no valid duration, timestamp or pattern."""
     constant = args[0] if args and isinstance(args[0], Literal) else None
     if constant is None:
         return

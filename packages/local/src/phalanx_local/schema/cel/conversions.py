@@ -1,4 +1,4 @@
-"""From JSON values to what rules see: times, durations, bytes and doubles, also inside lists and maps."""
+"""Conversion of JSON values to CEL values: times, durations, bytes and doubles, also in lists and maps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Convert = Callable[[Any], Any]
 
 
 def converter(kind: Type) -> Convert | None:
-    """How a JSON value becomes a value of the type; None when it is one already.
+    """Return the conversion from a JSON value to a value of the type; None if none is necessary.
 
-    Objects stay as they are: their fields are converted when they are read.
+    Objects are not converted: their fields are converted when they are read.
     """
     if kind.convert:
         return _CONVERTERS[kind.convert]

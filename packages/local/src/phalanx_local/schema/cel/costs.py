@@ -1,9 +1,9 @@
-"""What an expression may cost at most, told from its text and the bounds that a schema sets.
+"""Maximum cost of an expression, estimated from its text and the bounds in a schema.
 
-The API server refuses rules whose estimate is too high, so the estimate has to be the same: costs are the
-published ones (one for reading a name, a tenth per character of a string that is walked, ...), unbounded values
-are bounded by the size of a request, and every round of a comprehension counts. Sizes and costs are ranges; sums
-stop at 2**64 - 1.
+The API server rejects rules whose estimate is too high, so this estimate must be equal to its estimate. Costs are
+the published ones (1 for reading a name, 0.1 per character of a string that is walked, ...). Unbounded values are
+bounded by the size of a request, and every step of a comprehension counts. Sizes and costs are ranges; sums stop
+at 2**64 - 1.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Path = tuple[str, ...]
 
 
 def estimated_cost(program: CelProgram, declared: Type) -> int:
-    """The most that one evaluation may cost, where ``self`` and ``oldSelf`` are of the declared type."""
+    """Return the maximum cost of one evaluation with ``self`` and ``oldSelf`` of the declared type."""
     return _Coster(program.kinds, declared).cost(program.tree).high
 
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The sizes of the keys and values that a list or map holds."""
+    """Sizes of the keys and values of a list or map."""
 
     key: Range
     value: Range
@@ -42,7 +42,7 @@ class _Entries:
 
 @dataclass(slots=True)
 class _Local:
-    """A variable of a comprehension."""
+    """Variable of a comprehension."""
 
     path: Path
     size: Range | None = None
@@ -57,22 +57,22 @@ class _Coster:
     paths: dict[int, Path] = field(default_factory=dict)
     sizes: dict[int, Range] = field(default_factory=dict)
     entries: dict[int, _Entries] = field(default_factory=dict)
-    #: Nodes that are not in the tree; what is known about them goes by their id.
-    kept: list[Node] = field(default_factory=list)
+    #: Generated nodes, stored so that the ids which refer to them remain unique.
+    generated: list[Node] = field(default_factory=list)
 
-    # what is known about values ---------------------------------------------------------------------------
+    # sizes and paths of values ------------------------------------------------------------------------------
 
     def kind(self, node: Node) -> Type:
         return self.kinds.get(id(node), DYN)
 
     def path(self, node: Node) -> Path:
-        """The way from a variable to a value, through fields, ``@items``, ``@keys`` and ``@values``."""
+        """Return the path from a variable to a value, through fields, ``@items``, ``@keys`` and ``@values``."""
         if isinstance(node, Ident) and node.name in self.locals:
             return self.locals[node.name].path
         return self.paths.get(id(node), ())
 
     def bound(self, path: Path) -> Range | None:
-        """The size that the schema allows at the end of a path."""
+        """Return the size bound of the schema at a path."""
         if not path:
             return None
         current: Type = self.declared
@@ -93,7 +93,7 @@ class _Coster:
         return Range(0, current.max_elements)
 
     def size(self, node: Node) -> Range | None:
-        """How many characters, items or entries a value has, as far as it can be told."""
+        """Return the number of characters, items or entries of a value; None if unknown."""
         known = self.sizes.get(id(node))
         if known is not None:
             return known
@@ -103,10 +103,10 @@ class _Coster:
             return fixed(len(node.items))
         if isinstance(node, MapOf):
             return fixed(len(node.entries))
-        found = self.bound(self.path(node))
-        if found is not None:
-            self.sizes[id(node)] = found
-            return found
+        bound = self.bound(self.path(node))
+        if bound is not None:
+            self.sizes[id(node)] = bound
+            return bound
         kind = self.kind(node)
         while kind.kind == "optional_type":
             kind = kind.item or DYN
@@ -126,7 +126,7 @@ class _Coster:
         return known
 
     def item_size(self, node: Node) -> Range:
-        """The size of a list's items."""
+        """Return the size of a list's items."""
         path = self.path(node)
         return (self.bound((*path, "@items")) if path else None) or UNKNOWN
 
@@ -164,9 +164,9 @@ class _Coster:
             return total
         inside = self.entry_sizes(node.operand)
         self.paths[id(node)] = (*self.path(node.operand), "@items" if kind == "list" else "@values")
-        found = inside.value if inside is not None else self.size(node)
-        if found is not None:
-            self.sizes[id(node)] = found
+        size = inside.value if inside is not None else self.size(node)
+        if size is not None:
+            self.sizes[id(node)] = size
         return total
 
     def _list(self, node: ListOf) -> Range:
@@ -237,11 +237,11 @@ class _Coster:
             self.entries[id(node)] = both
 
     def _bound_to(self, name: str, local: _Local, body: Node) -> Range:
-        """The cost of an expression in which a name stands for a value."""
+        """Return the cost of an expression with a local variable `name`."""
         before = self.locals.get(name)
         self.locals[name] = local
         total = self.cost(body)
-        # Sizes that depend on the name are settled while it is known.
+        # Sizes that depend on the variable must be computed while it is in scope.
         self.size(body)
         if before is None:
             del self.locals[name]
@@ -254,7 +254,7 @@ class _Coster:
         target = self.cost(node.target)
         name = node.args[0]
         assert isinstance(name, Ident)
-        # A conditional: whether there is a value; the expression with the value bound to the name; or nothing.
+        # This is a conditional: a presence test, then the expression with the bound value, or none.
         bound = LIST + target + ONE + self._bound_to(name.name, _Local(()), node.args[1])
         chosen = bound + ONE if node.name == "optMap" else bound
         return target + ONE + (chosen | ONE)
@@ -265,7 +265,7 @@ class _Coster:
         local = _Local(self.path(node.target), self.size(node.target), self.entry_sizes(node.target))
         keys = CallExpr(node.position, "map", node.args, Ident(node.position, "@input"))
         self.kinds[id(keys.target)] = self.kind(node.target)
-        self.kept.append(keys)
+        self.generated.append(keys)
         mapped = self._bound_to("@input", local, keys)
         count = self.size(keys) or UNKNOWN
         key_kind = self.kind(node.args[1]).kind
@@ -273,7 +273,7 @@ class _Coster:
         return total + ONE + mapped + sort
 
     def _comprehension(self, node: CallExpr) -> Range:
-        """The macro as the loop that it stands for: a start, a condition and a step per round, and a result."""
+        """Return the cost of a macro as its loop: initial value, condition and step per item, and result."""
         assert node.target is not None
         total = self.cost(node.target)
         count = COMPREHENSIONS[(node.name, len(node.args))]
@@ -299,7 +299,7 @@ class _Coster:
         return total
 
     def _enter(self, names: list[str], holder: Node) -> None:
-        """Makes the variables of a comprehension known."""
+        """Add the variables of a comprehension to the scope."""
         path, inside = self.path(holder), self.entry_sizes(holder)
         is_list = self.kind(holder).kind == "list"
         key = _Local((*path, "@indices" if is_list else "@keys"), inside.key if inside else None)
@@ -345,7 +345,7 @@ class _Coster:
     def _overload(
         self, name: str, over: Overload, node: CallExpr, target: Node | None, operands: list[Node]
     ) -> tuple[Range, Range | None]:
-        """What one form of a function costs beyond its operands, and the size of what it returns."""
+        """Return the cost of one overload beyond its operands, and the size of its result."""
         sizes = [self.sized(operand) for operand in operands]
         first = over.wanted[0].partition("(")[0] if over.wanted else ""
         if name == "_+_" and first in ("string", "bytes", "list"):
@@ -383,10 +383,10 @@ class _Coster:
         kind = self.kind(holder)
         if kind.kind != "list":
             return size * WALK
-        each = ONE
+        item_cost = ONE
         if kind.item is not None and kind.item.kind in ("string", "bytes"):
-            each += self.item_size(holder) * WALK
-        return size * each
+            item_cost += self.item_size(holder) * WALK
+        return size * item_cost
 
     def _join(self, operands: list[Node], sizes: list[Range]) -> tuple[Range, Range]:
         total = sizes[0] * self.item_size(operands[0])
@@ -395,7 +395,7 @@ class _Coster:
         return total * WALK, total
 
     def _listed(self, name: str, operands: list[Node], sizes: list[Range]) -> tuple[Range, Range]:
-        """Functions that make a list of another, some of them by comparing all items with all."""
+        """Return cost and size of functions that return a list; some compare all items with each other."""
         size, factor = sizes[0], 1.0
         if name == "lists.range":
             size = fixed(_number(operands, 0, LIMIT))
@@ -412,8 +412,8 @@ class _Coster:
 
 
 def _number(operands: list[Node], place: int, default: int) -> int:
-    """A constant operand, or the default when it is left out or no constant."""
-    found = operands[place] if place < len(operands) else None
-    if isinstance(found, Literal) and isinstance(found.value, int):
-        return found.value % 2**64
+    """Return a constant operand; the default if it is absent or no constant."""
+    operand = operands[place] if place < len(operands) else None
+    if isinstance(operand, Literal) and isinstance(operand.value, int):
+        return operand.value % 2**64
     return default

@@ -1,10 +1,10 @@
-"""How an expression fails: when it is read, or when it is evaluated."""
+"""Errors of expressions at compile time and at run time."""
 
 from __future__ import annotations
 
 
 class CompileError(ValueError):
-    """The text is not an expression that can be used here; the message shows the place, as cel-go does."""
+    """Text that is no valid expression; the message shows the position, like cel-go."""
 
     def __init__(self, message: str, position: int = 0) -> None:
         super().__init__(message)
@@ -12,7 +12,7 @@ class CompileError(ValueError):
         self.position = position
 
     def shown(self, source: str) -> str:
-        """The message with line, column and a pointer into the source."""
+        """Return the message with line, column and a pointer into the source."""
         before = source[: self.position]
         line = before.count("\n") + 1
         start = before.rfind("\n") + 1
@@ -22,16 +22,16 @@ class CompileError(ValueError):
 
 
 class InstantiationError(CompileError):
-    """A constant of the expression cannot be prepared for evaluation."""
+    """Constant of an expression that cannot be prepared for evaluation."""
 
     def shown(self, source: str) -> str:
-        """The message alone."""
+        """Return the message without a position."""
         return self.message
 
 
 class EvalError(Exception):
-    """An expression that has no value for these inputs (no such key, division by zero, ...)."""
+    """Expression without a value for its inputs (no such key, division by zero, ...)."""
 
 
 class BudgetError(Exception):
-    """Evaluation took more steps than a rule may."""
+    """Evaluation with more steps than a rule is allowed."""

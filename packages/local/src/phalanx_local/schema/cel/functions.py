@@ -1,4 +1,4 @@
-"""The standard functions and operators, and how overloads are chosen."""
+"""Standard functions and operators, and the selection of overloads."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ Result = Type | Callable[[tuple[Type, ...]], Type]
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One form of a function: what it takes (see `types.matched`), what it returns, how it is done.
+    """One overload of a function: operand types (see `types.matched`), result type, implementation.
 
-    ``receiver``: the first operand stands before the dot.
+    ``receiver``: the first operand is the target before the dot.
     """
 
     wanted: tuple[str, ...]
@@ -55,21 +55,21 @@ class Overload:
     receiver: bool = False
 
     def accepts(self, kinds: Sequence[Type]) -> bool:
-        """Whether operands of these static types may turn out to fit."""
+        """Return whether operands of these static types can match."""
         bound: dict[str, Type] = {}
         return len(kinds) == len(self.wanted) and all(
             matched(wanted, kind, bound) for kind, wanted in zip(kinds, self.wanted, strict=True)
         )
 
     def takes(self, kinds: Sequence[str]) -> bool:
-        """Whether operands of these runtime kinds fit."""
+        """Return whether operands of these runtime kinds match."""
         return all(
             wanted in ("any", "T", kind) or kind in wanted.partition("(")[0].split("|")
             for kind, wanted in zip(kinds, self.wanted, strict=True)
         )
 
     def result_of(self, kinds: tuple[Type, ...]) -> Type:
-        """The static type of the result."""
+        """Return the static type of the result."""
         return self.result if isinstance(self.result, Type) else self.result(kinds)
 
 
@@ -77,12 +77,12 @@ Table = dict[str, list[Overload]]
 
 
 def member(wanted: tuple[str, ...], result: Result, run: Callable[..., Any]) -> Overload:
-    """A function that is called on its first operand."""
+    """Return the overload of a member function, which is called on its first operand."""
     return Overload(wanted, result, run, receiver=True)
 
 
 def parses(parser: Callable[..., Any]) -> Callable[..., bool]:
-    """The function that tells whether a parser takes its arguments."""
+    """Return a function that returns whether a parser accepts its arguments."""
 
     def check(*args: Any) -> bool:
         try:
@@ -113,7 +113,7 @@ def _divide(left: int, right: int) -> int:
 
 
 def _whole(left: int, right: int) -> int:
-    """The quotient without its fraction."""
+    """Return the quotient, truncated toward zero."""
     quotient = abs(left) // abs(right)
     return -quotient if (left < 0) != (right < 0) else quotient
 
@@ -127,8 +127,8 @@ def _divide_unsigned(left: int, right: int) -> UInt:
 def _modulo(left: int, right: int) -> int:
     if right == 0:
         raise EvalError("modulus by zero")
-    rest = abs(left) % abs(right)
-    return -rest if left < 0 else rest
+    remainder = abs(left) % abs(right)
+    return -remainder if left < 0 else remainder
 
 
 def _float_divide(left: float, right: float) -> float:
@@ -146,7 +146,7 @@ def _span(nano: int) -> Duration:
 
 
 def _moment(nano: int, offset: int = 0) -> Timestamp:
-    # The years 0001 to 9999.
+    # Valid years are 0001 to 9999.
     if not -62135596800 * NANO <= nano < 253402300800 * NANO:
         raise EvalError("timestamp overflow")
     return Timestamp(nano, offset)
@@ -196,7 +196,7 @@ def _to_bool(value: Any) -> bool:
 
 
 def to_text(value: Any) -> str:
-    """What string() makes of a value."""
+    """Convert a value like the CEL function string()."""
     kind = kind_of(value)
     if kind == "string":
         return str(value)
@@ -219,7 +219,7 @@ def to_text(value: Any) -> str:
 
 
 def searched(pattern: str) -> Pattern:
-    """A pattern that a rule searches; EvalError when it is none."""
+    """Compile a pattern for a search; raise EvalError if it is invalid."""
     try:
         return compile_pattern(pattern)
     except PatternError as error:
@@ -282,7 +282,7 @@ def _times() -> dict[str, list[Overload]]:
 
 
 def standard() -> Table:
-    """The standard functions and operators, by name; a new table, to which libraries are added."""
+    """Return the standard functions and operators by name, as a new table for the libraries to extend."""
     sizes = [Overload((kind,), INT, len) for kind in ("string", "bytes", "list", "map")]
     table: dict[str, list[Overload]] = {
         "size": [*sizes, *(Overload(over.wanted, INT, len, True) for over in sizes)],

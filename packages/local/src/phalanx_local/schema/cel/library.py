@@ -1,4 +1,4 @@
-"""The extension libraries that Kubernetes 1.36 enables: strings (version 2), lists, sets, optionals."""
+"""Extension libraries of Kubernetes 1.36: strings (version 2), lists, sets, optionals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from phalanx_local.schema.cel.values import (
     less,
 )
 
-#: What can be ordered.
+#: Lists of comparable items.
 _ORDERED: Final = "list(int|uint|double|bool|duration|timestamp|string|bytes)"
 
 
@@ -95,7 +95,7 @@ def _join(items: list[Any], separator: str = "") -> str:
     return separator.join(items)
 
 
-#: What Go counts as space (Python counts four separators more).
+#: Space characters of Go (Python has four more separators).
 _SPACES: Final = "".join(chr(c) for c in range(0x3001) if chr(c).isspace() and not 0x1C <= c <= 0x1F)
 _UPPER: Final = {ord(char): char.upper() for char in "abcdefghijklmnopqrstuvwxyz"}
 _LOWER: Final = {ord(char.upper()): char for char in "abcdefghijklmnopqrstuvwxyz"}
@@ -177,11 +177,11 @@ def _last_position(items: list[Any], wanted: Any) -> int:
 
 
 def _distinct(items: list[Any]) -> list[Any]:
-    found: list[Any] = []
+    distinct: list[Any] = []
     for item in items:
-        if not any(equal(item, known) for known in found):
-            found.append(item)
-    return found
+        if not any(equal(item, known) for known in distinct):
+            distinct.append(item)
+    return distinct
 
 
 def _slice(items: list[Any], start: int, end: int) -> list[Any]:
@@ -207,7 +207,7 @@ def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
 
 
 def sort_by(items: list[Any], keys: list[Any]) -> list[Any]:
-    """The items in the order of their keys; EvalError when the keys cannot be compared."""
+    """Sort the items by their keys; raise EvalError if the keys are not comparable."""
     rank = functools.cmp_to_key(_before)
     order: list[int] = sorted(range(len(items)), key=lambda index: rank(keys[index]))
     return [items[index] for index in order]
@@ -258,8 +258,8 @@ def _lists() -> Table:
 # optionals ------------------------------------------------------------------------------------------------
 
 
-def _option(found: list[Any]) -> Option:
-    return Option(True, found[0]) if found else NONE
+def _option(values: list[Any]) -> Option:
+    return Option(True, values[0]) if values else NONE
 
 
 def _value(option: Option) -> Any:
@@ -325,7 +325,7 @@ def _optionals() -> Table:
 
 
 def libraries() -> Table:
-    """The functions of the libraries, by name; a dotted name is one with a namespace."""
+    """Return the functions of the libraries by name; the names of functions in a namespace contain a dot."""
     table: Table = {}
     for part in (_strings(), _lists(), _optionals()):
         for name, overloads in part.items():

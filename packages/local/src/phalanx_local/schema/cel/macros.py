@@ -1,4 +1,4 @@
-"""The macros: has, the comprehensions over lists and maps, optional chaining and sorting."""
+"""Macros: has, comprehensions over lists and maps, optional chaining and sorting."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from phalanx_local.schema.cel.types import (
 )
 from phalanx_local.schema.cel.values import NONE, Option, equal
 
-#: Where the environment counts the steps that are left.
+#: Variable of the environment that counts the remaining steps.
 STEPS: Final = "@steps"
 
 
 def expand(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type] | None:
-    """The compiled macro, or None when the call is an ordinary one."""
+    """Return the compiled macro; None if the call is no macro."""
     if node.target is None:
         if node.name == "has":
             return _has(node, scope, notes, compile_node)
@@ -43,7 +43,7 @@ def expand(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) ->
     return None
 
 
-#: The macros that go through a list or map, by name and number of arguments, with the number of variables.
+#: Comprehension macros by name and number of arguments, with their number of variables.
 COMPREHENSIONS: Final = {
     ("all", 2): 1,
     ("exists", 2): 1,
@@ -83,7 +83,7 @@ def _has(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> t
             holder = holder.value
         if not isinstance(holder, dict):
             raise EvalError("no such overload")
-        # A null field is not set.
+        # A null field is absent.
         return holder.get(key) is not None
 
     return present, BOOL
@@ -144,7 +144,7 @@ def _comprehension(node: CallExpr, scope: Scope, notes: Notes, compile_node: Com
     bodies = [compile_node(arg, inner, notes) for arg in node.args[len(variables) :]]
 
     def rounds(env: Env) -> Iterator[Env]:
-        """The environment of each round, in order (maps: in the order of their keys)."""
+        """Yield the environment of each step in order (for maps: in key order)."""
         items = holder(env)
         steps = env.get(STEPS)
         if isinstance(items, list):
@@ -185,7 +185,7 @@ def _predicate(node: CallExpr, body: tuple[Run, Type]) -> Run:
 
 
 def _quantifier(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
-    """all and exists: an element that decides outweighs elements without a value."""
+    """Compile all and exists: a deciding element has precedence over elements without a value."""
     test = _predicate(node, bodies[0])
     decisive = node.name == "exists"
 

@@ -1,4 +1,4 @@
-"""The operators that do not take their operands as functions do: logic, equality, membership, type()."""
+"""Operators with their own evaluation rules: logic, equality, membership, type()."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from phalanx_local.schema.cel.values import FULL_NAMES, NONE, Option, TypeName, 
 
 
 def no_overload(name: str, kinds: tuple[Type, ...], position: int) -> CompileError:
-    """What is said about operands that no form of an operator or function takes."""
+    """Return the error for operands that match no overload of an operator or function."""
     shown = ", ".join(map(str, kinds))
     return CompileError(f"found no matching overload for '{name}' applied to '({shown})'", position)
 
 
 def key_of(kind: Type) -> Type:
-    """The type of what entries of a list or map are looked up by."""
+    """Return the key type of a list or map."""
     return INT if kind.kind == "list" else Type(kind.key_kind)
 
 
 def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
-    """A field's name in JSON and its type; CompileError when the type has no such field."""
+    """Return the JSON name and the type of a field; raise CompileError if the type has no such field."""
     if kind.kind == "object":
         if field not in kind.fields:
             raise CompileError(f"undefined field '{field}'", position)
@@ -47,7 +47,7 @@ def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
 
 
 def lookup(holder: Any, key: Any) -> Option:
-    """The entry of a list or map, if there is one; EvalError when the value has no entries."""
+    """Return the entry of a list or map as an option; raise EvalError if the value has no entries."""
     if isinstance(holder, list):
         if isinstance(key, float) and key.is_integer():
             key = int(key)
@@ -66,9 +66,9 @@ def lookup(holder: Any, key: Any) -> Option:
 
 
 def equality(node: CallExpr, runs: list[Run], kinds: tuple[Type, ...]) -> Run:
-    """``==`` and ``!=``; sets and map lists are equal in any order."""
+    """Compile ``==`` and ``!=``; sets and map lists are equal in any order."""
     left_kind, right_kind = kinds
-    # Numbers of different types are ordered, but not compared for equality.
+    # Numbers of different types can be ordered but not tested for equality.
     if not assignable(left_kind, right_kind):
         raise no_overload(node.name, kinds, node.position)
     left, right = runs
@@ -79,14 +79,14 @@ def equality(node: CallExpr, runs: list[Run], kinds: tuple[Type, ...]) -> Run:
 
 
 def _same_items(left: Any, right: Any) -> bool:
-    """Equality of sets and map lists: the order of the items does not count."""
+    """Return whether two sets or map lists are equal in any order."""
     if not isinstance(left, list) or not isinstance(right, list) or len(left) != len(right):
         return equal(left, right)
-    rest = list(right)
+    unmatched = list(right)
     for item in left:
-        for index, other in enumerate(rest):
-            if equal(item, other):
-                del rest[index]
+        for index, candidate in enumerate(unmatched):
+            if equal(item, candidate):
+                del unmatched[index]
                 break
         else:
             return False
@@ -94,7 +94,7 @@ def _same_items(left: Any, right: Any) -> bool:
 
 
 def merge(runs: list[Run], kind: Type) -> Run:
-    """``+`` on sets and map lists: items of the right replace those with the same identity on the left."""
+    """Compile ``+`` on sets and map lists: right items replace left items with the same identity."""
     left, right = runs
 
     def identity(item: Any) -> Any:
@@ -124,7 +124,7 @@ def _truth(value: Any) -> bool:
 
 
 def _both_sides(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
-    """``&&`` and ``||``: one side can decide although the other has no value."""
+    """Compile ``&&`` and ``||``: one side can decide even if the other side fails."""
     left, left_kind = compile_node(node.args[0], scope, notes)
     right, right_kind = compile_node(node.args[1], scope, notes)
     if any(kind.kind not in ("bool", "dyn") for kind in (left_kind, right_kind)):

@@ -1,4 +1,4 @@
-"""What each loop and each function costs."""
+"""Costs of loops and functions."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Final
 from phalanx_local.schema.cel.functions import Overload
 from phalanx_local.schema.cel.ranges import ONE, ZERO, Range, fixed
 
-#: What walking one character costs, and what one character of a pattern multiplies a walk by.
+#: Cost of walking one character, and factor per character of a pattern.
 WALK: Final = 0.1
 PATTERN: Final = 0.25
 LIST: Final = fixed(10)
 MAP: Final = fixed(30)
-#: The longest named format, as a pattern.
+#: Length of the longest named format as a pattern.
 NAMED_PATTERN: Final = 128
 NAMED_LIMIT: Final = 64
 
 
 def compared(sizes: list[Range]) -> Range:
-    """Comparing two values goes on for as long as the shorter one lasts."""
-    least = min(sizes[0].high, sizes[1].high)
-    return Range(int(least > 0), least) * WALK
+    """Return the cost of a comparison: it ends with the shorter value."""
+    shorter = min(sizes[0].high, sizes[1].high)
+    return Range(int(shorter > 0), shorter) * WALK
 
 
 Loop = Callable[[list[Range]], tuple[Range, Range, Range]]
 
 
 def _quantified(condition: int) -> Loop:
-    """all and exists: the condition looks whether it is decided already, the step adds the predicate."""
+    """Return the loop of all and exists: the condition tests for a decision, the step evaluates the predicate."""
     return lambda costs: (ZERO, fixed(condition) + Range(1, (ONE + costs[0]).high), ONE)
 
 
@@ -37,11 +37,11 @@ def _one(costs: list[Range]) -> tuple[Range, Range, Range]:
     return ZERO, costs[0] + Range(1, 2), fixed(2)
 
 
-def _collected(start: Range, each: Range) -> Loop:
-    """map and its like: a step makes a list of one and appends it; with a filter it may not."""
+def _collected(start: Range, append_cost: Range) -> Loop:
+    """Return the loop of map and similar macros: a step appends a list of one item, unless a filter skips it."""
 
     def loop(costs: list[Range]) -> tuple[Range, Range, Range]:
-        step = each + costs[-1]
+        step = append_cost + costs[-1]
         return start, costs[0] + (step | ONE) if len(costs) == 2 else step, ONE
 
     return loop
@@ -51,7 +51,7 @@ def _filtered(costs: list[Range]) -> tuple[Range, Range, Range]:
     return LIST, costs[0] + (fixed(13) | ONE), ONE
 
 
-#: Each macro's cost from the costs of its expressions: of the start, of a round, of the result.
+#: Costs of each macro from the costs of its expressions: of the start, of a step, of the result.
 LOOPS: Final[dict[str, Loop]] = {
     "all": _quantified(2),
     "exists": _quantified(3),
@@ -68,7 +68,7 @@ Rule = Callable[[list[Range], Overload], tuple[Range, Range | None]]
 
 
 def _walked(operand: int, factor: float = WALK, *, result: bool = False) -> Rule:
-    """Walks one operand; ``result``: and returns something of its size."""
+    """Return a rule that walks one operand; ``result``: the function returns a value of that size."""
     return lambda sizes, over: (sizes[operand] * factor, sizes[operand] if result else None)
 
 
@@ -88,21 +88,21 @@ def _contained(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]
 
 def _replaced(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
     text, old, new = sizes[:3]
-    most, kept_most = 0, 0
+    max_count, kept_most = 0, 0
     if old.low == 0:
-        most, kept_most = (text + ONE).high, text.high
+        max_count, kept_most = (text + ONE).high, text.high
     elif new.high <= old.low:
         kept_most = text.high
     else:
-        most = math.ceil(text.high / old.low)
-    least, kept_least = 0, 0
+        max_count = math.ceil(text.high / old.low)
+    min_count, kept_least = 0, 0
     if old.high == 0:
-        least, kept_least = (text + ONE).low, text.low
+        min_count, kept_least = (text + ONE).low, text.low
     elif old.high <= new.low:
         kept_least = text.low
     else:
-        least = math.ceil(text.low / old.high)
-    result = Range(least, most) * new + Range(kept_least, kept_most)
+        min_count = math.ceil(text.low / old.high)
+    result = Range(min_count, max_count) * new + Range(kept_least, kept_most)
     return text * (2 * WALK), result
 
 
@@ -147,7 +147,7 @@ def _sets(factor: float) -> Rule:
     return lambda sizes, over: (sizes[0] * sizes[1] * factor + ONE, None)
 
 
-#: What functions cost beyond their operands, from the sizes of these, and the size of what they return.
+#: Costs of functions beyond their operands and sizes of their results, from the sizes of the operands.
 RULES: Final[dict[str, Rule]] = {
     "matches": _matched,
     "find": _found,

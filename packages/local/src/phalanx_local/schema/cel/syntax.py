@@ -1,7 +1,7 @@
-"""The Common Expression Language: from text to a tree.
+"""Parser of the Common Expression Language.
 
-Grammar: the published one of cel-spec, with the optional syntax of Kubernetes (``a.?b``, ``a[?k]``, ``[?x]``,
-``{?k: v}``), without message construction. Operators become calls named ``_+_``, ``!_``, ``_?_:_`` and the like.
+Grammar: that of cel-spec, with the optional syntax of Kubernetes (``a.?b``, ``a[?k]``, ``[?x]``, ``{?k: v}``),
+without message construction. Operators are parsed as calls named ``_+_``, ``!_``, ``_?_:_`` and so on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from phalanx_local.schema.cel.values import UInt
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant."""
+    """Constant."""
 
     position: int
     value: Any
@@ -24,7 +24,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """A name."""
+    """Identifier."""
 
     position: int
     name: str
@@ -110,7 +110,7 @@ _TOKEN: Final = re.compile(
     |(?P<mark>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])""",
     re.VERBOSE | re.DOTALL,
 )
-#: Raw strings end at the first quote: a backslash in them means itself.
+#: Raw strings end at the first quote: a backslash in them is literal.
 _RAW: Final = re.compile(
     r"""(?:[rR]|[rR][bB]|[bB][rR])(?:'''.*?'''|\"\"\".*?\"\"\"|'[^'\n]*'|"[^"\n]*")""", re.DOTALL
 )
@@ -123,7 +123,7 @@ _PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t
 
 _KEYWORDS: Final = frozenset(("true", "false", "null", "in"))
 _RELATIONS: Final = frozenset(("<", "<=", ">", ">=", "==", "!=", "in"))
-#: Nested expressions; deep enough for any rule, and well within the interpreter's stack.
+#: Maximum nesting of expressions: enough for any rule, and well within the interpreter's stack.
 _DEPTH: Final = 60
 
 
@@ -135,12 +135,12 @@ class _Token:
 
 
 def parse(source: str) -> Node:
-    """The tree of an expression; CompileError when the text is none."""
+    """Parse an expression; raise CompileError if the text is invalid."""
     return _Parser(source).whole()
 
 
 def _tokens(source: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     position = 0
     while position < len(source):
         match = _RAW.match(source, position)
@@ -151,10 +151,10 @@ def _tokens(source: str) -> list[_Token]:
                 raise CompileError(f"Syntax error: token recognition error at: '{source[position]}'", position)
             kind = match.lastgroup or ""
         if kind != "space":
-            found.append(_Token(kind, match.group(), position))
+            tokens.append(_Token(kind, match.group(), position))
         position = match.end()
-    found.append(_Token("end", "<EOF>", len(source)))
-    return found
+    tokens.append(_Token("end", "<EOF>", len(source)))
+    return tokens
 
 
 class _Parser:
@@ -178,7 +178,7 @@ class _Parser:
         token = self.tokens[self.at]
         return token.text in marks and token.kind in ("mark", "name")
 
-    def _take(self, mark: str) -> _Token:
+    def _expect(self, mark: str) -> _Token:
         token = self.tokens[self.at]
         if not self._peek(mark):
             self._unexpected(f"'{mark}'")
@@ -199,7 +199,7 @@ class _Parser:
         mark = self._accept("?")
         if mark is not None:
             chosen = self._either()
-            self._take(":")
+            self._expect(":")
             condition = CallExpr(mark.position, "_?_:_", (condition, chosen, self.expression()))
         self.depth -= 1
         return condition
@@ -264,7 +264,7 @@ class _Parser:
             optional = self._accept("?") is not None
             if mark.text == "[":
                 key = self.expression()
-                self._take("]")
+                self._expect("]")
                 node = Index(mark.position, node, key, optional)
                 continue
             token = self.tokens[self.at]
@@ -272,7 +272,7 @@ class _Parser:
                 self._unexpected("IDENTIFIER")
             self.at += 1
             if token.kind == "name" and not optional and self._peek("("):
-                opening = self._take("(")
+                opening = self._expect("(")
                 node = CallExpr(opening.position, token.text, self._arguments(), node)
             else:
                 node = Select(mark.position, node, token.text.strip("`"), optional)
@@ -283,7 +283,7 @@ class _Parser:
             args.append(self.expression())
             if self._accept(",") is None:
                 break
-        self._take(")")
+        self._expect(")")
         return tuple(args)
 
     def _primary(self) -> Node:
@@ -296,7 +296,7 @@ class _Parser:
             return Literal(token.position, _text(token))
         if self._accept("("):
             node = self.expression()
-            self._take(")")
+            self._expect(")")
             return node
         if self._accept("["):
             return self._list(token)
@@ -313,7 +313,7 @@ class _Parser:
         if token.text in ("true", "false", "null"):
             return Literal(token.position, {"true": True, "false": False, "null": None}[token.text])
         if self._peek("("):
-            opening = self._take("(")
+            opening = self._expect("(")
             return CallExpr(opening.position, token.text, self._arguments())
         if token.text in RESERVED:
             raise CompileError(f"reserved identifier: {token.text}", token.position)
@@ -326,7 +326,7 @@ class _Parser:
             items.append((optional, self.expression()))
             if self._accept(",") is None:
                 break
-        self._take("]")
+        self._expect("]")
         return ListOf(opening.position, tuple(items))
 
     def _map(self, opening: _Token) -> Node:
@@ -334,16 +334,16 @@ class _Parser:
         while not self._peek("}"):
             optional = self._accept("?") is not None
             key = self.expression()
-            self._take(":")
+            self._expect(":")
             entries.append((optional, key, self.expression()))
             if self._accept(",") is None:
                 break
-        self._take("}")
+        self._expect("}")
         return MapOf(opening.position, tuple(entries))
 
 
 def _balanced(name: str, terms: list[Node], marks: list[int]) -> Node:
-    """A chain of ``&&`` or ``||`` as a tree of little depth; how it is grouped makes no difference."""
+    """Return a chain of ``&&`` or ``||`` as a balanced tree; the grouping does not change the result."""
     if len(terms) == 1:
         return terms[0]
     middle = len(terms) // 2
@@ -384,7 +384,7 @@ def _text(token: _Token) -> str | bytes:
             raise CompileError("invalid escape sequence in string literal", token.position)
 
         if is_bytes:
-            # Numeric escapes are bytes, everything else is UTF-8.
+            # Numeric escapes are bytes, all other text is UTF-8.
             parts: list[bytes] = []
             last = 0
             for match in _ESCAPE.finditer(body):

@@ -1,4 +1,4 @@
-"""``"%s of %d".format([a, b])``: what it prints, and what can be said about a constant one beforehand."""
+"""``"%s of %d".format([a, b])``: evaluation, and checks of constant templates at compile time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from phalanx_local.schema.cel.values import (
     show_timestamp,
 )
 
-#: Digits after the point of %f and %e.
+#: Number of decimals of %f and %e.
 _DIGITS: Final = 6
-#: Floating point values that %f and %e also take as words.
+#: Floating point values that %f and %e also accept as words.
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _SUPERSCRIPT: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _TEXTUAL: Final = frozenset(
@@ -39,7 +39,7 @@ _TEXTUAL: Final = frozenset(
 _INTEGERS: Final = frozenset(("int", "uint"))
 _DOUBLES: Final = frozenset(("double",))
 _DOUBLE_RULE: Final = "{} clause can only be used on doubles"
-#: Each letter's kinds, and what is said about the others.
+#: Accepted kinds of each clause letter, and the error for other kinds.
 _RULES: Final[dict[str, tuple[frozenset[str], str]]] = {
     "s": (
         _TEXTUAL,
@@ -59,7 +59,7 @@ _RULES: Final[dict[str, tuple[frozenset[str], str]]] = {
 
 
 def format_text(template: str, args: list[Any]) -> str:
-    """The template with its clauses (s d f e b x X o) filled in; EvalError when they do not fit the arguments."""
+    """Fill in the clauses (s d f e b x X o) of a template; raise EvalError if they do not fit the arguments."""
     parts: list[str] = []
     for literal, letter, digits, place in _clauses(template, len(args)):
         parts.append(literal)
@@ -70,7 +70,9 @@ def format_text(template: str, args: list[Any]) -> str:
 
 
 def check_format(template: str, kinds: Sequence[str]) -> tuple[str, int]:
-    """What is wrong with a constant template for arguments of these kinds, and with which one (-1: all); or ""."""
+    """Return the error of a constant template for these kinds, and the index of the argument (-1: all); "" if
+    none.
+    """
     place = -1
     try:
         for _, letter, _, place in _clauses(template, len(kinds)):
@@ -85,7 +87,7 @@ def check_format(template: str, kinds: Sequence[str]) -> tuple[str, int]:
 
 
 def _clauses(template: str, count: int) -> Iterator[tuple[str, str, int, int]]:
-    """The text before each clause, its letter, its digits and the place of its argument; the rest of the text."""
+    """Yield each clause: text before it, letter, digits, index of its argument; at last the remaining text."""
     at, place, literal = 0, 0, ""
     while at < len(template):
         mark = template.find("%", at)
@@ -151,7 +153,7 @@ def _scientific(value: Any, digits: int) -> str:
     mantissa, _, exponent = f"{number:.{_DIGITS}e}".partition("e")
     power = int(exponent)
     shown_power = f"{'-' if power < 0 else ''}{abs(power):02d}".translate(_SUPERSCRIPT)
-    # The precision of this clause ends up as the width of the whole.
+    # As in cel-go, the precision of this clause is the width of the whole text.
     return f"{mantissa}×10{shown_power}".rjust(digits)
 
 
@@ -174,7 +176,7 @@ _PRINTERS: Final[dict[str, Callable[[Any, int], str]]] = {
 
 
 def shown(value: Any) -> str:
-    """A value as ``%s`` prints it; EvalError for values that have no text."""
+    """Format a value like ``%s``; raise EvalError for values without a text form."""
     kind = kind_of(value)
     if kind == "list":
         return "[" + ", ".join(map(_inner, value)) + "]"
@@ -200,7 +202,7 @@ def shown(value: Any) -> str:
 
 
 def _inner(value: Any) -> str:
-    """A value inside a list or map: as it would be written in an expression."""
+    """Format a value inside a list or map as an expression."""
     kind = kind_of(value)
     if kind == "string":
         return quoted(value)
@@ -229,7 +231,7 @@ _ESCAPES: Final = {
 
 
 def quoted(text: str) -> str:
-    """A string in double quotes with Go's escapes."""
+    """Quote a string in double quotes with Go's escapes."""
     parts = []
     for char in text:
         if char in _ESCAPES:

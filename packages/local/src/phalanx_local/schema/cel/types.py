@@ -1,4 +1,4 @@
-"""Static types of expressions, and how a schema declares them."""
+"""Static types of expressions, and types that a schema declares."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from phalanx_local.schema.nodes import ANYTHING, SchemaNode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """A type: its kind (as `values.kind_of` names it, or ``dyn``, ``object``), and what it is made of.
+    """Type: its kind (as in `values.kind_of`, or ``dyn``, ``object``) and its parts.
 
-    ``item`` is the element type of a list, optional or map; ``fields`` are an object's, by CEL name, with their
-    name in JSON. ``convert`` names how a JSON value becomes one of the type (timestamp, date, duration, bytes,
-    double). ``unordered``: a set or map list, whose order does not count when comparing; ``keys`` identify its
-    items. ``key_kind`` is the kind of a map's keys. ``max_elements`` and ``min_size`` bound declared values: how
-    many items or characters there can be, and how many bytes of JSON there are at least.
+    ``item`` is the element type of a list, optional or map; ``fields`` are the fields of an object by CEL name,
+    with their JSON name. ``convert`` names the conversion from a JSON value (timestamp, date, duration, bytes,
+    double). ``unordered``: a set or map list, equal in any order; ``keys`` identify its items. ``key_kind`` is
+    the kind of a map's keys. ``max_elements`` and ``min_size`` bound declared values: the maximum number of items
+    or characters, and the minimum number of bytes of JSON.
     """
 
     kind: str
@@ -47,7 +47,7 @@ Scope = dict[str, Type]
 
 @dataclass(slots=True)
 class Notes:
-    """What is learnt while an expression is compiled: the variables that it reads, and its parts' types by id."""
+    """Results of a compilation: the variables that an expression reads, and the types of its nodes by id."""
 
     names: set[str] = field(default_factory=set)
     kinds: dict[int, Type] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Notes:
 Compile = Callable[[syntax.Node, Scope, Notes], tuple[Run, Type]]
 
 DYN: Final = Type("dyn")
-#: What is not known yet: the items of an empty list, the value of an empty optional. It goes with any type.
+#: Unknown type: items of an empty list, value of an empty optional. It is assignable to any type.
 FREE: Final = Type("dyn")
 BOOL: Final = Type("bool")
 INT: Final = Type("int")
@@ -87,7 +87,7 @@ _SHOWN: Final = {
     "semver": "kubernetes.Semver",
     "format": "kubernetes.NamedFormat",
 }
-#: Kinds that null may stand for.
+#: Kinds that accept null.
 _NULLABLE: Final = frozenset(
     (
         *("object", "null_type", "duration", "timestamp", "optional_type"),
@@ -95,12 +95,12 @@ _NULLABLE: Final = frozenset(
     )
 )
 
-#: The largest request that a server takes, in bytes: what bounds values that a schema does not bound.
+#: Maximum size of a request in bytes, which bounds values without a bound in the schema.
 REQUEST_LIMIT: Final = 3 * 1024 * 1024
-_LONGEST: Final = REQUEST_LIMIT - 2
+_MAX_ELEMENTS: Final = REQUEST_LIMIT - 2
 _NAME: Final = Type("string", min_size=2)
 _META: Final = Type("object", fields={"name": ("name", _NAME), "generateName": ("generateName", _NAME)}, min_size=2)
-#: Text formats that are more than text. The sizes are those of the shortest and longest JSON.
+#: Text formats with their own type. The sizes are those of the shortest and longest JSON.
 _CONVERSIONS: Final = {
     "date": Type("timestamp", convert="date", max_elements=12, min_size=12),
     "date-time": Type("timestamp", convert="timestamp", max_elements=32, min_size=21),
@@ -114,56 +114,61 @@ _SCALARS: Final = {
 
 
 def optional_of(item: Type) -> Type:
-    """The type of an optional value."""
+    """Return the type of an optional value."""
     return Type("optional_type", item)
 
 
 def list_of(item: Type) -> Type:
-    """The type of a list."""
+    """Return the type of a list."""
     return Type("list", item)
 
 
-def assignable(found: Type, wanted: Type) -> bool:
-    """Whether a value of one type may stand where another is wanted."""
-    if "dyn" in (found.kind, wanted.kind):
+def assignable(actual: Type, wanted: Type) -> bool:
+    """Return whether a value of type `actual` is valid for type `wanted`."""
+    if "dyn" in (actual.kind, wanted.kind):
         return True
-    if "null_type" in (found.kind, wanted.kind):
-        return found.kind in _NULLABLE and wanted.kind in _NULLABLE
-    if found.kind != wanted.kind:
+    if "null_type" in (actual.kind, wanted.kind):
+        return actual.kind in _NULLABLE and wanted.kind in _NULLABLE
+    if actual.kind != wanted.kind:
         return False
-    if found.kind == "map" and found.key_kind != wanted.key_kind and "dyn" not in (found.key_kind, wanted.key_kind):
+    if (
+        actual.kind == "map"
+        and actual.key_kind != wanted.key_kind
+        and "dyn" not in (actual.key_kind, wanted.key_kind)
+    ):
         return False
-    if found.kind in ("list", "map", "optional_type"):
-        return assignable(found.item or DYN, wanted.item or DYN)
-    if found.kind == "object" and found is not wanted:
-        return found.fields.keys() == wanted.fields.keys()
+    if actual.kind in ("list", "map", "optional_type"):
+        return assignable(actual.item or DYN, wanted.item or DYN)
+    if actual.kind == "object" and actual is not wanted:
+        return actual.fields.keys() == wanted.fields.keys()
     return True
 
 
 def alike(left: Type, right: Type) -> bool:
-    """Whether two types may stand side by side in a list or map that is written out."""
+    """Return whether two types can be mixed in a list or map literal."""
     if left is FREE or right is FREE:
         return True
     return left.kind == right.kind and (left.kind == "null_type" or assignable(left, right))
 
 
-def matched(wanted: str, found: Type, bound: dict[str, Type]) -> bool:
-    """Whether a type fits what a function takes.
+def matched(wanted: str, actual: Type, bound: dict[str, Type]) -> bool:
+    """Return whether a type matches an operand type of a function.
 
-    ``any``; kinds (``int|uint``); with what they hold (``list(string)``); ``T``, the same type at every place.
+    Forms of `wanted`: ``any``; kinds (``int|uint``); kinds with their elements (``list(string)``); ``T``, the
+    same type in all operands.
     """
-    if wanted == "any" or found.kind == "dyn":
+    if wanted == "any" or actual.kind == "dyn":
         return True
     if wanted == "T":
-        return assignable(found, bound.setdefault("T", found))
+        return assignable(actual, bound.setdefault("T", actual))
     if wanted.endswith(")"):
         outer, _, inner = wanted[:-1].partition("(")
-        return found.kind == outer and matched(inner, found.item or DYN, bound)
-    return found.kind in wanted.split("|")
+        return actual.kind == outer and matched(inner, actual.item or DYN, bound)
+    return actual.kind in wanted.split("|")
 
 
 def joined(left: Type, right: Type) -> Type:
-    """The type of an expression that has one of two types."""
+    """Return the type of an expression that has one of two types."""
     if left is FREE or right is FREE:
         return right if left is FREE else left
     if "null_type" in (left.kind, right.kind):
@@ -177,13 +182,13 @@ def joined(left: Type, right: Type) -> Type:
 
 
 def declared(node: SchemaNode, *, root: bool = False) -> Type | None:
-    """The type of values that a schema describes; None when rules cannot see them.
+    """Return the type of the values of a schema; None if rules cannot access them.
 
-    At the root of a resource (also of an embedded one) ``apiVersion``, ``kind``, ``metadata.name`` and
-    ``metadata.generateName`` are always there.
+    The root of a resource (also of an embedded one) always has ``apiVersion``, ``kind``, ``metadata.name`` and
+    ``metadata.generateName``.
     """
     if node.int_or_string:
-        limit = _LONGEST if node.max_length is None else max(node.max_length, 0) * 4
+        limit = _MAX_ELEMENTS if node.max_length is None else max(node.max_length, 0) * 4
         return Type("dyn", max_elements=limit, min_size=1)
     if node.type == "array":
         element = declared(node.items, root=node.items.embedded) if node.items is not None else None
@@ -200,12 +205,12 @@ def declared(node: SchemaNode, *, root: bool = False) -> Type | None:
 
 def _declared_list(node: SchemaNode, element: Type) -> Type:
     unordered = node.list_type in ("set", "map")
-    limit = _LONGEST // (element.min_size + 1) if node.max_items is None else max(node.max_items, 0)
+    limit = _MAX_ELEMENTS // (element.min_size + 1) if node.max_items is None else max(node.max_items, 0)
     return Type("list", element, unordered=unordered, keys=node.list_keys, max_elements=limit, min_size=2)
 
 
 def _declared_map(node: SchemaNode, value: Type) -> Type:
-    limit = _LONGEST // (value.min_size + 6) if node.max_properties is None else max(node.max_properties, 0)
+    limit = _MAX_ELEMENTS // (value.min_size + 6) if node.max_properties is None else max(node.max_properties, 0)
     return Type("map", value, max_elements=limit, min_size=2)
 
 
@@ -220,7 +225,7 @@ def _declared_object(node: SchemaNode, root: bool) -> Type:
         if word:
             fields[word] = (name, kind)
         if name in syntax.RESERVED:
-            # After a dot the parser takes these words as they are, too.
+            # The parser accepts these words unescaped after a dot.
             fields[name] = (name, kind)
         if name in node.required and not sub.has_default:
             size += len(name) + kind.min_size + 4
@@ -232,11 +237,11 @@ def _declared_object(node: SchemaNode, root: bool) -> Type:
 
 def _declared_text(node: SchemaNode) -> Type:
     if node.format == "byte":
-        limit = _LONGEST if node.max_length is None else max(node.max_length, 0)
+        limit = _MAX_ELEMENTS if node.max_length is None else max(node.max_length, 0)
         return Type("bytes", convert="bytes", max_elements=limit, min_size=2)
-    limit = _LONGEST
+    limit = _MAX_ELEMENTS
     if node.max_length is not None:
-        # The limit counts characters, of up to four bytes each.
+        # The limit counts characters of up to four bytes.
         limit = max(node.max_length, 0) * 4
     elif node.enum:
         limit = max(len(item.encode()) if isinstance(item, str) else 0 for item in node.enum)
@@ -244,7 +249,7 @@ def _declared_text(node: SchemaNode) -> Type:
 
 
 def _declares_meta(node: SchemaNode) -> bool:
-    """Whether a schema itself declares everything that is always there; then what else it declares counts, too."""
+    """Return whether a schema declares all implicit fields itself; then its other fields are visible too."""
     meta = node.properties.get("metadata")
     wanted = [node.properties.get("kind"), node.properties.get("apiVersion")]
     if meta is None or meta.type != "object":
@@ -259,7 +264,7 @@ _WORDS: Final = syntax.RESERVED | {"true", "false", "null", "in"}
 
 
 def escaped(name: str) -> str:
-    """A property's name in expressions; "" when it cannot be written."""
+    """Return the name of a property in expressions; "" if it cannot be written."""
     if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
         return ""
     if name in _WORDS:

@@ -1,6 +1,6 @@
-"""Runtime values beyond those of JSON, and what it means for values to be equal or ordered.
+"""Runtime values beyond JSON, and equality and order of values.
 
-JSON values stand for themselves: int, float (double), bool, str, bytes, None, list, dict.
+JSON values are used directly: int, float (double), bool, str, bytes, None, list, dict.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ NANO: Final = 10**9
 
 
 class UInt(int):
-    """An unsigned 64-bit integer."""
+    """Unsigned 64-bit integer."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """A span of time in nanoseconds."""
+    """Duration in nanoseconds."""
 
     nano: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A point in time in nanoseconds since the epoch; ``offset`` (minutes east) is how it was written."""
+    """Time in nanoseconds since the epoch; ``offset`` (minutes east of UTC) is that of its text."""
 
     nano: int
     offset: int = field(default=0, compare=False)
 
     def local(self, zone: str = "") -> datetime:
-        """The point on the clock of a time zone (UTC by default; microseconds are cut off below)."""
+        """Return the local time in a time zone (default UTC), truncated to microseconds."""
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.nano // 1000)
         return moment.astimezone(zone_of(zone)) if zone else moment
 
 
-#: The first moment of the year 1, Go's zero time.
+#: First moment of the year 1, the zero time of Go.
 ZERO_TIME: Final = Timestamp(-62135596800 * NANO)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An optional value."""
+    """Optional value."""
 
     present: bool
     value: Any = None
@@ -63,21 +63,21 @@ NONE: Final = Option(False)
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """A type as a value: what ``type(x)`` returns and what ``int``, ``string`` ... stand for."""
+    """Type as a value: result of ``type(x)``, and value of the identifiers ``int``, ``string`` and so on."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StringFormat:
-    """A named string format (``format.dns1123Label()``)."""
+    """Named string format (``format.dns1123Label()``)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Semver:
-    """A semantic version; ``pre`` holds the identifiers of the pre-release."""
+    """Semantic version; ``pre`` contains the identifiers of the pre-release."""
 
     major: int
     minor: int
@@ -86,14 +86,14 @@ class Semver:
     build: str = ""
 
     def key(self) -> tuple[Any, ...]:
-        """What versions are ordered by (build metadata does not count)."""
+        """Return the sort key of versions (build metadata is ignored)."""
         parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre)
         return (self.major, self.minor, self.patch, not self.pre, parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A question to the authorizer: about a resource, or with a path about a URL that is none."""
+    """Query to the authorizer: about a resource, or with ``path`` about a non-resource URL."""
 
     decide: Callable[[Check, str], tuple[bool, str]]
     account: tuple[str, str] | None = None
@@ -107,7 +107,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """What asks for the user of a request, or for the service account (namespace, name)."""
+    """Authorizer for the user of a request, or for a service account (namespace, name)."""
 
     decide: Callable[[Check, str], tuple[bool, str]]
     account: tuple[str, str] | None = None
@@ -115,14 +115,14 @@ class Authorizer:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The authorizer's answer."""
+    """Decision of the authorizer."""
 
     allowed: bool
     reason: str
 
 
 def kind_of(value: Any) -> str:
-    """The name of a value's type."""
+    """Return the name of a value's type."""
     kind = _KINDS.get(type(value))
     if kind is None:
         for known, name in _KINDS.items():
@@ -159,7 +159,7 @@ _KINDS: Final[dict[type, str]] = {
     ipaddress.IPv6Interface: "cidr",
 }
 
-#: Kinds as error texts and ``type()`` show them.
+#: Names of kinds in error messages and in ``type()``.
 FULL_NAMES: Final = {
     "duration": "google.protobuf.Duration",
     "timestamp": "google.protobuf.Timestamp",
@@ -176,19 +176,19 @@ _ORDERED: Final = frozenset(("bool", "string", "bytes", "duration", "timestamp")
 
 
 def _same_precision(left: Any, right: Any) -> tuple[Any, Any]:
-    """An integer and a double are compared as doubles, not exactly as Python does it."""
+    """Convert an integer and a double to doubles: CEL does not compare them exactly as Python does."""
     if isinstance(left, float) is isinstance(right, float):
         return left, right
     return float(left), float(right)
 
 
 def equal(left: Any, right: Any) -> bool:
-    """CEL equality: numbers compare across their types, values of different kinds differ."""
-    kind, other = kind_of(left), kind_of(right)
-    if kind in _NUMERIC and other in _NUMERIC:
+    """Return whether values are equal in CEL: numbers across types, other values only within one kind."""
+    kind, other_kind = kind_of(left), kind_of(right)
+    if kind in _NUMERIC and other_kind in _NUMERIC:
         left, right = _same_precision(left, right)
         return bool(left == right)
-    if kind != other:
+    if kind != other_kind:
         return False
     if kind == "list":
         return len(left) == len(right) and all(map(equal, left, right))
@@ -202,18 +202,18 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def less(left: Any, right: Any) -> bool:
-    """Whether a value comes before another of a comparable type; EvalError when they cannot be compared."""
-    kind, other = kind_of(left), kind_of(right)
-    if kind in _NUMERIC and other in _NUMERIC:
+    """Return whether a value is less than another; raise EvalError if they are not comparable."""
+    kind, other_kind = kind_of(left), kind_of(right)
+    if kind in _NUMERIC and other_kind in _NUMERIC:
         left, right = _same_precision(left, right)
         return bool(left < right)
-    if kind == other and kind in _ORDERED:
+    if kind == other_kind and kind in _ORDERED:
         return bool(left < right)
     raise EvalError("no such overload")
 
 
 def parse_duration(text: str) -> Duration:
-    """A duration as Go writes it (``1h30m``, ``-1.5s``); EvalError when it is none."""
+    """Parse a duration in Go's notation (``1h30m``, ``-1.5s``); raise EvalError if it is invalid."""
     nano = go_duration(text)
     if nano is None:
         raise EvalError(f'invalid duration "{text}"')
@@ -226,7 +226,7 @@ _TIME: Final = re.compile(
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """An RFC 3339 time; EvalError when it is none."""
+    """Parse an RFC 3339 time; raise EvalError if it is invalid."""
     match = _TIME.fullmatch(text)
     try:
         if match is None:
@@ -243,7 +243,7 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def zone_of(name: str) -> timezone | Any:
-    """A time zone by IANA name or by offset (``+02:00``); EvalError when there is none."""
+    """Return a time zone by IANA name or by offset (``+02:00``); raise EvalError if it is unknown."""
     offset = re.fullmatch(r"([+-]?)(\d{1,2}):(\d{2})", name)
     if offset is not None:
         minutes = int(offset[2]) * 60 + int(offset[3])
@@ -257,25 +257,25 @@ def zone_of(name: str) -> timezone | Any:
 
 
 def show_duration(value: Duration) -> str:
-    """A duration as CEL's string() writes it: seconds."""
-    seconds, rest = divmod(abs(value.nano), NANO)
-    text = str(seconds) + (f".{rest:09d}".rstrip("0") if rest else "")
+    """Format a duration like CEL's string(): in seconds."""
+    seconds, fraction = divmod(abs(value.nano), NANO)
+    text = str(seconds) + (f".{fraction:09d}".rstrip("0") if fraction else "")
     return ("-" if value.nano < 0 else "") + text + "s"
 
 
 def show_timestamp(value: Timestamp) -> str:
-    """A timestamp as RFC 3339, in the zone that it was written in, with as many digits as needed."""
-    seconds, rest = divmod(value.nano, NANO)
+    """Format a timestamp as RFC 3339, in its original zone, with as many digits as necessary."""
+    seconds, fraction = divmod(value.nano, NANO)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, minutes=value.offset)
     hours, minutes = divmod(abs(value.offset), 60)
     zone = f"{'-' if value.offset < 0 else '+'}{hours:02d}:{minutes:02d}" if value.offset else "Z"
-    # The years before 1000 are not padded by strftime.
+    # strftime does not pad years before 1000.
     text = moment.isoformat(timespec="seconds").partition("+")[0]
-    return text + (f".{rest:09d}".rstrip("0") if rest else "") + zone
+    return text + (f".{fraction:09d}".rstrip("0") if fraction else "") + zone
 
 
 def show_double(value: float) -> str:
-    """A double as Go's %g prints it."""
+    """Format a double like Go's %g."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -42,10 +42,10 @@ SCALARS: Final = {
     "y": "bytes",
 }
 
-#: The value of a scalar that is written even when it was not set.
+#: Zero value of a scalar, for fields that are present in an empty object.
 EMPTY_SCALARS: Final = {"string": "", "int32": 0, "int64": 0, "bool": False, "float": 0}
 
-#: API group -> the files that hold its kinds, preferred version first.
+#: API group -> files with its kinds, preferred version first.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "": ("core.v1",),
     "admissionregistration.k8s.io": ("admissionregistration.v1",),
@@ -80,9 +80,9 @@ _LIST = re.compile(r"\[(?P<element>.+)\](?P<keys>\{[^}]*\})?(?P<merge>~\w*)?")
 
 @cache
 def kind_type(group: str, kind: str, version: str = "") -> FieldType | None:
-    """The type of a built-in kind, or None when it is not known.
+    """Return the type of a built-in kind; None if it is unknown.
 
-    Without a version the preferred version that has the kind is taken.
+    The default version is the preferred version that serves the kind.
     """
     catalogue = _catalogue()
     for stem in GROUPS.get(group, ()):
@@ -94,7 +94,7 @@ def kind_type(group: str, kind: str, version: str = "") -> FieldType | None:
 
 
 def kinds_of(group: str, version: str) -> tuple[str, ...]:
-    """The names of the built-in kinds of a group and version, sorted."""
+    """Return the sorted names of the built-in kinds of a group and version."""
     for stem in GROUPS.get(group, ()):
         if stem.rpartition(".")[2] == version:
             return _catalogue().kinds(stem)
@@ -103,12 +103,12 @@ def kinds_of(group: str, version: str) -> tuple[str, ...]:
 
 @cache
 def struct_type(stem: str, name: str) -> FieldType:
-    """A named type of a table, for example ``("core.v1", "PodSpec")``; KeyError when there is none."""
+    """Return a named type of a table, for example ``("core.v1", "PodSpec")``; raise KeyError if it is unknown."""
     return _catalogue().struct(stem, name)
 
 
 class _Catalogue:
-    """Reads tables and builds types on first use; a type is built once and then shared."""
+    """Catalogue that reads tables and builds types at first use; each type is built once and shared."""
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, tuple[bool, list[str]]]] = {}
@@ -122,7 +122,7 @@ class _Catalogue:
         if known is not None:
             return known
         _, words = self._table(stem)[name]
-        # Types may contain themselves, so the shell is known before its members are read.
+        # Types can be recursive, so the shell is registered before its members are read.
         shell = self._structs[(stem, name)] = FieldType("struct")
         for word in words:
             field, _, notation = word.partition(":")

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.scheduling.placement.class_views import RowArray
 from phalanx.scheduling.placement.topology_domains import Area
 from phalanx.scheduling.queue.demands import (
+    CompositeDemand,
     GangDemand,
     MemberDemand,
     PodDemand,
     QuorumDemand,
     RoomEstimates,
+    SurplusDemand,
     WaitReason,
 )
 from phalanx.scheduling.quota.limits import UNLIMITED
-from phalanx.scheduling.reservations.window import RowArray
 
 Rows = Callable[[ClassRecord], BoolArray]
+
+
+def is_provable(demand: WaitReason) -> bool:
+    """Return whether a demand, or a part of it, can be proved to be unplaceable."""
+    return demand.for_room or demand.for_surplus or isinstance(demand, CompositeDemand)
+
+
+def parts_of(demand: WaitReason) -> tuple[WaitReason, ...]:
+    """Return the parts of a demand that can be met one by one."""
+    match demand:
+        case SurplusDemand(kinds):
+            return kinds
+        case CompositeDemand(parts=parts):
+            return parts
+    return ()
+
+
+def kinds_of(part: WaitReason) -> Iterator[tuple[ClassRecord, ChargePath | None]]:
+    """Yield the class and the charge path of the pods in a part of a demand."""
+    match part:
+        case PodDemand():
+            yield part.pod_class, part.charge_path
+        case QuorumDemand(gangs):
+            for gang in gangs:
+                for portion in gang.members:
+                    yield portion.pod_class, portion.charge_path
 
 
 def is_unplaceable(estimates: RoomEstimates, demand: WaitReason) -> bool:

@@ -1,0 +1,306 @@
+"""What one viewer may read of a row or an answer, decided by its fields.
+
+A text is shown only if the objects that it names are known and the viewer sees all of them; else a text without
+names stands in its place, made from code and counts, or none. No text is looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from phalanx.dashboard.rows.entries import (
+    ROWS,
+    ClusterRow,
+    DispatchRow,
+    EvictionRow,
+    GangAnswer,
+    GangRow,
+    Mark,
+    MemberLine,
+    QueueRow,
+    ReservationRow,
+    SummaryRow,
+    WhatIfReply,
+)
+from phalanx.dashboard.scope import Scope
+from phalanx.model.verdict import NamedObject, NodeCount, Objects
+from phalanx.reports.account_entries import FirstWaiting, QueueEntry, QuotaEntry, SubqueueEntry
+from phalanx.reports.eviction_preview import EvictionPreview, PreviewedPod
+from phalanx.reports.whatif.answer import AskedStart
+from phalanx.reports.why_answer import WhyAnswer
+from phalanx.views.promises import PromisedStart
+from phalanx.views.verdict_texts import brief_text, eviction_text
+
+replace = msgspec.structs.replace
+
+ANOTHER_POD = "another pod"
+_PREVIEWS = {
+    "Leaving": "evicted pods have not terminated yet",
+    "Due": "the scheduler would evict pods now",
+    "Vain": "evictions would not make room",
+}
+
+
+class Redaction:
+    """`idle` is True for viewers who may see everything: they read all texts."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.idle = scope.everything and scope.nodes and scope.queues is None
+
+    # objects
+
+    def sees(self, found: NamedObject, own_queue: str = "") -> bool:
+        """Return whether the viewer may know the object; a gang's own queue is no secret to who sees the gang."""
+        if found.kind == "Queue":
+            return self._sees_queue(found.name, own_queue)
+        if found.kind in ("Node", "Topology"):
+            return self._scope.nodes
+        if found.kind == "Namespace":
+            return self._in_sight(found.name)
+        return self._in_sight(found.namespace)
+
+    def shows(self, objects: Objects, own_queue: str = "") -> bool:
+        """Return whether a text that names these objects may be shown."""
+        return self.idle or (objects is not None and all(self.sees(each, own_queue) for each in objects))
+
+    def _in_sight(self, namespace: str) -> bool:
+        return self._scope.everything or (namespace != "" and namespace == self._scope.namespace)
+
+    def _sees_queue(self, name: str, own: str = "") -> bool:
+        return self._scope.queues is None or name in self._scope.queues or (name != "" and name == own)
+
+    # rows
+
+    def row(self, table: str, encoded: bytes) -> bytes:
+        """Return a row of a table as the viewer may read it."""
+        if self.idle or table not in _OF_TABLES:
+            return encoded
+        content = msgspec.json.decode(encoded, type=ROWS[table])
+        return msgspec.json.encode(_OF_TABLES[table](self, content))
+
+    def _summary(self, row: SummaryRow) -> SummaryRow:
+        return replace(row, summary=replace(row.summary, warnings=[]))
+
+    def gang_row(self, row: GangRow) -> GangRow:
+        if self.shows(row.objects, row.queue):
+            return replace(row, objects=None)
+        return replace(row, message=row.brief, change="", objects=None)
+
+    def _queue_row(self, row: QueueRow) -> QueueRow:
+        return replace(
+            row,
+            queue=self._queue(row.queue) if row.queue is not None else None,
+            quota=self._quota(row.quota) if row.quota is not None else None,
+        )
+
+    def _queue(self, entry: QueueEntry) -> QueueEntry:
+        return replace(
+            entry,
+            parent=entry.parent if self._sees_queue(entry.parent) else "",
+            first=self._first(entry.first),
+            tenants=[self._tenant(each) for each in entry.tenants if self._sees_tenant(each)],
+            **self._without_texts(entry, seen=self._scope.queues is None),
+        )
+
+    def _quota(self, entry: QuotaEntry) -> QuotaEntry:
+        return replace(
+            entry,
+            parent=entry.parent if self._scope.everything else "",
+            first=self._first(entry.first),
+            namespaces=[each for each in entry.namespaces if self._in_sight(each)],
+            **self._without_texts(entry, seen=self._scope.everything),
+        )
+
+    def _without_texts(self, entry: QueueEntry | QuotaEntry, *, seen: bool) -> dict[str, Any]:
+        """Return what of an account is about others; `seen` says whether the viewer sees accounts like it."""
+        partners = entry.partners if seen else []
+        return {
+            "partners": partners,
+            "further_partners": entry.further_partners + len(entry.partners) - len(partners),
+            "fault": "its declaration is at fault" if entry.fault else "",
+            "warnings": [],
+        }
+
+    def _first(self, first: FirstWaiting | None) -> FirstWaiting | None:
+        if first is None:
+            return None
+        if self.shows(first.objects):
+            return replace(first, objects=None, start=_start(first.start))
+        name = first.name if first.unit is not None and self.sees(first.unit) else ""
+        return FirstWaiting(name, first.reason, brief_text(first.reason), start=_start(first.start))
+
+    def _sees_tenant(self, tenant: SubqueueEntry) -> bool:
+        return self._scope.everything if tenant.kind == "user" else self._in_sight(tenant.name)
+
+    def _tenant(self, tenant: SubqueueEntry) -> SubqueueEntry:
+        return replace(tenant, first=self._first(tenant.first))
+
+    def _eviction(self, row: EvictionRow) -> EvictionRow:
+        preemptor = row.preemptor if row.preemptor is not None and self.sees(row.preemptor) else None
+        whose = f" ({preemptor.title})" if preemptor is not None else ""
+        return replace(row, message=f"{eviction_text(row.reason)}{whose}", preemptor=preemptor)
+
+    def _reservation(self, row: ReservationRow) -> ReservationRow:
+        """(What is no start is for viewers who see all namespaces; so are titles, which they may list.)"""
+        return replace(
+            row,
+            queue=row.queue if row.namespace or self._sees_queue(row.queue) else "",
+            note=row.note if row.kind == "start" else "",
+            nodes=row.nodes if self._scope.nodes else [],
+        )
+
+    def _cluster(self, row: ClusterRow) -> ClusterRow:
+        return replace(row, message="")
+
+    def _dispatch(self, row: DispatchRow) -> DispatchRow:
+        found = row.dispatch
+        return replace(
+            row,
+            dispatch=replace(
+                found,
+                message="",
+                answers=[replace(each, message="") for each in found.answers],
+                attempts=[replace(each, message="") for each in found.attempts],
+            ),
+        )
+
+    # answers
+
+    def gang(self, answer: GangAnswer) -> GangAnswer:
+        if self.idle:
+            return answer
+        queue = answer.row.queue if answer.row is not None else ""
+        row = self.gang_row(answer.row) if answer.row is not None else None
+        return GangAnswer(
+            row=row,
+            why=self._why(answer.why, row) if answer.why is not None else None,
+            members=[_member(each) for each in answer.members],
+            marks=[self._mark(each, queue) for each in answer.marks],
+            problem="there is no answer now" if answer.problem else "",
+            omitted=answer.omitted,
+        )
+
+    def _mark(self, mark: Mark, queue: str) -> Mark:
+        return replace(mark, message=mark.message if self.shows(mark.objects, queue) else "", objects=None)
+
+    def _why(self, why: WhyAnswer, row: GangRow | None) -> WhyAnswer:
+        """Rebuild an answer from what is no text; what is not named here is left out."""
+        same = row is not None and row.reason == why.reason and row.message
+        return WhyAnswer(
+            kind=why.kind,
+            name=why.name,
+            state=why.state,
+            message=row.message if row is not None and same else _why_text(why),
+            reason=why.reason,
+            gang=why.gang,
+            minimum=why.minimum,
+            members=why.members,
+            placeable=why.placeable,
+            missing=why.missing,
+            nodes=_lacking(why.nodes),
+            change=row.change if row is not None and same else "",
+            evictions=self._preview(why.evictions) if why.evictions is not None else None,
+            loss=replace(why.loss, message=eviction_text(why.loss.reason)) if why.loss is not None else None,
+            uid=why.uid,
+            domain=why.domain if self._scope.nodes else "",
+            composite=why.composite,
+            groups=[replace(each, message=each.state.sentence) for each in why.groups],
+            size=why.size,
+            start=_start(why.start),
+            run_time=why.run_time,
+            forecast=why.forecast,
+            gang_name=why.gang_name,
+        )
+
+    def _preview(self, preview: EvictionPreview) -> EvictionPreview:
+        return EvictionPreview(
+            state=preview.state,
+            message=_PREVIEWS.get(preview.state, ""),
+            rooms=preview.rooms if self._scope.nodes else [],
+            held=preview.held,
+            overtaken=[self._pod_key(each) for each in preview.overtaken],
+            pods=[self._previewed_pod(each) for each in preview.pods],
+            cost=preview.cost,
+        )
+
+    def _previewed_pod(self, pod: PreviewedPod) -> PreviewedPod:
+        seen = self._pod_key(pod.pod) == pod.pod
+        return replace(
+            pod,
+            pod=self._pod_key(pod.pod),
+            gang=pod.gang if seen else "",
+            node=pod.node if self._scope.nodes else "",
+        )
+
+    def _pod_key(self, key: str) -> str:
+        """`key` is namespace/name."""
+        return key if self._in_sight(key.partition("/")[0]) else ANOTHER_POD
+
+    def what_if(self, reply: WhatIfReply) -> WhatIfReply:
+        """(Only viewers who see all namespaces may ask.)"""
+        if self.idle:
+            return reply
+        asked = [self._asked(each) for each in reply.answer.asked]
+        return replace(reply, answer=replace(reply.answer, asked=asked, notes=[], missing=[]))
+
+    def _asked(self, asked: AskedStart) -> AskedStart:
+        verdict = asked.verdict
+        if verdict is not None:
+            verdict = replace(verdict, message=brief_text(verdict.reason), nodes={}, change="")
+        seen = self._scope.nodes
+        return replace(
+            asked, nodes=asked.nodes if seen else [], domains=asked.domains if seen else {}, verdict=verdict
+        )
+
+
+_OF_TABLES: Mapping[str, Callable[[Redaction, Any], msgspec.Struct]] = MappingProxyType(
+    {
+        "summary": Redaction._summary,
+        "gangs": Redaction.gang_row,
+        "queues": Redaction._queue_row,
+        "evictions": Redaction._eviction,
+        "reservations": Redaction._reservation,
+        "clusters": Redaction._cluster,
+        "dispatches": Redaction._dispatch,
+    }
+)
+
+
+def _member(line: MemberLine) -> MemberLine:
+    return replace(line, cause=eviction_text(line.reason) if line.reason else "")
+
+
+def _start(start: PromisedStart | None) -> PromisedStart | None:
+    """Return the times; causes name whose doing it is that a start has moved."""
+    if start is None:
+        return None
+    return PromisedStart(
+        no_later_than=start.no_later_than,
+        promised=start.promised,
+        told_at=start.told_at,
+        expected=start.expected,
+        expected_until=start.expected_until,
+        planned=start.planned,
+        planned_at=start.planned_at,
+        basis=start.basis,
+        reason=start.reason,
+        origin=start.origin,
+        moves_to=start.moves_to,
+    )
+
+
+def _lacking(nodes: Iterable[NodeCount]) -> list[NodeCount]:
+    """Reasons that are a resource; others cite labels, taints, or what a plugin says."""
+    return [each for each in nodes if each.resource]
+
+
+def _why_text(why: WhyAnswer) -> str:
+    if not why.reason:
+        return why.forecast.words or why.state.sentence
+    told = brief_text(why.reason, needed=why.placeable + why.missing, placeable=why.placeable, nodes=why.nodes)
+    return told or why.state.sentence

@@ -1,0 +1,53 @@
+"""Shown names of all gangs, kept current as gangs come and go."""
+
+from __future__ import annotations
+
+from phalanx.model.gang import Gang, GangKey, shown_name
+from phalanx.model.gang_names import GangNameFacts, facts_of, shown_names
+
+# Where so many gangs have one name, each keeps the name that it has: a renaming costs as many events.
+_MOST_NAMESAKES = 64
+
+
+class ShownNames:
+    """Names of gangs as views show them. Only gangs of equal names, or of one job, have influence on each other."""
+
+    def __init__(self) -> None:
+        self._facts: dict[GangKey, GangNameFacts] = {}
+        self._namesakes: dict[tuple[str, str], list[GangKey]] = {}
+
+    def set(self, key: GangKey, gang: Gang) -> dict[GangKey, str]:
+        """Take in a gang. Return its shown name, and those of the gangs with which it shares its name."""
+        facts = facts_of(key, gang)
+        if self._facts.get(key) != facts:
+            self._forget(key)
+            self._facts[key] = facts
+            self._namesakes.setdefault((key.namespace, facts.name), []).append(key)
+        return self._shown(key.namespace, facts.name, key)
+
+    def remove(self, key: GangKey) -> dict[GangKey, str]:
+        """Forget a gang. Return the shown names of the gangs that shared its name."""
+        facts = self._facts.get(key)
+        if facts is None:
+            return {}
+        self._forget(key)
+        return self._shown(key.namespace, facts.name, None)
+
+    def _forget(self, key: GangKey) -> None:
+        facts = self._facts.pop(key, None)
+        if facts is None:
+            return
+        keys = self._namesakes[key.namespace, facts.name]
+        keys.remove(key)
+        if not keys:
+            del self._namesakes[key.namespace, facts.name]
+
+    def _shown(self, namespace: str, name: str, key: GangKey | None) -> dict[GangKey, str]:
+        """Return names as of `Gang.shown`: "" for one that follows from the key."""
+        keys = self._namesakes.get((namespace, name), [])
+        if len(keys) == 1 and keys[0] == key:
+            return {key: "" if (text := self._facts[key].short) == shown_name(key.name) else text}
+        if len(keys) > _MOST_NAMESAKES:
+            keys = [key] if key is not None else []
+        names = shown_names({each: self._facts[each] for each in keys})
+        return {each: "" if text == shown_name(each.name) else text for each, text in names.items()}

@@ -1,0 +1,109 @@
+"""The refusal because a limit of an account would be exceeded."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from phalanx.cluster.account_objects import account_objects
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.model.text.quantity import format_quantity
+from phalanx.model.verdict import Objects, Verdict, gang_object, joined_objects
+from phalanx.scheduling.refusals.no_room import NOT_ENOUGH_RESOURCES, to_come
+from phalanx.scheduling.refusals.refusal import GangFault
+
+QUOTA_EXCEEDED = "QuotaExceeded"
+
+
+class OverQuota(GangFault, frozen=True, cache_hash=True):
+    """An account does not allow one more: `used + wanted` of a resource would be above its limit.
+
+    Amounts are in the resource's units; `kept` is what others are to hold, who start before it would end. `placed`
+    of `need` members were allowed before. `beyond` is (a resource, how much of it the gang needs, the less that all
+    nodes together offer).
+    """
+
+    account: AccountRecord
+    word: str
+    resource: str
+    limit: int
+    used: int
+    wanted: int
+    change: str = ""
+    hint: str = ""
+    computed: bool = False
+    placed: int = 0
+    need: int = 1
+    kept: int = 0
+    beyond: tuple[str, int, int] | None = None
+
+    of_account: ClassVar[bool] = True
+    names_no_pod: ClassVar[bool] = True
+
+    def pod_verdict(self, pod: PodRecord) -> Verdict:
+        message, change = self._sentence_and_change()
+        return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change, objects=self._objects)
+
+    def gang_verdict(self, gang: GangRecord) -> Verdict:
+        message, change = self._sentence_and_change()
+        if self.beyond is not None:
+            return self._beyond_all_nodes(self.beyond, gang, message)
+        return Verdict(
+            QUOTA_EXCEEDED,
+            f"{self.placed} of the {self.need} members that gang {gang.title} needs{to_come(gang)} are allowed; "
+            f"{message}",
+            unschedulable=False,
+            needed=self.need,
+            placeable=self.placed,
+            members=gang.counts().present,
+            change=change,
+            objects=joined_objects((gang_object(gang.key),), self._objects),
+        )
+
+    @property
+    def _objects(self) -> Objects:
+        """Return the account with those above it; what a hint names is not known."""
+        return account_objects(self.account) if not self.hint else None
+
+    def _beyond_all_nodes(self, beyond: tuple[str, int, int], gang: GangRecord, besides: str) -> Verdict:
+        """Return the verdict on a gang that needs more than all nodes offer: no higher limit would help it."""
+        name, needed, offered = beyond
+        change = f"add nodes that offer at least {format_quantity(needed - offered, name)} {name} more"
+        if name == self.resource and 0 < self.limit < offered and not self.computed:
+            change = f"ask for at most {format_quantity(self.limit, name)} {name}"
+        return Verdict(
+            NOT_ENOUGH_RESOURCES,
+            f"gang {gang.title} needs {format_quantity(needed, name)} {name}{to_come(gang)}, and all nodes "
+            f"together offer {format_quantity(offered, name)}; besides, {besides}",
+            # More nodes do not raise a limit that somebody has stated.
+            unschedulable=self.computed,
+            needed=self.need,
+            placeable=self.placed,
+            members=gang.counts().present,
+            change=change,
+            objects=joined_objects((gang_object(gang.key),), self._objects),
+        )
+
+    def _sentence_and_change(self) -> tuple[str, str]:
+        name, label = self.resource, self.account.label
+        used, wanted, limit = (format_quantity(each, name) for each in (self.used, self.wanted, self.limit))
+        kept = (
+            f" and {format_quantity(self.kept, name)} kept for others that start before it would end"
+            if self.kept
+            else ""
+        )
+        message = f"{label}: {used} {name} in use{kept}, {self.word} {limit}; {wanted} more would exceed it"
+        over, ways = self.used + self.kept + self.wanted - self.limit, []
+        if over <= self.used:
+            ways.append(f"free {format_quantity(over, name)} {name} charged to {label}")
+        if self.change:
+            ways.append(f"{self.change} to {format_quantity(self.used + self.wanted, name)}")
+        if self.hint:
+            ways.append(self.hint)
+        if self.kept:
+            ways.append("state a limit of its run time by which it ends before they start")
+        if not ways and self.computed:
+            ways.append("wait until others ask for less, or add nodes")
+        if not ways and self.limit > 0:
+            ways.append(f"ask for at most {limit} {name}")
+        return message, ", or ".join(ways)

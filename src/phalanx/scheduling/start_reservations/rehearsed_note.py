@@ -1,0 +1,25 @@
+"""Notes about starts in the verdicts of a dry run, which can promise nothing."""
+
+from __future__ import annotations
+
+from phalanx.model.gang import GangKey
+from phalanx.model.text.duration import format_moment
+from phalanx.scheduling.reservations.plan import ReservationPlan
+from phalanx.scheduling.reservations.reservation import ToldStart
+from phalanx.scheduling.reservations.telling import start_sentence
+
+
+def rehearsed_note(plan: ReservationPlan, of: GangKey | str) -> str:
+    """Return the note about the start of a gang, or of a pod on its own (its uid).
+
+    It has the start that the scheduler promised, wherever the dry run moves it. A start that only the dry run
+    reserves is called so.
+    """
+    key = plan.unit_of(of)
+    kept = plan.restored.get(key) if key is not None else None
+    if kept is not None:
+        return start_sentence(kept.told, kept.words or ToldStart(kept.made), kept.slips)
+    reservation = plan.get(key) if key is not None else None
+    if reservation is None:
+        return plan.promise(of)
+    return f"no start is promised; a dry run reserves one at {format_moment(reservation.told)}"

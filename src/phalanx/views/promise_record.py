@@ -1,0 +1,56 @@
+"""The ConfigMap in which the scheduler keeps its promised starts, as views read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.model.text.decoding import decode_json
+from phalanx.model.text.moments import shown_moment
+from phalanx.scheduling.reservations.stored import StoredReservation, decode, decode_starts
+from phalanx.views.promises import PromiseOrigin, Promises, PromiseSource
+
+NAME = "reservations"
+DATA_KEY = "reservations.json"
+STARTS_KEY = "starts.json"
+WRITTEN_KEY = "written.json"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """When the record was written, in seconds since the epoch, and from which number of the plan."""
+
+    time: int
+    plan: int
+    version: int = 1
+
+
+def promises_of(document: Mapping[str, Any]) -> Promises:
+    """Return the promised starts that a ConfigMap holds."""
+    metadata, given = document.get("metadata") or {}, document.get("data")
+    data = given if isinstance(given, dict) else {}
+    promises, faults = list[StoredReservation](), list[str]()
+    if DATA_KEY in data:
+        promises, faults = decode(str(data[DATA_KEY]))
+    starts, fault = decode_starts(str(data.get(STARTS_KEY, "")))
+    origin = PromiseOrigin(
+        PromiseSource.STORED, str(metadata.get("resourceVersion", "")), _written(str(data.get(WRITTEN_KEY, "")))
+    )
+    wrong = "; ".join(filter(None, [*faults, fault]))
+    place = f"{metadata.get('namespace')}/{metadata.get('name')}"
+    warning = f"configmap {place}, promised starts: {wrong}" if wrong else ""
+    return Promises(tuple(promises), starts, origin, warning)
+
+
+def encode_written(now: float, plan: int) -> str:
+    return msgspec.json.encode(Written(int(now), plan), order="deterministic").decode()
+
+
+def _written(text: str) -> str:
+    """Return when the record was written, RFC 3339; "" where it does not say so, as those of older versions."""
+    try:
+        written = msgspec.convert(decode_json(text.encode("utf-8", "surrogatepass")), Written) if text else None
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        written = None
+    return shown_moment(written.time) if written is not None else ""

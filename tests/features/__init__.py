@@ -1,0 +1,1 @@
+"""Runs of the suite that leave one feature of the cycle out."""
