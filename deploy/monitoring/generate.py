@@ -1,6 +1,6 @@
-"""Writes the Grafana board, the alerts as an object of the Prometheus operator, and the chart's copies of both.
+"""Write the Grafana board, the alerts as a PrometheusRule, and the chart's copies of both.
 
-`python deploy/monitoring/generate.py`; a test compares what is there with what this makes.
+Run `python deploy/monitoring/generate.py`; a test compares the files with its output.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHART = HERE.parent.parent / "charts" / "phalanx" / "files"
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH = 24
 _RULE_HEAD = """\
-# Made from alerts.yaml by `python deploy/monitoring/generate.py`; change that.
+# Generated from alerts.yaml by `python deploy/monitoring/generate.py`; edit alerts.yaml.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
@@ -26,8 +26,11 @@ spec:
 
 
 class Panel(NamedTuple):
-    """`queries` are (PromQL, legend), in which JOB stands for the choice of the job and RATE for the interval that
-    fits the width of a graph; `kind` and `unit` are Grafana's words."""
+    """Panel of the board.
+
+    `queries` are (PromQL, legend); JOB is replaced by the selected job and RATE by the interval of the graph.
+    `kind` and `unit` are Grafana's words.
+    """
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -47,7 +50,7 @@ def _stat(title: str, query: str, unit: str = "short", description: str = "") ->
 
 
 def _times(title: str, metric: str, unit: str = "s", description: str = "") -> Panel:
-    """The quantiles of a histogram."""
+    """Return a panel with the quantiles of a histogram."""
     rate = f"sum by (le) (rate({metric}_bucket{{JOB}}[RATE]))"
     parts = (0.5, 0.9, 0.99)
     return Panel(
@@ -60,60 +63,63 @@ def _times(title: str, metric: str, unit: str = "s", description: str = "") -> P
 
 _SECTIONS: dict[str, tuple[Panel, ...]] = {
     "Overview": (
-        _stat("Leaders", "sum(leader_election_master_status{JOB})", description="Replicas that decide: 1."),
+        _stat("Leaders", "sum(leader_election_master_status{JOB})", description="Replicas that hold the lease: 1."),
         _stat(
             "Last cycle",
             "time() - max(phalanx_last_cycle_timestamp_seconds{JOB})",
             "s",
-            "It ages while nothing happens.",
+            "Age of the last cycle; it grows while nothing changes.",
         ),
-        _stat("Gangs running", 'max(phalanx_gangs{JOB, state="running"})'),
-        _stat("Gangs waiting", 'max(phalanx_gangs{JOB, state="pending"})'),
+        _stat("Running gangs", 'max(phalanx_gangs{JOB, state="running"})'),
+        _stat("Pending gangs", 'max(phalanx_gangs{JOB, state="pending"})'),
         _stat(
-            "Gangs partly bound",
+            "Partly bound gangs",
             'max(phalanx_gangs{JOB, state="partial"})',
-            description="They hold nodes with less than their minimum: 0 but for moments.",
+            description="Gangs with members on nodes, but fewer than their minimum: 0 except for moments.",
         ),
-        _stat("Nodes unschedulable", 'max(phalanx_nodes{JOB, state="unschedulable"})'),
+        _stat("Unschedulable nodes", 'max(phalanx_nodes{JOB, state="unschedulable"})'),
         _graph(
-            "Pods that wait",
+            "Pending pods",
             "sum by (queue) (scheduler_pending_pods{JOB})",
             "{{queue}}",
             "short",
-            "By kube-scheduler's queues.",
+            "By kube-scheduler's queues: active, backoff, unschedulable, gated.",
         ),
         _graph(
-            "Attempts", "sum by (result) (rate(scheduler_schedule_attempts_total{JOB}[RATE]))", "{{result}}", "ops"
+            "Scheduling attempts",
+            "sum by (result) (rate(scheduler_schedule_attempts_total{JOB}[RATE]))",
+            "{{result}}",
+            "ops",
         ),
         _graph("Bindings", "sum by (outcome) (rate(phalanx_bindings_total{JOB}[RATE]))", "{{outcome}}", "ops"),
     ),
-    "Gangs that wait": (
+    "Queueing": (
         _graph(
-            "Why gangs wait",
+            "Pending gangs by reason",
             "topk(10, sum by (reason) (phalanx_pending_gangs{JOB}))",
             "{{reason}}",
             "short",
-            "As `phalanx why` tells.",
+            "Reasons as in `phalanx why`.",
         ),
-        _graph("Gangs that wait by queue", "topk(10, sum by (queue) (phalanx_pending_gangs{JOB}))", "{{queue}}"),
+        _graph("Pending gangs by queue", "topk(10, sum by (queue) (phalanx_pending_gangs{JOB}))", "{{queue}}"),
         _graph(
-            "The eldest gang waits",
+            "Age of the oldest pending gang",
             "topk(10, max by (queue) (phalanx_oldest_waiting_gang_seconds{JOB}))",
             "{{queue}}",
             "s",
         ),
     ),
     "Latency": (
-        _times("From the queue to the binding", "scheduler_pod_scheduling_sli_duration_seconds"),
-        _times("From a gang's creation to its start", "phalanx_gang_wait_time_seconds"),
-        _times("From the first to the last binding of a gang", "phalanx_gang_bind_span_seconds"),
-        _times("From the decision to the binding", "phalanx_binding_duration_seconds"),
-        _times("Attempts a pod", "scheduler_pod_scheduling_attempts", "short"),
+        _times("Pod: queue to binding", "scheduler_pod_scheduling_sli_duration_seconds"),
+        _times("Gang: creation to start", "phalanx_gang_wait_time_seconds"),
+        _times("Gang: first to last binding", "phalanx_gang_bind_span_seconds"),
+        _times("Binding: decision to answer", "phalanx_binding_duration_seconds"),
+        _times("Attempts per pod", "scheduler_pod_scheduling_attempts", "short"),
         Panel(
-            "Writes that wait for their turn",
+            "Queued writes to the API server",
             (
                 ("sum by (call_type) (scheduler_pending_async_api_calls{JOB})", "{{call_type}}"),
-                ("max(phalanx_api_write_concurrency{JOB})", "sent at a time"),
+                ("max(phalanx_api_write_concurrency{JOB})", "concurrency limit"),
             ),
         ),
     ),
@@ -125,29 +131,29 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "ops",
         ),
         _graph(
-            "Evictions that did not happen",
+            "Failed evictions",
             'sum by (outcome) (rate(phalanx_evictions_total{JOB, outcome!="evicted"}[RATE]))',
             "{{outcome}}",
             "ops",
         ),
-        _times("From the order until the pod is gone", "phalanx_eviction_duration_seconds"),
-        _times("Pods of a decision", "phalanx_eviction_victims", "short"),
-        _times("A search for victims", "phalanx_eviction_search_duration_seconds"),
+        _times("Eviction: answer to deletion of the pod", "phalanx_eviction_duration_seconds"),
+        _times("Pods per eviction decision", "phalanx_eviction_victims", "short"),
+        _times("Duration of a search for victims", "phalanx_eviction_search_duration_seconds"),
         Panel(
-            "Searches for victims, and those that came to nothing",
+            "Searches for victims, all and failed",
             (
                 ("sum(rate(phalanx_eviction_search_duration_seconds_count{JOB}[RATE]))", "searches"),
-                ("sum(rate(phalanx_preemption_searches_failed_total{JOB}[RATE]))", "futile"),
+                ("sum(rate(phalanx_preemption_searches_failed_total{JOB}[RATE]))", "failed"),
             ),
             "ops",
         ),
         _graph(
-            "Gangs evicted for the fourth time within an hour",
+            "Gangs evicted at least four times within an hour",
             "sum(increase(phalanx_repeated_gang_evictions_total{JOB}[1h]))",
             "decisions",
         ),
         _graph(
-            "Promises of room",
+            "Nominations",
             "sum by (outcome) (rate(phalanx_nominations_total{JOB}[RATE]))",
             "{{outcome}}",
             "ops",
@@ -158,7 +164,7 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "Used",
             'topk(15, max by (account) (phalanx_account_resource{JOB, kind="used", resource="$resource"}))',
             "{{account}}",
-            description="Of the resource chosen above: milli-CPU, bytes, or pieces.",
+            description="Of the selected resource, in milli-CPU, bytes or units.",
         ),
         _graph(
             "Pending",
@@ -166,39 +172,39 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "{{account}}",
         ),
         _graph(
-            "Used of what is deserved",
+            "Used part of the deserved share",
             'topk(15, max by (account) (phalanx_account_resource{JOB, kind="used", resource="$resource"})'
             ' / max by (account) (phalanx_account_resource{JOB, kind="deserved", resource="$resource"} > 0))',
             "{{account}}",
             "percentunit",
-            "Of queues that deserve something, and quotas with a min.",
+            "Of queues with a deserved share, and quotas with a min.",
         ),
         _graph(
             "Dominant shares",
             "topk(15, max by (account) (phalanx_account_share{JOB}))",
             "{{account}}",
             "percentunit",
-            "The largest part of what all nodes offer of a resource.",
+            "Largest part of the capacity of a resource that an account uses.",
         ),
         _graph(
-            "The largest gang that fits",
+            "Largest gang that fits",
             'max by (per_pod) (phalanx_max_available_replicas{JOB, resource="$resource"})',
             "{{per_pod}} each",
-            description="Pods that ask for so much of the resource chosen above. Where large ones fall and small "
-            "ones do not, room is in pieces.",
+            description="Pods that fit now, by request per pod of the selected resource. Fewer large pods at the "
+            "same number of small ones means fragmentation.",
         ),
     ),
     "Cycles": (
-        _times("A cycle", "phalanx_cycle_duration_seconds"),
+        _times("Duration of a cycle", "phalanx_cycle_duration_seconds"),
         _graph(
             "Time by stage",
             "sum by (stage) (rate(phalanx_stage_duration_seconds_sum{JOB}[RATE]))",
             "{{stage}}",
             "percentunit",
-            "Seconds of each second: at 100% the planner never rests.",
+            "Seconds per second: at 100% the scheduler plans all the time.",
         ),
         Panel(
-            "Cycles, and those that their budget ended",
+            "Cycles, all and ended by the time budget",
             (
                 ("sum(rate(phalanx_cycle_duration_seconds_count{JOB}[RATE]))", "cycles"),
                 ("sum(rate(phalanx_cycle_interrupted_total{JOB}[RATE]))", "interrupted"),
@@ -206,10 +212,10 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "ops",
         ),
         _times("Lag of the event loop", "phalanx_event_loop_lag_seconds"),
-        _times("Pauses for garbage", "phalanx_gc_pause_seconds"),
+        _times("Garbage collection pauses", "phalanx_gc_pause_seconds"),
         _graph("Memory", "process_resident_memory_bytes{JOB}", "{{instance}}", "bytes"),
         _graph(
-            "What raised and was passed over, within the hour",
+            "Caught errors within an hour",
             "sum by (part) (increase(phalanx_failures_total{JOB}[1h]))",
             "{{part}}",
         ),
@@ -222,39 +228,39 @@ _SECTIONS: dict[str, tuple[Panel, ...]] = {
             "reqps",
         ),
         _graph(
-            "Answers that are no",
+            "Failed requests",
             'sum by (code, resource) (rate(phalanx_api_requests_total{JOB, code!~"2.."}[RATE]))',
             "{{code}} {{resource}}",
             "reqps",
-            "HTTP statuses; 0 is no answer.",
+            "HTTP status codes; 0 without an answer.",
         ),
         _graph(
-            "How long requests take",
+            "Duration of requests",
             "histogram_quantile(0.99,"
             " sum by (le, verb) (rate(rest_client_request_duration_seconds_bucket{JOB}[RATE])))",
             "p99 {{verb}}",
             "s",
         ),
         _graph(
-            "How old what is known is",
+            "Age of the state",
             "max by (resource) (phalanx_watch_lag_seconds{JOB})",
             "{{resource}}",
             "s",
             "0 while a resource is watched.",
         ),
         _graph(
-            "Watches that broke",
+            "Failed watches",
             "sum by (resource, reason) (rate(phalanx_watch_restarts_total{JOB}[RATE]))",
             "{{resource}} {{reason}}",
             "ops",
         ),
-        _graph("Events dropped within the hour", "sum(increase(phalanx_events_dropped_total{JOB}[1h]))", "events"),
+        _graph("Dropped events within an hour", "sum(increase(phalanx_events_dropped_total{JOB}[1h]))", "events"),
     ),
 }
 
 
 def board() -> dict[str, Any]:
-    """In Grafana's classic model, which every version reads."""
+    """Return the board in Grafana's classic model, which every version reads."""
     panels: list[dict[str, Any]] = []
     top = 0
     for title, members in _SECTIONS.items():
@@ -280,7 +286,7 @@ def board() -> dict[str, Any]:
     return {
         "uid": "phalanx",
         "title": "Phalanx",
-        "description": "A gang scheduler for Kubernetes. What the metrics mean: docs/metrics.md.",
+        "description": "A gang scheduler for Kubernetes. The metrics are described in docs/metrics.md.",
         "tags": ["kubernetes", "scheduler", "phalanx"],
         "schemaVersion": 39,
         "version": 1,
@@ -338,18 +344,18 @@ def _variables() -> list[dict[str, Any]]:
 
 
 def rule() -> str:
-    """The alerts as an object of the Prometheus operator."""
+    """Return the alerts as a PrometheusRule of the Prometheus operator."""
     return _RULE_HEAD + "".join(f"  {line}\n" if line else "\n" for line in _groups().splitlines())
 
 
 def _groups() -> str:
-    """The alerts without what is said about their file."""
+    """Return the alerts without the head comment of their file."""
     _, groups, rest = ALERTS.read_text("utf-8").partition("groups:\n")
     return groups + rest
 
 
 def files() -> dict[Path, str]:
-    """path -> content of all that is made."""
+    """Return the content of all generated files by path."""
     text = json.dumps(board(), indent=2) + "\n"
     return {
         HERE / "phalanx-board.json": text,

@@ -1,6 +1,6 @@
-"""All that a plugin or an action imports: what it implements, what it is given, and what it answers with.
+"""Public interface of plugins and actions: base classes, inputs and result types.
 
-Names here stay; where one has to go, it is told for a release before. docs/plugins.md explains them.
+Names here are stable; a name is deprecated for one release before its removal. docs/plugins.md explains them.
 """
 
 from __future__ import annotations

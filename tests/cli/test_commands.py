@@ -130,7 +130,7 @@ def test_policy_show_prints_the_pipeline_the_rules_of_eviction_and_what_is_not_a
     )
     lines = run("policy", "show", "--config", str(file)).output.splitlines()
     assert lines[-4:] == [
-        "evictions             preempt: victims on any nodes; only what gangs have above their minimum",
+        "evictions             preempt: victims on any nodes; only surplus members",
         "evictions             through the Eviction API",
         "note: plugin deviceshare: argument deviceshare.NodeLockEnable is accepted but has no effect in this "
         "version",

@@ -111,7 +111,7 @@ async def test_where_nothing_can_be_written_nobody_goes(api: ConfigMaps, caplog:
         await process.save()
     assert not process.runs.due(process.settings, NOW)
     assert len(caplog.records) == 1
-    assert "nobody is moved" in caplog.text
+    assert "no pod is moved" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_what_cannot_be_read_counts_as_an_hour_in_which_all_was_spent(
     api.objects[NAME] = {"metadata": {"name": NAME}, "data": {DATA_KEY: text}}
     with caplog.at_level(logging.WARNING):
         process = await Process(api).begin()
-    assert "nobody is moved for an hour" in caplog.text
+    assert "no pod is moved for an hour" in caplog.text
     assert (process.left, process.runs.left(process.settings, NOW + 3600)) == (0, 5)
 
 
@@ -144,4 +144,4 @@ async def test_what_a_newer_phalanx_wrote_is_left_alone_and_nobody_is_moved(
     await process.save()
     assert api.objects[NAME]["data"] == {DATA_KEY: text}
     assert process.woken == 0
-    assert "evictions.json of version 2, which a newer Phalanx wrote: it is neither read nor written" in caplog.text
+    assert "evictions.json of version 2, written by a newer Phalanx: it is neither read nor written" in caplog.text

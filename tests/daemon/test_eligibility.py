@@ -43,7 +43,7 @@ def test_a_node_that_was_closed_meanwhile_is_not(change: str) -> None:
         if change == "cordon"
         else msgspec.structs.replace(node(), taints=(Taint("maintenance"),))
     )
-    assert "does not take the pod any more" in str(objection_after(closed))
+    assert "no longer fits the pod" in str(objection_after(closed))
 
 
 def test_a_change_that_does_not_concern_the_pod_is_none() -> None:

@@ -91,7 +91,7 @@ class Silent:
 
 def test_who_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is asked again, behind everybody's back, until there is an answer."""
-    monkeypatch.setattr(extender_calls, "_AGAIN", 0.02)
+    monkeypatch.setattr(extender_calls, "_RETRY_PERIOD", 0.02)
     extender = Silent()
     try:
         call = HttpCaller(extender.url, 0.1)

@@ -116,7 +116,7 @@ async def test_a_custom_object_that_raises_harms_no_other(
 async def test_a_fact_that_the_state_cannot_take_does_not_hide_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     poisons(
-        monkeypatch, world.state.pods, "observe", lambda text: "'bad'" in text and "cannot be taken in" not in text
+        monkeypatch, world.state.pods, "observe", lambda text: "'bad'" in text and "cannot be processed" not in text
     )
     for name in ("bad", "good"):
         world.observer.pods._deliver(world.pod(name, node="n", phase="Running"))

@@ -38,7 +38,7 @@ async def test_what_is_of_a_later_version_is_neither_read_nor_written(caplog: py
         await mine.put({"b.json": "{}"}, {"b.json": "{}"})
     assert api.objects[NAME]["data"] == {"a.json": NEW, "b.json": OLD}
     assert [record.getMessage() for record in caplog.records] == [
-        "configmap kube-system/phalanx-things has key a.json of version 2, which a newer Phalanx wrote: "
+        "configmap kube-system/phalanx-things has key a.json of version 2, written by a newer Phalanx: "
         "it is neither read nor written"
     ]
 

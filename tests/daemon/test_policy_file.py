@@ -116,4 +116,4 @@ def test_dialect_options_wait_for_the_next_start(followed: Followed, caplog: pyt
 def test_former_key_of_gang_group_namespaces_is_accepted_with_a_notice() -> None:
     policy = parse_policy("phalanx: {dialects: {bundleNamespaces: [[a, b]]}}", "")
     assert dialect_options(policy).gang_group_namespaces == (frozenset("ab"),)
-    assert any("bundleNamespaces is called gangGroupNamespaces now" in sentence for sentence in policy.inactive)
+    assert any("bundleNamespaces was renamed to gangGroupNamespaces" in sentence for sentence in policy.inactive)

@@ -52,7 +52,7 @@ def test_one_event_a_gang_and_only_once(world: World) -> None:
     assert world.check(1599) == []
     assert world.check(1600) == [("PodGroup/g", "RunTimeExceeded"), ("Pod/p0", "RunTimeExceeded")]
     assert world.recorded.events[0][2] == (
-        "it runs longer than the 10m of Queue lab: annotation phalanx.dev/max-run-time; nothing is done about it "
+        "it runs longer than the 10m of Queue lab: annotation phalanx.dev/max-run-time; it keeps running "
         "(policy phalanx.exceededRunTimes)"
     )
     assert world.check(1700) == []
@@ -71,7 +71,7 @@ def test_whoever_is_killed_is_told_five_minutes_before(world: World) -> None:
 def test_nobody_is_told_of_an_end_that_is_none(world: World) -> None:
     assert world.check(1500, "evict-when-needed") == []
     world.check(1600, "evict-when-needed")
-    assert "it is evicted as soon as somebody needs the room" in world.recorded.events[0][2]
+    assert "it is evicted as soon as another unit needs its resources" in world.recorded.events[0][2]
 
 
 def test_a_gang_whose_pods_are_gone_is_looked_at_again(world: World) -> None:

@@ -28,6 +28,6 @@ async def test_sums_that_differ_from_the_pods_end_the_service(
     for account in checked.state.ledger.accounts.values():
         account.used["cpu"] = 400
     checked.state._changes.version += 1
-    with pytest.raises(ServiceError, match="differ from what their pods say"):
+    with pytest.raises(ServiceError, match="differ from the sum of their pods"):
         await asyncio.wait_for(checking, 60)
     assert "queue default" in caplog.text

@@ -222,7 +222,7 @@ class TestWriting:
         assert len(await process.save()) == MOST_OBJECTS
         assert await process.save(60) == []
         assert [record.getMessage() for record in caplog.records] == [
-            "the usage of 20 accounts is stored; that of the others ends with this process"
+            "the usage of 20 accounts is stored; the usage of further accounts is lost with this process"
         ]
 
     async def test_it_looks_once_a_period(self, api: ConfigMaps) -> None:
@@ -296,7 +296,7 @@ class TestReading:
         await second.record.load()
         assert len(second.history.export(0)) == 1
         assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-            "configmap kube-system/phalanx-usage-0 is not read yet: broken"
+            "configmap kube-system/phalanx-usage-0 cannot be read yet: broken"
         ]
 
     async def test_without_the_right_to_read_it_starts_anew(
@@ -306,15 +306,15 @@ class TestReading:
         process = Process(api)
         await process.record.load()
         assert process.history.export(0) == []
-        assert "phalanx-usage-0 is not read, usage starts anew: 403 Forbidden" in caplog.text
+        assert "phalanx-usage-0 cannot be read, usage starts at 0: 403 Forbidden" in caplog.text
 
     @pytest.mark.parametrize(
         ("data", "told"),
         [
-            ({}, "no usage can be read and what it told is forgotten: Input data was truncated"),
-            ({"usage.json": "{"}, "no usage can be read and what it told is forgotten: Input data was truncated"),
-            ({"usage.json": '{"version": 0}'}, "it is not of version 1 and what it told is forgotten"),
-            ({"usage.json": '{"version": 1}'}, "accounts is no list and what it told is forgotten"),
+            ({}, "no usage can be read, its history is lost: Input data was truncated"),
+            ({"usage.json": "{"}, "no usage can be read, its history is lost: Input data was truncated"),
+            ({"usage.json": '{"version": 0}'}, "it is not of version 1, its history is lost"),
+            ({"usage.json": '{"version": 1}'}, "accounts is not a list, its history is lost"),
         ],
     )
     async def test_damaged_content_is_told_with_object_and_key(
@@ -341,7 +341,7 @@ class TestReading:
         process.hold("a", 1)
         assert await process.save() == ["POST phalanx-usage-1"]
         assert api.objects["phalanx-usage-0"]["data"] == {"usage.json": text}
-        assert "which a newer Phalanx wrote: it is neither read nor written" in caplog.text
+        assert "written by a newer Phalanx: it is neither read nor written" in caplog.text
 
     async def test_fields_that_we_do_not_know_are_passed_over(self, api: ConfigMaps) -> None:
         first = Process(api)
@@ -384,7 +384,7 @@ class TestText:
         document["accounts"][0] |= damage
         usages, faults = decode(msgspec.json.encode(document).decode())
         assert [usage.at for usage in usages] == [2]
-        assert faults == [f"accounts[0] is forgotten: {told}"]
+        assert faults == [f"accounts[0] is ignored: {told}"]
 
 
 def names(api: ConfigMaps, number: int) -> set[str]:

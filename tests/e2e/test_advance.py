@@ -68,13 +68,13 @@ async def test_it_is_granted_kept_from_others_and_used_by_who_names_it(world: Wo
     shown = await until(world, "r", phase="Available", nodeCount=1)
     assert condition({"status": shown}, "Ready")["reason"] == "Available"
     await world.pod("other", cpu="1")
-    await world.until_held("other", words="reserved for others")
+    await world.until_held("other", words="reserved for units that start before")
     await asking(world, "mine", "r", cpu="6")
     await world.until_bound("mine")
     shown = await until(world, "r", users=1)
     assert shown["allocated"]["cpu"] == "6"
     assert shown["currentOwners"] == [{"namespace": world.namespace, "name": "mine"}]
-    await world.until_held("other", words="reserved for others")
+    await world.until_held("other", words="reserved for units that start before")
 
 
 async def test_it_is_refused_whole_with_who_is_in_the_way(world: World) -> None:
@@ -87,7 +87,7 @@ async def test_it_is_refused_whole_with_who_is_in_the_way(world: World) -> None:
     said = condition({"status": shown}, "Scheduled")
     assert said["reason"] == "Unschedulable"
     assert said["message"] == (
-        f"there is room for 0 of 1 copies; in the way: pod {world.namespace}/runs; no later start is known"
+        f"there is room for 0 of 1 copies; blocked by: pod {world.namespace}/runs; no later start is known"
     )
     await world.pod("other", cpu="7")
     await world.until_bound("other")
@@ -133,7 +133,7 @@ async def test_a_grant_outlives_the_process(world: World, kind: str) -> None:
     await world.pod("endless", cpu="1")
     second = await scheduler(world)
     await until(world, "a", phase="Pending")
-    await world.until_held("endless", words="reserved for others")
+    await world.until_held("endless", words="reserved for units that start before")
     assert await until(world, "b", phase="Waiting") == granted
     assert not [write for write in second.wire.writes if f"reservations/{world.name}-b" in write]
 

@@ -102,7 +102,7 @@ class TestDryRun:
         code, output = await ask(world, "--nodes", "3", "-l", ALL)
         assert code == 1, output
         assert "can be empty" in output
-        assert "fits nowhere else" in output
+        assert "fits on no other node" in output
 
     async def test_a_disruption_budget_that_allows_nothing_leaves_the_node_as_it_is(self, world: World) -> None:
         await spread(world)
@@ -125,7 +125,7 @@ class TestDryRun:
         await world.pod("bare", nodeName=f"{world.name}-n1")
         code, output = await ask(world, "--nodes", "1", "-l", "kubernetes.io/hostname=n1")
         assert code == 1
-        assert "has no controller that would make it again elsewhere" in output
+        assert "has no controller that would recreate it" in output
 
     async def test_room_for_a_gang_that_waits(self, world: World) -> None:
         await spread(world)

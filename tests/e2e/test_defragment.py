@@ -60,7 +60,7 @@ async def test_pods_move_for_one_who_waits_until_the_budget_is_spent(world: Worl
     await first.kill()
     await fragmented(world, "b")
     await start(world, tmp_path)
-    await world.until_held("whole-b", words="defragmentation may move 0 more this hour")
+    await world.until_held("whole-b", words="defragmentation can move 0 more this hour")
     assert await booked(world) == [2]
 
 

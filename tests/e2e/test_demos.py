@@ -41,7 +41,7 @@ def test_a_policy_that_shares_nothing_makes_the_claim_of_the_queues_false(tmp_pa
     shown = play("queues", "--policy", str(policy))
     assert shown.returncode == 1
     assert "the demo did not go as told" in shown.stderr
-    assert re.search(r"until \{'production': 8, 'research': 4\} run; it is \{", shown.stderr), shown.stderr
+    assert re.search(r"until \{'production': 8, 'research': 4\} run; observed \{", shown.stderr), shown.stderr
 
 
 def test_without_the_action_preempt_nobody_leaves_for_the_urgent_job(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_without_the_action_preempt_nobody_leaves_for_the_urgent_job(tmp_path: P
     policy.write_text(NO_QUEUES)
     shown = play("gang-preemption", "--policy", str(policy))
     assert shown.returncode == 1
-    assert "in vain until four pods have been told to leave" in shown.stderr
+    assert "in vain until four pods are terminating" in shown.stderr
 
 
 def test_a_rank_that_starts_before_its_master_waits_for_the_name(tmp_path: Path) -> None:
@@ -71,5 +71,5 @@ def test_a_rank_that_starts_before_its_master_waits_for_the_name(tmp_path: Path)
         fresh.replace(hosts)
         with start(0) as master:
             printed = [rank.communicate(timeout=30)[0] for rank in (master, worker)]
-    assert all(f"rank {rank} of 2 met the others" in text for rank, text in enumerate(printed)), printed
+    assert all(f"rank {rank} of 2 met all ranks" in text for rank, text in enumerate(printed)), printed
     assert all("the sum of all ranks is 1" in text for text in printed), printed

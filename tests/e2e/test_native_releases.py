@@ -165,11 +165,9 @@ async def test_groups_of_groups_start_as_many_as_they_need_together(tmp_path: Pa
         await world.scheduler()
         await composite(world)
         first = await replica(world, 1)
-        await world.until_held(*first, words="service, which has 1 of the 2 groups that it needs")
+        await world.until_held(*first, words="service: 1 of 2 required groups are ready")
         second = await replica(world, 2)
-        said = await world.until_held(
-            *first, words="which has 1 of the 2 groups that it needs; gang .*r2-workers: "
-        )
+        said = await world.until_held(*first, words="1 of 2 required groups are ready; gang .*r2-workers: ")
         assert "1 of the 2 members" in said["message"]
         told = await until_told(world, COMPOSITES, "service", SCHEDULED, "False", "Unschedulable")
         assert told["message"].startswith("0 of the 2 groups that it needs have been placed; gang ")

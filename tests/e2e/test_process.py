@@ -236,7 +236,7 @@ async def test_a_bad_change_of_the_policy_is_told_and_the_old_one_stays(place: P
     scheduler = await place.scheduler("--config", str(policy))
     await scheduler.says("phalanx scheduler ready")
     policy.write_text("actions: [", "utf-8")
-    await scheduler.says("the policy file is not used, the old policy stays")
+    await scheduler.says("the policy file is invalid; the old policy stays in force")
     await place.gang()
     await place.until_bound()
     policy.write_text(good.replace("predicates", "binpack"), "utf-8")

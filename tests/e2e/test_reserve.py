@@ -60,7 +60,7 @@ async def test_who_ends_in_time_goes_before_who_waits_and_nobody_else_does(world
     await told(world, "head")
     await world.pod("slow", cpu="2", activeDeadlineSeconds=6000)
     await world.pod("endless", cpu="2")
-    await world.until_held("slow", "endless", words="reserved for others that start before it would end")
+    await world.until_held("slow", "endless", words="reserved for units that start before the pod would end")
     await world.pod("quick", cpu="2", activeDeadlineSeconds=300)
     await world.until_bound("quick")
 
@@ -76,7 +76,7 @@ async def test_a_promise_outlives_the_process(world: World, policy: str, kind: s
     # Meanwhile somebody came who would have been before it in another plan.
     await world.pod("endless", cpu="2")
     second = await scheduler(world, policy)
-    await world.until_held("endless", words="reserved for others")
+    await world.until_held("endless", words="reserved for units that start before")
     assert await told(world, "head") == start
     assert await promised(world) == written
     assert not [write for write in second.wire.writes if "configmaps" in write]
@@ -92,4 +92,4 @@ async def test_what_somebody_else_writes_there_harms_only_the_promises(world: Wo
     await scheduler(world, policy)
     await world.until_held("head", words="It starts no later than")
     await world.pod("endless", cpu="2")
-    await world.until_held("endless", words="reserved for others")
+    await world.until_held("endless", words="reserved for units that start before")

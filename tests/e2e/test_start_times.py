@@ -39,7 +39,7 @@ async def test_everybody_who_waits_is_told_when_or_why_not(world: World, policy:
     found = {entry["name"]: entry for entry in listed["starts"]}
     assert list(found) == ["head", "behind", "huge"]
     assert found["head"]["start"]["no_later_than"] == start
-    assert found["head"]["start"]["basis"] == "by the limits of a gang that runs"
+    assert found["head"]["start"]["basis"] == "by the run-time limit of a running gang"
     behind = found["behind"]["start"]
     assert "no_later_than" not in behind
     assert behind["planned"] > start

@@ -143,7 +143,7 @@ async def test_a_kind_that_the_server_cannot_list_keeps_nobody_else_waiting(
     await world.pods("a", cpu="1")
     await world.scheduler()
     await world.until_bound("a")
-    assert "hypernodes.topology.volcano.sh cannot be listed: going on without them: 500" in caplog.text
+    assert "hypernodes.topology.volcano.sh cannot be listed: scheduling continues without it: 500" in caplog.text
 
 
 async def test_without_quotas_that_there_are_nobody_is_given_anything(
@@ -157,7 +157,7 @@ async def test_without_quotas_that_there_are_nobody_is_given_anything(
     scheduler = await world.scheduler(wait=False)
     await asyncio.sleep(4)
     assert not any((await world.placement()).values())
-    assert caplog.text.count("nothing is scheduled before that, as these limit others: 500") == 1
+    assert caplog.text.count("scheduling waits for it: the kind sets quota limits: 500") == 1
     site.proxy.heal()
     await world.until_bound("a")
     await world.settled(scheduler, quiet=1.0)

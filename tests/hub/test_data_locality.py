@@ -157,11 +157,13 @@ class TestClaims:
 class TestStageIn:
     def test_a_job_has_to_be_complete(self, api: Api) -> None:
         waiting = gang(stage_in="job/load")
-        assert api.needs(waiting).waits_for == "Job load brings its data in, and is not there"
+        assert api.needs(waiting).waits_for == "Job load stages its data in, and does not exist"
         api.job("load")
-        assert api.needs(waiting).waits_for == "Job load has not brought its data in yet"
+        assert api.needs(waiting).waits_for == "Job load has not staged its data in yet"
         api.job("load", {"type": "Failed", "status": "True", "message": "no space\x1b[31m"})
-        assert api.needs(waiting).waits_for == "Job load was to bring its data in, and has failed: no space [31m"
+        assert (
+            api.needs(waiting).waits_for == "Job load should have staged its data in, and has failed: no space [31m"
+        )
         api.job("load", {"type": "Complete", "status": "True"})
         assert api.needs(waiting) == DataNeeds()
 
@@ -171,7 +173,7 @@ class TestStageIn:
 
     @pytest.mark.parametrize("text", ["load", "pod/load", "job/", "/"])
     def test_what_is_not_understood_holds_it_back_and_says_what_would_be(self, api: Api, text: str) -> None:
-        assert "none of job/NAME, dataload/NAME, dataset/NAME" in api.needs(gang(stage_in=text)).waits_for
+        assert "expected job/NAME, dataload/NAME, dataset/NAME" in api.needs(gang(stage_in=text)).waits_for
 
     def test_all_of_several_have_to_be(self, api: Api) -> None:
         api.job("one", {"type": "Complete", "status": "True"})
@@ -212,7 +214,9 @@ async def test_gangs_go_where_their_data_are_when_they_are(two: Federation) -> N
         "status": {"phase": "Executing"},
     }
     await two.gang("staged", 1, stage_in="dataload/warm")
-    await two.until_record("staged", reason="StageIn", message="DataLoad warm brings its data in, and is not there")
+    await two.until_record(
+        "staged", reason="StageIn", message="DataLoad warm stages its data in, and does not exist"
+    )
     await client.create(DATA_LOADS.path(NAMESPACE), load)
     done = {"status": {"phase": "Complete"}}
     await client.patch(DATA_LOADS.path(NAMESPACE, "warm", "status"), done, PatchType.MERGE)

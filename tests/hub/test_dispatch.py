@@ -70,7 +70,7 @@ async def test_where_somebody_elses_pod_has_the_name_of_a_copy_the_gang_is_not_s
     await one.start_hub()
     await one.gang("train", 2, "1", clusters="east")
     said = (await one.until_record(phase="Pending", reason="NoCluster"))["message"]
-    assert said == "east: Pod ml/train-1 is there already, and is not the hub's"
+    assert said == "east: Pod ml/train-1 already exists, and is not the hub's"
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ async def test_what_has_the_name_of_a_copy_and_is_somebody_elses_is_left_alone(t
         attempts = (await three.record()).get("attempts") or [{}]
         return str(attempts[0].get("message") or "")
 
-    assert "PodGroup ml/train is there already, and is not the hub's" in await until(refused, "east refuses it")
+    assert "PodGroup ml/train already exists, and is not the hub's" in await until(refused, "east refuses it")
     await three.annotate("train", clusters=None)
     assert (await three.until_record(phase="Granted"))["cluster"] in ("north", "west")
     await three.until_empty("east")

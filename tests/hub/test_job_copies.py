@@ -117,7 +117,7 @@ def test_who_is_not_left_to_the_hub_is_told_what_to_do() -> None:
     mpi: Json = {"metadata": {"name": "m", **meant}, "spec": {"runPolicy": {"managedBy": MULTIKUEUE}}}
     assert is_left(kind_of("MPIJob"), mpi)
     mpi["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "q"}
-    assert "Kueue's" in refusal(kind_of("MPIJob"), mpi)
+    assert "managed by Kueue" in refusal(kind_of("MPIJob"), mpi)
     del mpi["metadata"]["annotations"]
     assert refusal(kind_of("MPIJob"), mpi) == ""
     assert not is_left(kind_of("MPIJob"), mpi)

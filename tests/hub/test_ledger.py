@@ -63,7 +63,7 @@ def test_a_ceiling_holds_over_all_clusters_and_those_above_hold_too() -> None:
     ledger = ClusterLedger(clusters(a=6), queues)
     refusals = {each.name: why for each, why in ledger.in_order([gang("b1", "b", 6), gang("a1", "a", 1)])}
     assert refusals["b1"] == ""
-    assert refusals["a1"] == f"queue top has 12 of 12 {GPU} in all clusters, and 1 more are asked for"
+    assert refusals["a1"] == f"queue top uses 12 of 12 {GPU} in all clusters, and the gang requests 1 more"
 
 
 def test_nothing_is_sent_for_a_queue_that_is_closed() -> None:
@@ -73,4 +73,4 @@ def test_nothing_is_sent_for_a_queue_that_is_closed() -> None:
 
 def test_queues_that_are_above_each_other_do_not_hang_it_up() -> None:
     queues = {"a": queue("a", "b"), "b": queue("b", "a", capability=((GPU, 4),))}
-    assert "queue b has" in ClusterLedger(clusters(a=4), queues).refusal(QueueDemand("a", 0, {GPU: 1}))
+    assert "queue b uses" in ClusterLedger(clusters(a=4), queues).refusal(QueueDemand("a", 0, {GPU: 1}))

@@ -40,7 +40,7 @@ async def test_late_cluster_is_not_asked_again_until_it_has_answered(
     monkeypatch.setattr(questions, "_ANSWERS", 0.01)
     clusters = Clusters()
     asking = clusters.questions(late_is_never=late_is_never)
-    late = {"a": {GANG.uid: Candidate("a", never=late_is_never, message="is still at the last question")}}
+    late = {"a": {GANG.uid: Candidate("a", never=late_is_never, message="is still processing the last question")}}
     assert await asking.ask({"a": [GANG]}) == late
     assert await asking.ask({"a": [GANG]}) == late
     assert clusters.asked == ["a"]

@@ -19,10 +19,10 @@ from tests.reports.test_why_evictions import NOW, Cluster, Events
 
 OLD = GangKey("ns", "old")
 REF = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "ns", "old", "uid-old")
-WHOM = "priority 0 gives way to priority 10"
+WHOM = "priority 0 is below priority 10"
 WHY = f"preempted by gang ns/hi ({WHOM})"
 TOLD = "1970-01-12T13:46:30Z"
-NOTE = "3 member(s) evicted for gang ns/hi: priority 0 gives way to priority 10"
+NOTE = "3 member(s) evicted for gang ns/hi: priority 0 is below priority 10"
 
 
 def cluster(minimum: int = 3) -> Cluster:

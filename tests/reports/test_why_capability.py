@@ -84,7 +84,7 @@ def test_who_would_start_once_others_have_left_is_told_that_nobody_knows_when() 
     report = QueuedCluster(4, 4, running=2).report(extra="reserve, ")
     answer, start = answer_of(report), start_of(report)
     assert start.reason == "NoEndKnown"
-    assert "no start is known: what is in its way has no known end" in answer.message
+    assert "no start is known: a pod in its way has no known end" in answer.message
     assert "free 2 cpu charged to queue q" in answer.change
 
 

@@ -80,7 +80,7 @@ def test_who_would_be_evicted_now_and_at_what_cost() -> None:
         "violations": 0,
         "pod_hours": 3.0,
     }
-    assert "3  ns/old-0, ns/old-1, ns/old-2: priority 0 gives way to priority 10" in render(answer)
+    assert "3  ns/old-0, ns/old-1, ns/old-2: priority 0 is below priority 10" in render(answer)
     assert "What it would cost: 3 pods, 1 gang would lose its minimum" in render(answer)
 
 
@@ -90,7 +90,7 @@ def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
     answer = cluster.ask("lone")
     assert answer.state == "Running"
     assert answer.message.endswith(
-        "it would be told to leave now: preempted by pod ns/new (priority 0 gives way to priority 10)"
+        "it would be told to leave now: preempted by pod ns/new (priority 0 is below priority 10)"
     )
 
 
@@ -172,8 +172,8 @@ def test_a_member_above_the_minimum_waits_without_evictions() -> None:
 def test_for_whom_a_terminating_pod_was_evicted() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
-    fields = ToldEviction("phalanx", EvictionReason.PREEMPTED, "pod ns/new", "priority 0 gives way to priority 10")
-    told = "preempted by pod ns/new (priority 0 gives way to priority 10)"
+    fields = ToldEviction("phalanx", EvictionReason.PREEMPTED, "pod ns/new", "priority 0 is below priority 10")
+    told = "preempted by pod ns/new (priority 0 is below priority 10)"
     cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", "x", fields)
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
@@ -208,7 +208,7 @@ class TestEvictionRates:
         assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
         assert answer.message.startswith("1 pod would be told to leave as soon as eviction rates allow it, with")
         assert answer.change == (
-            "wait: Queue default may lose no more than 2 pods within 10m, "
+            "wait: Queue default allows at most 2 evictions within 10m, "
             "and only the running scheduler knows what is gone already"
         )
         (departure,) = answer.evictions.pods
@@ -224,7 +224,7 @@ class TestEvictionRates:
         assert answer.evictions is not None
         assert answer.state == "Pending"
         assert [(each.why, each.until) for each in answer.evictions.reasons] == [
-            ("Queue default may lose no more than 2 pods within 10m", "1970-01-12T13:56:20Z")
+            ("Queue default allows at most 2 evictions within 10m", "1970-01-12T13:56:20Z")
         ]
 
     def test_when_the_span_is_over_others_go(self) -> None:
@@ -236,7 +236,7 @@ class TestEvictionRates:
             cluster.pod(name, node="m", terminating=True, leaves=int(NOW) + 10, condemned="phalanx")
         cluster.pod("new", priority=10)
         assert cluster.ask("new").change.endswith(
-            "wait until 1970-01-12T13:56:20Z (Queue default may lose no more than 2 pods within 10m)"
+            "wait until 1970-01-12T13:56:20Z (Queue default allows at most 2 evictions within 10m)"
         )
 
     @pytest.mark.parametrize("by", ["", "another"])

@@ -112,8 +112,8 @@ def test_one_that_raises_is_named_and_decides_nothing(install, following: str) -
     [
         ("Express = dict", "entry point express .express:Express. is not a phalanx Action class"),
         ("raise ImportError('no module named x')", "cannot be loaded: no module named x"),
-        (FAILING.replace('"express"', '"allocate"'), "there is an action 'allocate' already"),
-        (FAILING.replace('name = "express"', "pass"), "its name is ''; give it a word"),
+        (FAILING.replace('"express"', '"allocate"'), "action 'allocate' exists already"),
+        (FAILING.replace('name = "express"', "pass"), "its name is ''; give it a single word"),
     ],
 )
 def test_one_that_is_none_stops_the_start(install, code: str, problem: str) -> None:  # type: ignore[no-untyped-def]

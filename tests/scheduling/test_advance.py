@@ -132,7 +132,7 @@ class TestKeepingOthersOff:
         lasting(world, "long", 2 * HOUR)
         world.run()
         assert sorted(world.placed()) == ["short"]
-        assert "reserved for others" in world.why_pod("long").message
+        assert "reserved for units that start before" in world.why_pod("long").message
 
     def test_during_the_window_others_get_what_is_left_only(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
@@ -223,7 +223,7 @@ class TestEnding:
         evicted = [(each.name, each.message) for each in world.plans[-1].evictions] or [
             (each.name, each.message) for made in world.plans for each in made.evictions
         ]
-        assert evicted[0] == ("mine", "Reservation r is over")
+        assert evicted[0] == ("mine", "Reservation r has ended")
 
     @pytest.mark.parametrize("on_end", [AtEnd.KEEP, AtEnd.HOLD])
     def test_or_go_on(self, on_end: AtEnd) -> None:
@@ -274,7 +274,7 @@ class TestQuota:
         reserve(world, "r", start=0, end=HOUR, count=5, cpu=1, queue="research").run()
         refusal = grant(world).refusal
         assert refusal is not None
-        assert "queue research may not hold so much then" in refusal.message
+        assert "queue research would exceed its limits then" in refusal.message
 
 
 class TestLosingNodes:

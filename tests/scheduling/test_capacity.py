@@ -63,7 +63,7 @@ class TestRealCapability:
         world = cluster(10).queue("a", guarantee={"gpu": 4}).queue("b").pods("b", 8, queue="b", gpu=1).run()
         assert len(world.placed()) == 6
         assert world.why_pod(world.waiting()[0]).message == (
-            "queue root: 6 nvidia.com/gpu in use, capacity beside what others are guaranteed 6; "
+            "queue root: 6 nvidia.com/gpu in use, capacity without the guarantees of other queues 6; "
             "1 more would exceed it"
         )
 

@@ -67,7 +67,7 @@ class TestGangs:
         assert world.why("b").code == "NotEnoughResources"
         assert world.why("b").placeable == 3
         assert world.why("a").message.startswith(
-            "gang ns/a waits for CompositePodGroup ns/c, which has 1 of the 2 groups that it needs; gang ns/b: 3 of"
+            "gang ns/a waits for CompositePodGroup ns/c: 1 of 2 required groups are ready; gang ns/b: 3 of"
         )
 
     def test_as_many_groups_as_are_needed_are_enough_and_others_follow_when_they_fit(self) -> None:
@@ -98,7 +98,7 @@ class TestGangs:
         world = World().node("n1", gpu=8).composite("c", 2).group("a", 2, "c", gpu=1).run()
         assert world.started() == set()
         assert world.why("a").message == (
-            "gang ns/a waits for CompositePodGroup ns/c, which has 1 of the 2 groups that it needs"
+            "gang ns/a waits for CompositePodGroup ns/c: 1 of 2 required groups are ready"
         )
         assert world.why("a").change == "create 1 more group(s)"
         world.group("b", 2, "c", gpu=1).run()
@@ -168,7 +168,7 @@ class TestTrees:
         world = self.tree(7).run()
         assert world.why("r2w").code == "NotEnoughResources"
         assert world.why("r2l").message.startswith(
-            "gang ns/r2l waits for CompositePodGroup ns/r2, which has 1 of the 2 groups that it needs; gang ns/r2w"
+            "gang ns/r2l waits for CompositePodGroup ns/r2: 1 of 2 required groups are ready; gang ns/r2w"
         )
         assert world.node("n2", gpu=1).run().started() == {"r1l", "r1w", "r2l", "r2w"}
 
@@ -177,7 +177,7 @@ class TestTrees:
         world.composite("l", 1, "root").group("l1", 2, "l", gpu=1).group("l2", 0, "l", minimum=2)
         world.composite("r", 1, "root").group("r1", 0, "r", minimum=2).run()
         assert world.why("l1").message == (
-            "gang ns/l1 waits for CompositePodGroup ns/root, which has 1 of the 2 groups that it needs; "
+            "gang ns/l1 waits for CompositePodGroup ns/root: 1 of 2 required groups are ready; "
             "gang ns/r1: waiting for members of PodGroup ns/r1: have 0 of 2 pods"
         )
 

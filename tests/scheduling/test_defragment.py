@@ -79,7 +79,7 @@ class TestOneWhoWaitsGetsItsRoom:
         target = {"n1": "n2", "n2": "n1"}[first.node]
         assert first.reason is EvictionReason.RESCHEDULED
         assert first.preemptor == "gang ns/whole"
-        assert first.message == f"there is room for it on {target}, and none for the other until it moves"
+        assert first.message == f"there is room for it on {target}, and a waiting unit needs its present room"
         assert first.cause == second.cause
         assert "leave" in made.why("whole").message
 
@@ -201,7 +201,7 @@ class TestBudget:
     def test_what_would_exceed_it_is_told_and_waits(self) -> None:
         made = world(maxEvictionsPerHour=1).settle()
         assert made.evicted == []
-        text = "Room could be made by moving 2 pods; defragmentation may move 1 more this hour"
+        text = "Moving 2 pods would make room; defragmentation can move 1 more this hour"
         assert text in made.why("whole").message
 
     def test_it_is_told_no_longer_once_the_window_has_closed(self) -> None:
@@ -277,11 +277,11 @@ class TestSettings:
         [
             ({"schedule": ""}, "action defragment: argument schedule is missing"),
             ({"schedule": "DAILY"}, "argument schedule: 'DAILY' is not KEY=VALUE"),
-            ({"schedule": "FREQ=DAILY;COUNT=3"}, "COUNT has nothing to count from"),
+            ({"schedule": "FREQ=DAILY;COUNT=3"}, "COUNT is not supported"),
             ({"duration": ""}, "argument duration"),
-            ({"duration": "200h"}, "at most a week"),
+            ({"duration": "200h"}, "at most 7 days"),
             ({"timeZone": "Mars"}, "argument timeZone: 'Mars' is not an IANA time zone"),
-            ({"interval": "5s"}, "argument interval: at least 1m"),
+            ({"interval": "5s"}, "argument interval: expected at least 1m"),
             ({"maxEvictionsPerHour": -1}, "argument maxEvictionsPerHour"),
             ({"maxEvictionPerHour": 1}, "unknown argument 'maxEvictionPerHour'"),
         ],

@@ -103,7 +103,7 @@ class TestEmptyingNodes:
         answer = empty(three_nodes(), 2)
         assert (answer.reached, answer.moves) == (False, [])
         assert answer.message == "only 1 of 2 nodes can be empty"
-        assert RelocationObstacle("n2", "ns/b1", "fits nowhere else") in answer.obstacles
+        assert RelocationObstacle("n2", "ns/b1", "fits on no other node") in answer.obstacles
 
     def test_pods_are_packed_so_that_they_fit(self) -> None:
         """Two large and two small ones; only one way to pack them leaves a node empty."""
@@ -146,7 +146,7 @@ class TestWhoStays:
     @pytest.mark.parametrize(
         ("fields", "reason"),
         [
-            ({"controller": ""}, "has no controller that would make it again elsewhere"),
+            ({"controller": ""}, "has no controller that would recreate it"),
             ({"preemptable": False}, "is marked as not preemptable"),
             ({"critical": True}, "is critical to the cluster"),
         ],
@@ -169,7 +169,7 @@ class TestWhoStays:
             scenario.pod(name, gang="g", node=node, cpu=1, more=KEPT)
         answer = empty(scenario)
         assert not answer.reached
-        assert answer.obstacles[0].reason == "is one of the 2 members that its gang needs"
+        assert answer.obstacles[0].reason == "is one of the 2 required members of its gang"
 
     def test_a_gang_moves_as_a_whole_where_that_is_wanted(self) -> None:
         scenario = Scenario().nodes(3, cpu=4).gang("g", 2)
@@ -196,7 +196,7 @@ class TestWhoStays:
         on(scenario, "n2", *(f"b{n}" for n in range(5)))
         assert empty(scenario, only={"n1"}).reached
         answer = empty(scenario, only={"n1"}, per_gang=2)
-        assert answer.obstacles[0].reason == "belongs to a gang of which more than 2 would have to move"
+        assert answer.obstacles[0].reason == "belongs to a gang with more than 2 members to move"
 
     def test_no_more_pods_than_wanted(self) -> None:
         scenario = three_nodes()
@@ -220,7 +220,7 @@ class TestWhoStays:
         for number in range(2):
             scenario.pod(f"g-{number}", gang="g", node="n1", cpu=1, more=KEPT)
         on(scenario, "n2", "b0", "b1", "b2")
-        assert "no more than 1 may be missing" in empty(scenario, only={"n1"}).obstacles[0].reason
+        assert "permits 1 missing member" in empty(scenario, only={"n1"}).obstacles[0].reason
 
     def test_pods_that_may_run_nowhere_else(self) -> None:
         scenario = Scenario().node("n1", cpu=4, labels={"disk": "ssd"}).node("n2", cpu=4)
@@ -228,7 +228,7 @@ class TestWhoStays:
         scenario.pod("bound", node="n1", cpu=1, pod_class=bound, more=KEPT)
         on(scenario, "n2", "b0", "b1")
         answer = empty(scenario, only={"n1"})
-        assert answer.obstacles == [RelocationObstacle("n1", "ns/bound", "fits nowhere else")]
+        assert answer.obstacles == [RelocationObstacle("n1", "ns/bound", "fits on no other node")]
 
     def test_pods_that_would_come_back_whatever_keeps_others_away(self) -> None:
         scenario = Scenario().nodes(2, cpu=4)
@@ -237,7 +237,7 @@ class TestWhoStays:
         on(scenario, "n2", "b0", "b1", "b2")
         answer = empty(scenario, only={"n1"})
         assert not answer.reached
-        assert "comes back" in answer.message
+        assert "returns to its node" in answer.message
 
 
 class TestProof:
@@ -299,8 +299,8 @@ class TestRoomForAGang:
         assert not answer.reached
         assert answer.message == "no room can be made for the 3 pods that gang big needs"
         assert {entry.reason for entry in answer.obstacles} <= {
-            "fits nowhere else",
-            "others would have moved there",
+            "fits on no other node",
+            "other pods would have moved there",
         }
 
     def test_members_go_where_there_is_room_first(self) -> None:
@@ -345,7 +345,7 @@ class TestRoomForAGang:
         scenario = self.fragmented().job("small", 1, cpu=1)
         answer = room(scenario, "small")
         assert (answer.reached, answer.moves) == (True, [])
-        assert "waits for nothing" in answer.message
+        assert "does not wait" in answer.message
 
     def test_room_is_no_help_against_a_quota(self) -> None:
         scenario = self.fragmented().queue("small", capability={"cpu": 2}).job("big", 1, cpu=4, queue="small")
@@ -364,7 +364,7 @@ class TestRoomForAGang:
         assert scenario.spread() == {"n1": 1, "n2": 1}
         answer = room(scenario.job("big", 1, cpu=4), "big")
         assert not answer.reached
-        assert "members that its gang needs" in answer.obstacles[0].reason
+        assert "required members of its gang" in answer.obstacles[0].reason
         assert room(scenario, "big", whole_gangs=True).cost.gangs == 1
 
     def test_taints_are_looked_at(self) -> None:
@@ -402,7 +402,7 @@ class TestDomains:
         scenario.pod("x", node="a1", gang="near", cpu=1, more=KEPT)
         answer = empty(scenario, 1, {"a1"})
         assert not answer.reached
-        assert "has to stay near the rest of its gang" in str(answer)
+        assert "must stay in one topology domain with its gang" in str(answer)
 
 
 @st.composite

@@ -91,7 +91,7 @@ class TestEvictions:
     def test_nobody_is_told_a_priority_that_is_not(self) -> None:
         scenario = self.late(3)
         (message,) = {eviction.message for plan in scenario.plans for eviction in plan.evictions}
-        assert message == "both have priority 0, and the other holds less"
+        assert message == "both have priority 0, and the preemptor has a smaller share"
 
     def test_without_the_switch_equals_do_not_move_each_other(self) -> None:
         text = LEVELS.replace(", enablePreemptable: true", "")

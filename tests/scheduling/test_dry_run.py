@@ -98,7 +98,7 @@ def test_what_a_mark_forbids_is_told_even_beside_a_pod_that_belongs_to_its_node(
     scenario.pod("mine", cpu=1, more={"preemptable": False}).run()
     found = vain(scenario.pod("asks", cpu=1, priority=10), "asks")
     assert objections(found) == {"each is marked as not preemptable": ["mine"]}
-    assert found.changes == ("let ns/mine be evicted (volcano.sh/preemptable)",)
+    assert found.changes == ("make ns/mine preemptable (volcano.sh/preemptable)",)
 
 
 def test_what_would_be_missing_even_then() -> None:
@@ -114,7 +114,7 @@ def test_a_minimum_run_time_ends_by_itself() -> None:
     found = vain(scenario.pod("high", cpu=1, priority=10, queue="q"), "high")
     assert [obstacle.until for obstacle in found.what_if.obstacles] == [1600.0]  # type: ignore[union-attr]
     assert found.changes == (
-        "wait until 1970-01-01T00:26:40Z (ns/low has not had the 10m yet that queue q lets its pods run)",
+        "wait until 1970-01-01T00:26:40Z (ns/low has run for less than the 10m that queue q guarantees)",
     )
 
 
@@ -141,7 +141,7 @@ def test_a_quota_that_borrows_may_be_asked_by_whoever_owns_more() -> None:
     scenario.within("c").elastic_quota("c", {"cpu": 16}, {"cpu": 20})
     scenario.within("a").pods("lent", 16, cpu=1).run()
     found = vain(scenario.within("b").pod("b", cpu=2), "b")
-    assert objections(found) == {"ElasticQuota b/quota would hold more cpu than its min": wanted(found)}
+    assert objections(found) == {"ElasticQuota b/quota would use more cpu than its min": wanted(found)}
     assert found.changes == ("raise the min of ElasticQuota b/quota by 2 cpu",)
 
 
@@ -159,7 +159,7 @@ def test_a_queue_that_deserves_no_more_would_have_to_deserve_more() -> None:
     scenario.queue("a", deserved={"cpu": 2}).queue("b", deserved={"cpu": 4})
     scenario.pods("b", 8, cpu=1, queue="b").run()
     found = vain(scenario.pod("a", cpu=3, queue="a"), "a")
-    assert objections(found) == {"queue a would hold more cpu than what it deserves": wanted(found)}
+    assert objections(found) == {"queue a would use more cpu than its deserved share": wanted(found)}
     assert found.changes == ("raise the deserved of queue a by 1 cpu",)
 
 
@@ -177,7 +177,7 @@ def test_a_policy_without_evictions_is_named() -> None:
     scenario = Scenario(NO_EVICTIONS).node("n1", cpu=1).pod("low", cpu=1).run()
     found = vain(scenario.pod("high", cpu=1, priority=10), "high")
     assert objections(found) == {"the policy has no action that preempts": ["low"]}
-    assert found.changes == ("name the action preempt in the policy",)
+    assert found.changes == ("add the action preempt to the policy",)
 
 
 def test_one_node_at_a_time_is_named() -> None:
@@ -186,14 +186,16 @@ def test_one_node_at_a_time_is_named() -> None:
     scenario.within("q1").pod("one", cpu=1, node="n1").pod("two", cpu=1, node="n2").run()
     found = vain(scenario.within("q2").pod("large", cpu=2), "large")
     assert wanted(found) == ["one", "two"]
-    assert list(objections(found)) == ["the policy takes the victims of a pod from one node (singleNodePreemption)"]
-    assert found.changes == ("take singleNodePreemption out of the policy",)
+    assert list(objections(found)) == [
+        "the policy requires all victims of a pod on one node (singleNodePreemption)"
+    ]
+    assert found.changes == ("remove singleNodePreemption from the policy",)
 
 
 def test_who_never_preempts_is_told_so() -> None:
     found = vain(full().pod("high", cpu=1, priority=10, more={"preempts": False}), "high")
-    assert list(objections(found)) == ["they who wait have the preemptionPolicy Never"]
-    assert found.changes == ("give it a priority class that preempts (preemptionPolicy)",)
+    assert list(objections(found)) == ["the preemptor has the preemptionPolicy Never"]
+    assert found.changes == ("use a priority class with preemptionPolicy PreemptLowerPriority",)
 
 
 def test_one_member_that_may_not_go_keeps_its_whole_gang() -> None:
@@ -202,7 +204,7 @@ def test_one_member_that_may_not_go_keeps_its_whole_gang() -> None:
     found = vain(scenario.pod("high", cpu=1, priority=10), "high")
     assert objections(found) == {
         "each is marked as not preemptable": ["low-1"],
-        "each belongs to a gang of which another member may not go": ["low-0"],
+        "each belongs to a gang with another member that cannot be evicted": ["low-0"],
     }
 
 

@@ -93,7 +93,7 @@ class TestBudgets:
 
 class TestRates:
     RATE = EvictionRate(2, 600)
-    REFUSED = "queue a may lose no more than 2 pods within 10m"
+    REFUSED = "queue a allows at most 2 evictions within 10m"
 
     def world(self, rate: EvictionRate = RATE) -> Scenario:
         return world().queue("a", eviction_rate=rate)
@@ -132,7 +132,7 @@ class TestRates:
     def test_nothing_at_all_may_be_said_too(self) -> None:
         scenario = self.world(EvictionRate(0, 60))
         assert (
-            limits(scenario).try_evict_all(pods(scenario, 0, 1)) == "queue a may lose no more than 0 pods within 1m"
+            limits(scenario).try_evict_all(pods(scenario, 0, 1)) == "queue a allows at most 0 evictions within 1m"
         )
 
     def test_every_account_on_the_path_counts_and_others_do_not(self) -> None:
@@ -143,7 +143,7 @@ class TestRates:
         others = [scenario.state.pods[f"b-{number}"] for number in range(2)]
         assert [limit.try_evict(record) for record in others] == [
             None,
-            "root may lose no more than 3 pods within 1m",
+            "root allows at most 3 evictions within 1m",
         ]
         assert limit.try_evict(pods(scenario, 2)[0]) == self.REFUSED
 

@@ -121,7 +121,7 @@ def test_an_extender_that_fails_is_asked_once_in_ten_seconds(ignorable: bool) ->
     assert s.count("predicate") == 1
     assert len(s.placed()) == (30 if ignorable else 0)
     if not ignorable:
-        assert "node(s) that the extender could not be asked about" in s.why("g").message
+        assert "node(s) could not be checked by the extender" in s.why("g").message
         s.answers["predicate"] = refusing()
         s.later().run()
         assert len(s.placed()) == 30
@@ -143,7 +143,7 @@ def test_an_overused_queue_gets_nothing_new() -> None:
     s.nodes(1).queue("full").queue("free")
     s.pod("p", queue="full", cpu=1).pod("q", queue="free", cpu=1).run()
     assert s.placed() == ["q"]
-    assert "the extender says that it uses more than it may" in s.why_pod("p").message
+    assert "the extender reports that it is overused" in s.why_pod("p").message
     s.answers["overused"] = lambda _: {"overused": False}
     s.later().run()
     assert s.placed() == ["p", "q"]

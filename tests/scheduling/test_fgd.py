@@ -116,8 +116,8 @@ def test_random_nodes_are_the_same_for_the_same_seed() -> None:
 @pytest.mark.parametrize(
     ("stated", "told"),
     [
-        ("fgd.workload: [{cpus: 4}]", "[0] has other keys than cpu, gpus, share, frequency"),
-        ("fgd.workload: [{cpu: many}]", "[0].cpu is 'many', no number from 0"),
+        ("fgd.workload: [{cpus: 4}]", "[0] has unknown keys; expected cpu, gpus, share, frequency"),
+        ("fgd.workload: [{cpu: many}]", "[0].cpu is 'many'; expected a number of at least 0"),
         ("fgd.workload: [{gpus: 1, share: 2}]", "[0] needs whole gpus, a share above 0 and at most 1"),
         ("fgd.workload: [{gpus: 1.5}]", "[0] needs whole gpus"),
     ],
@@ -131,4 +131,4 @@ def test_what_is_no_workload_is_told(stated: str, told: str) -> None:
 
 def test_without_a_workload_nothing_is_scored_and_the_policy_says_so() -> None:
     (remark,) = load_policy(POLICY % ("fgd", "")).inactive
-    assert "fgd.workload: states no pods that are expected" in remark
+    assert "fgd.workload: has no expected pods" in remark

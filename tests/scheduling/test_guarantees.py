@@ -31,7 +31,7 @@ def test_who_waits_for_the_sake_of_a_guarantee_is_told() -> None:
     verdict = cluster.why_pod(waiting)
     assert (verdict.code, verdict.unschedulable) == ("QuotaExceeded", False)
     assert verdict.message == (
-        "queue root: 6 cpu in use, capacity beside what others are guaranteed 6; 1 more would exceed it"
+        "queue root: 6 cpu in use, capacity without the guarantees of other queues 6; 1 more would exceed it"
     )
 
 

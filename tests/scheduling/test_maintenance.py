@@ -396,7 +396,7 @@ class TestEvictionAtTheStart:
 
 
 def test_a_bad_word_of_the_policy_is_named() -> None:
-    with pytest.raises(Exception, match=r"maintenanceSignals: 'maybe' is not honour or ignore"):
+    with pytest.raises(Exception, match=r"maintenanceSignals: 'maybe' is unknown; expected honour or ignore"):
         Scenario(POLICY + "\nphalanx: {maintenanceSignals: maybe}")
 
 

@@ -62,7 +62,7 @@ def test_a_group_that_is_not_named_is_not_used() -> None:
     assert s.ways(PoolRule(preferred=("c",))) == ["in-c"]
     message = s.why_pod("p1").message
     assert "1 node(s) were in no node group" in message
-    assert "2 node(s) were in a node group that the queue may not use" in message
+    assert "2 node(s) were in a node group that the queue does not allow" in message
 
 
 def test_who_may_use_no_node_here_is_told_which_would_do() -> None:
@@ -98,7 +98,7 @@ def test_without_a_rule_a_strict_policy_places_nobody() -> None:
     assert s.ways(None) == []
     message = s.why_pod("p0").message
     assert "1 node(s) were in no node group" in message
-    assert "3 node(s) were in a node group, and the queue names none" in message
+    assert "3 node(s) were in a node group, but the queue names none" in message
 
 
 def test_without_a_rule_others_go_where_no_group_is() -> None:

@@ -219,10 +219,10 @@ def test_feature_that_is_always_outdated_does_not_keep_the_scheduler_busy(monkey
     ("offered", "why"),
     [
         (object, "is not a phalanx CyclePlugin class"),
-        (type("Nameless", (CyclePlugin,), {}), "its name is None; give it one"),
-        (feature("begin", fails, name="maintenance"), "there is a feature 'maintenance' already"),
-        (feature("__init__", fails), "cannot be made: RuntimeError: the feature is broken"),
-        (feature("reserved_room", fails), "reserved_room is not open to other packages"),
+        (type("Nameless", (CyclePlugin,), {}), "its name is None; give it a name"),
+        (feature("begin", fails, name="maintenance"), "feature 'maintenance' exists already"),
+        (feature("__init__", fails), "cannot be created: RuntimeError: the feature is broken"),
+        (feature("reserved_room", fails), "reserved_room is not available to other packages"),
     ],
 )
 def test_class_that_cannot_be_used_is_an_error_at_the_start(

@@ -146,14 +146,17 @@ class TestWhatIsReported:
     @pytest.mark.parametrize(
         ("text", "report"),
         [
-            (with_plugin("{name: extender}"), "plugin extender: no extender.urlPrefix is stated: nobody is asked"),
+            (
+                with_plugin("{name: extender}"),
+                "plugin extender: extender.urlPrefix is missing: the extender is not called",
+            ),
             (
                 with_plugin("{name: pdb, enablePreemptable: false}", "'allocate, preempt, gangreclaim'"),
-                "plugin pdb: enablePreemptable: false has no effect while gangreclaim may evict",
+                "plugin pdb: enablePreemptable: false has no effect while gangreclaim can evict",
             ),
             (
                 "actions: allocate\nconfigurations: [{name: preempt, arguments: {singleNodePreemption: true}}]",
-                "action preempt: argument singleNodePreemption has no effect: the policy does not name it",
+                "action preempt: argument singleNodePreemption has no effect: the policy does not name the action",
             ),
             (
                 "actions: preempt\nconfigurations: [{name: preempt, arguments: {maxCandidateNodesAbsolute: 9}}]",
@@ -174,9 +177,12 @@ class TestWhatIsReported:
             ('actions: "enqueue, elect, allocate, reserve"', "action elect is accepted but has no effect: Volcano"),
             (
                 "configurations: [{name: reserve, arguments: {depth: 2}}]",
-                "action reserve: the policy does not name it: no argument has effect",
+                "action reserve: its arguments have no effect: the policy does not name the action",
             ),
-            (with_plugin("{name: reservation}"), "plugin reservation is accepted but has no effect: Volcano gave"),
+            (
+                with_plugin("{name: reservation}"),
+                "plugin reservation is accepted but has no effect: Volcano replaced",
+            ),
             ("configurations: [{name: elect, arguments: {a: b}}]", "configurations[0]: action elect has no effect"),
             ("actions: allocate", "no plugin filters nodes"),
             ("tiers: [{plugins: [{name: predicates, enablePredicate: false}]}]", "no plugin filters nodes"),
@@ -242,8 +248,8 @@ class TestMistakes:
             ),
             (
                 with_plugin("{name: resource-strategy-fit, arguments: {resources: {cpu: {type: Best}}}}"),
-                "tiers[0].plugins[1] (resource-strategy-fit): argument resources.cpu.type: 'Best' is not"
-                " MostAllocated or LeastAllocated",
+                "tiers[0].plugins[1] (resource-strategy-fit): argument resources.cpu.type: 'Best' is unknown;"
+                " expected MostAllocated or LeastAllocated",
             ),
             (
                 with_plugin("{name: gang, arguments: [a]}"),
@@ -276,8 +282,8 @@ class TestMistakes:
                 "action preempt: argument singleNodePreemption: 2 is not true or false",
             ),
             ("phalanx: [1]", "phalanx: expected a mapping"),
-            ("phalanx: {evictions: kill}", "phalanx.evictions: 'kill' is not delete or eviction-api"),
-            ("phalanx: {partialGang: drop}", "phalanx.partialGang: 'drop' is not keep or release"),
+            ("phalanx: {evictions: kill}", "phalanx.evictions: 'kill' is unknown; expected delete or eviction-api"),
+            ("phalanx: {partialGang: drop}", "phalanx.partialGang: 'drop' is unknown; expected keep or release"),
             (
                 "phalanx: {cycleBudgetMilliseconds: 0}",
                 "phalanx.cycleBudgetMilliseconds: 0 is not a whole number of at least 1",
@@ -427,7 +433,7 @@ class TestPluginsOfOthers:
         [
             (ImportError("no module named x"), "cannot be loaded: no module named x"),
             (dict, "is not a phalanx Plugin class"),
-            (type("Impostor", (Custom,), {"name": "gang"}), "there is a plugin 'gang' already"),
+            (type("Impostor", (Custom,), {"name": "gang"}), "plugin 'gang' exists already"),
         ],
     )
     def test_one_that_is_none_stops_the_start(
@@ -440,16 +446,16 @@ class TestPluginsOfOthers:
     @pytest.mark.parametrize(
         ("members", "problem"),
         [
-            ({"spares": lambda self, session, record: None}, "spares is called evict_veto now"),
+            ({"spares": lambda self, session, record: None}, "spares was renamed to evict_veto"),
             ({"filter": 3}, "filter must be a method"),
             (
                 {"pre_bind_check": lambda *asked: True},
-                "pre_bind_check needs a filter, which rules out what was refused",
+                "pre_bind_check needs a filter, which excludes refused nodes",
             ),
-            ({"disabled_points": ["score"]}, "disabled_points must be a frozenset of texts, and is ['score']"),
-            ({"disabled_points": frozenset({"scores"})}, "disabled_points: there is no scores"),
-            ({"inter_pod_rules": None}, "inter_pod_rules must be InterPodRules, and is None"),
-            ({"arguments": "custom.text"}, "arguments and without_effect must be tuples of texts"),
+            ({"disabled_points": ["score"]}, "disabled_points must be a frozenset of strings, got ['score']"),
+            ({"disabled_points": frozenset({"scores"})}, "disabled_points: unknown extension point scores"),
+            ({"inter_pod_rules": None}, "inter_pod_rules must be InterPodRules, got None"),
+            ({"arguments": "custom.text"}, "arguments and without_effect must be tuples of strings"),
         ],
     )
     def test_one_that_cannot_be_asked_is_an_error(
@@ -462,8 +468,8 @@ class TestPluginsOfOthers:
     def test_what_its_author_may_have_overlooked_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offer(monkeypatch, type("Typo", (Custom,), {"static_scores": lambda *asked: None}))
         told = load_policy(with_plugin("{name: custom}")).inactive
-        assert "plugin custom: static_scores is no extension point; did you mean static_score?" in told
-        assert "plugin custom: it has no method that is an extension point" in told
+        assert "plugin custom: static_scores is not an extension point; did you mean static_score?" in told
+        assert "plugin custom: the plugin implements no extension point" in told
 
 
 def test_policy_show_has_every_extension_point() -> None:

@@ -337,7 +337,7 @@ def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> 
 def test_a_victim_is_told_both_priorities_and_its_preemptor_once() -> None:
     scenario = full(priority=3).job("high", 3, cpu=1, priority=10).work()
     (sentence,) = {eviction.sentence for plan in scenario.plans for eviction in plan.evictions}
-    assert sentence == "preempted by gang ns/high (priority 3 gives way to priority 10)"
+    assert sentence == "preempted by gang ns/high (priority 3 is below priority 10)"
 
 
 def test_gangs_that_must_start_together_go_together() -> None:

@@ -42,7 +42,7 @@ class TestUnderEveryPolicy:
     @pytest.mark.parametrize(
         ("fields", "reason"),
         [
-            ({"firm": True}, "is not preemptible, and holds no more than its quota's min"),
+            ({"firm": True}, "is not preemptible and within its quota's min"),
             ({"preemptable": False}, "is marked as not preemptable"),
         ],
     )
@@ -50,7 +50,7 @@ class TestUnderEveryPolicy:
         assert spared(world(**fields)) == [EvictVeto(reason, own=True)]
 
     def test_what_belongs_to_its_node(self) -> None:
-        assert spared(world(fixture=True)) == [EvictVeto("belongs to its node: another would come in its place")]
+        assert spared(world(fixture=True)) == [EvictVeto("is tied to its node: it would be created again there")]
 
     def test_what_gangs_say(self) -> None:
         scenario = Scenario(BARE).node("n").job("train", 2, node="n", cpu=1)
@@ -67,12 +67,12 @@ class TestUnderEveryPolicy:
         scenario = world(bound=400, started=700).queue("default", min_run_time=900)
         scenario.elastic_quota(NAMESPACE, {}, {})
         assert spared(scenario) == [
-            EvictVeto("has not had the 15m yet that queue default lets its pods run", until=1300.0)
+            EvictVeto("has run for less than the 15m that queue default guarantees", until=1300.0)
         ]
         key = AccountKey(Tree.ELASTIC_QUOTA, NAMESPACE)
         scenario.account(key, label="the quota", min_run_time=1200)
         assert spared(scenario) == [
-            EvictVeto("has not had the 20m yet that the quota lets its pods run", until=1600.0)
+            EvictVeto("has run for less than the 20m that the quota guarantees", until=1600.0)
         ]
         scenario.now = 1600
         assert spared(scenario) == []
@@ -91,7 +91,7 @@ class TestUnderEveryPolicy:
         scenario = world()
         scenario.state.pods.mark_evicting(scenario.state.pods["p"])
         scenario.state.pods.eviction_refused("p", 1060.0)
-        assert spared(scenario) == [EvictVeto("could not be evicted a short while ago", until=1060.0)]
+        assert spared(scenario) == [EvictVeto("could not be evicted recently", until=1060.0)]
         scenario.now = 1060
         assert spared(scenario) == []
 
@@ -102,7 +102,7 @@ class TestConformance:
     def test_what_the_cluster_needs_stays(self) -> None:
         assert why(world(self.POLICY, critical=True)) == ["is critical to the cluster"]
         scenario = Scenario(self.POLICY).node("n").within("kube-system").pod("p", node="n", cpu=1)
-        assert why(scenario) == ["is in the namespace kube-system"]
+        assert why(scenario) == ["is in namespace kube-system"]
         assert why(world(self.POLICY)) == []
 
     def test_without_it_only_priorities_count(self) -> None:
@@ -114,7 +114,7 @@ class TestCooldown:
 
     def test_a_running_pod_stays_for_its_cooldown(self) -> None:
         scenario = world(self.POLICY, bound=900, cooldown=300)
-        assert spared(scenario) == [EvictVeto("is protected for 5m after it got its node", until=1200.0, own=True)]
+        assert spared(scenario) == [EvictVeto("is protected for 5m after its binding", until=1200.0, own=True)]
         scenario.now = 1200
         assert spared(scenario) == []
 

@@ -219,13 +219,13 @@ class TestWhatVictimsAreTold:
         scenario.within("b").pod("b-3", cpu=3).run(50)
         (sentence,) = self.told(scenario)
         assert sentence.startswith("reclaimed by pod b/b-3 (")
-        assert sentence.endswith("holds 6 cpu, 2 more than is its own)")
+        assert sentence.endswith("uses 6 cpu, 2 above its share)")
 
     def test_how_far_their_queue_is_above_what_it_deserves(self) -> None:
         scenario = Scenario(PROPORTION).node("n1", cpu=4).queue("q1").queue("q2")
         scenario.pods("a", 4, queue="q1", cpu=1).run().pods("b", 2, queue="q2", cpu=1).run(50)
         assert {sentence.partition(" (")[2] for sentence in self.told(scenario)} == {
-            "queue q1 holds 4 cpu, 2 more than is its own)"
+            "queue q1 uses 4 cpu, 2 above its share)"
         }
 
 

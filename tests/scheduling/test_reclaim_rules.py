@@ -62,7 +62,7 @@ class TestElasticQuotas:
         assert trial.everything() == ["a-big"]
         settled(scenario, trial).pod("next", gpu=1)
         word = takes(scenario, "next").word("a-0")
-        assert word == "ElasticQuota b/quota would hold more nvidia.com/gpu than its min"
+        assert word == "ElasticQuota b/quota would use more nvidia.com/gpu than its min"
 
     def test_story_2_within_min_from_who_is_over_it_and_beyond_it_from_oneself(self) -> None:
         scenario = self.story(a=(3, 4), b=(4, 6), c=(3, 4))
@@ -90,7 +90,7 @@ class TestElasticQuotas:
         scenario.within("quota1").pod("nginx", node="n", cpu=1)
         scenario.within("quota2").pod("important", cpu=1, priority=1_000_000)
         trial = takes(scenario, "important")
-        assert trial.word("nginx") == "ElasticQuota quota2/quota would hold more cpu than its min"
+        assert trial.word("nginx") == "ElasticQuota quota2/quota would use more cpu than its min"
         assert trial.everything() == []
 
     def test_example_2_what_is_lent_comes_back_from_all_nodes(self) -> None:
@@ -119,7 +119,7 @@ class TestElasticQuotas:
         scenario = world().elastic_quota("a", {"gpu": 1}, {}).elastic_quota("b", {"gpu": 2, "cpu": 4}, {})
         scenario.within("b").pods("b", 3, node="n", gpu=1, cpu=2)
         scenario.within("a").pod("more", gpu=1, cpu=1)
-        assert takes(scenario, "more").word("b-0") == "ElasticQuota a/quota would hold more cpu than its min"
+        assert takes(scenario, "more").word("b-0") == "ElasticQuota a/quota would use more cpu than its min"
 
     def test_what_no_quota_names_stands_in_nobodys_way(self) -> None:
         scenario = world().elastic_quota("a", {"gpu": 1}, {}).elastic_quota("b", {"gpu": 2}, {})
@@ -194,7 +194,7 @@ class TestQuotaTrees:
         assert (near.distance, far.distance) == (1, 2)
         assert trial.count() == {"x2": 1, "y1": 3}
         scenario.within("x1").pod("claim-2", gpu=1)
-        assert takes(scenario, "claim").word("y1-0") == "quota x1 would hold more nvidia.com/gpu than its min"
+        assert takes(scenario, "claim").word("y1-0") == "quota x1 would use more nvidia.com/gpu than its min"
 
     def koordinator(self, **quotas: tuple[int, int]) -> Scenario:
         scenario = world(cpu=10).account(AccountKey(Tree.KOORDINATOR, "koordinator-root-quota"), parental=True)
@@ -217,7 +217,7 @@ class TestQuotaTrees:
         assert takes(scenario, "claim").count() == {"a": 5}
         scenario.within("b").pod("claim-5", cpu=2)
         word = takes(scenario, "claim").word("a-0")
-        assert word == "quota b would hold more cpu than its runtime quota"
+        assert word == "quota b would use more cpu than its runtime quota"
 
     def test_koordinators_default_quota_stands_beside(self) -> None:
         scenario = self.koordinator(a=(2, 10))
@@ -226,7 +226,7 @@ class TestQuotaTrees:
         scenario.within("a").pod("a", cpu=1, priority=5)
         for taker in ("other", "a"):
             word = takes(scenario, taker).word("any")
-            assert word == "the default quota stands beside the quotas that make room for each other"
+            assert word == "the default quota takes no part in reclaim between quotas"
 
     def test_trees_of_koordinator_do_not_lend_to_each_other(self) -> None:
         scenario = self.koordinator(a=(10, 10))
@@ -261,7 +261,7 @@ class TestQueues:
         settled(scenario, trial)
         for reclaimee in "bc":
             word = takes(scenario, f"{reclaimee}wait-0").word("more-0")
-            assert word == f"queue {reclaimee} would hold more cpu than what it deserves"
+            assert word == f"queue {reclaimee} would use more cpu than its deserved share"
 
     def test_without_a_plugin_that_says_so_nobody_deserves_anything(self) -> None:
         scenario = world().queue("a", deserved={"cpu": 9}).queue("b")
@@ -273,7 +273,7 @@ class TestQueues:
         scenario.pods("b", 3, queue="b", node="n", cpu=1).pod("more", queue="a", cpu=1)
         scenario.pods("a", 2, queue="a", node="n", cpu=1).pod("poor", queue="b", cpu=1, priority=9)
         assert takes(scenario, "more").count() == {"b": 3}
-        assert takes(scenario, "poor").word("a-0") == "queue b would hold more cpu than what it deserves"
+        assert takes(scenario, "poor").word("a-0") == "queue b would use more cpu than its deserved share"
 
     def test_a_share_of_one_resource_is_enough_if_nobody_has_one_of_the_others(self) -> None:
         """Volcano #3990: deserved names GPUs only, and pods ask for CPUs as well."""
@@ -289,7 +289,7 @@ class TestQueues:
         assert trial.count() == {"a": 3}  # from 10 to 4; the engine takes two, as many as it needs
         settled(scenario, trial).pods("again", 3, queue="a", cpu=2)
         assert takes(scenario, "again-0").everything() == []  # 6 would be more than 5
-        assert takes(scenario, "again").word("b-0") == "queue a would hold more cpu than what it deserves"
+        assert takes(scenario, "again").word("b-0") == "queue a would use more cpu than its deserved share"
 
     def test_a_queue_may_forbid_it(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 9}).queue("top", reclaimable=False)
@@ -349,7 +349,7 @@ class TestQueues:
             alone = ReclaimRules(session, charge_path, wanted, preempt=True, reclaim=True)
             assert reclaimed(alone.rule_for(reclaimee))
             both = ReclaimRules(session, charge_path, wanted, preempt=True, reclaim=True, together=charge_paths)
-            assert both.rule_for(reclaimee) == "queue a would hold more cpu than what it deserves"
+            assert both.rule_for(reclaimee) == "queue a would use more cpu than its deserved share"
 
     def test_a_closed_queue_keeps_what_it_deserves_of_what_it_has(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
@@ -393,7 +393,7 @@ class TestTreesOfQueues:
         near, far = trial.word("y-0"), trial.word("e-0")
         assert isinstance(near, ReclaimRule)
         assert isinstance(far, ReclaimRule) is False
-        assert far == "queue org would hold more cpu than what it deserves"
+        assert far == "queue org would use more cpu than its deserved share"
         assert near.distance == 1
         scenario = self.fill(self.tree(), x=1, y=7, e=10).pods("more", 2, queue="x", cpu=1)
         far = takes(scenario, "more").word("e-0")
@@ -403,18 +403,18 @@ class TestTreesOfQueues:
 
     def test_every_level_must_deserve_what_is_taken(self) -> None:
         scenario = self.fill(self.tree(), x=2, y=8, e=10).pod("more", queue="x", cpu=1)
-        assert takes(scenario, "more").word("e-0") == "queue org would hold more cpu than what it deserves"
+        assert takes(scenario, "more").word("e-0") == "queue org would use more cpu than its deserved share"
         scenario.pod("less", queue="y", cpu=1)
-        assert takes(scenario, "less").word("x-0") == "queue y would hold more cpu than what it deserves"
+        assert takes(scenario, "less").word("x-0") == "queue y would use more cpu than its deserved share"
 
     def test_a_branch_that_has_what_it_deserves_gives_nothing_whoever_in_it_has_more(self) -> None:
         scenario = self.fill(self.tree(), x=1, y=9, e=1).pod("more", queue="e", cpu=1)
-        assert takes(scenario, "more").word("y-0") == "queue org is within what it deserves"
+        assert takes(scenario, "more").word("y-0") == "queue org is within its deserved share"
 
     def test_in_a_branch_that_has_more_a_queue_keeps_what_it_deserves_itself(self) -> None:
         scenario = self.fill(self.tree(), x=4, y=8, e=1).pods("more", 4, queue="e", cpu=1)
         trial = takes(scenario, "more")
-        assert trial.word("x-0") == "queue x is within what it deserves"
+        assert trial.word("x-0") == "queue x is within its deserved share"
         assert trial.count() == {"y": 2}
 
     def test_the_argument_of_capacity_says_how_many_levels_are_looked_at(self) -> None:
@@ -432,13 +432,13 @@ class TestTreesOfQueues:
             tree = policy(f"name: capacity, arguments: {{ancestorReclaimLevel: {level}}}")
             scenario = self.fill(self.tree(tree), x=4, e=12).pod("more", queue="x", cpu=1)
             words.append(takes(scenario, "more").word("e-0"))
-        assert words[0] == "queue x would hold more cpu than what it deserves"
+        assert words[0] == "queue x would use more cpu than its deserved share"
         assert reclaimed(words[1])
 
     def test_queues_of_one_parent_do_not_take_from_each_other_for_its_sake(self) -> None:
         tree = policy("name: capacity, arguments: {ancestorReclaimLevel: 1}")
         scenario = self.fill(self.tree(tree), x=5, y=7).pod("more", queue="x", cpu=1)
-        assert takes(scenario, "more").word("y-0") == "queue x would hold more cpu than what it deserves"
+        assert takes(scenario, "more").word("y-0") == "queue x would use more cpu than its deserved share"
 
     def test_where_only_parents_say_what_is_deserved_their_children_take_back_through_them(self) -> None:
         scenario = world(CAPACITY)
@@ -450,9 +450,9 @@ class TestTreesOfQueues:
         scenario.pods("far", 7, queue="right-a", node="n", cpu=1)
         trial = takes(scenario.pod("more", queue="left-a", cpu=1), "more")
         assert trial.count() == {"far": 3}
-        assert trial.word("near-0") == "queue left-a would hold more cpu than what it deserves"
+        assert trial.word("near-0") == "queue left-a would use more cpu than its deserved share"
         trial = takes(scenario.pods("more-too", 1, queue="left-a", cpu=1), "more")
-        assert trial.word("far-0") == "queue left would hold more cpu than what it deserves"
+        assert trial.word("far-0") == "queue left would use more cpu than its deserved share"
 
     def test_what_a_queue_deserves_is_kept_in_what_nobody_asks_for_as_well(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 2, "gpu": 2}).queue("b", deserved={"cpu": 4})
@@ -472,7 +472,7 @@ class TestTreesOfQueues:
         trial = takes(scenario.pod("more", queue="a", cpu=1, gpu=1), "more")
         assert trial.count() == {"light": 2}
         scenario.pods("full", 4, queue="a", node="n", cpu=1)
-        assert takes(scenario, "more").word("light-0") == "queue a would hold more cpu than what it deserves"
+        assert takes(scenario, "more").word("light-0") == "queue a would use more cpu than its deserved share"
 
     def test_a_queue_that_does_not_say_what_it_deserves_deserves_what_its_children_do(self) -> None:
         scenario = world(CAPACITY).queue("org").queue("ext", deserved={"cpu": 8})
@@ -502,7 +502,7 @@ class TestTreesOfQueues:
         scenario.queue("x", parent="org", weight=3).queue("y", parent="org", weight=1)
         self.fill(scenario, y=6, ext=6).pods("more", 6, queue="x", cpu=1)
         # org deserves 8 of 12, x 6 of those and y 2.
-        assert takes(scenario, "more").word("ext-0") == "queue org would hold more cpu than what it deserves"
+        assert takes(scenario, "more").word("ext-0") == "queue org would use more cpu than its deserved share"
         assert takes(scenario, "more").count() == {"y": 4}
 
 

@@ -167,11 +167,11 @@ class TestWhoStays:
 
 class TestArguments:
     def test_that_there_are_no_metrics_is_said(self) -> None:
-        assert any("there is no source of metrics" in text for text in load_policy(policy()).inactive)
+        assert any("usage metrics are not supported" in text for text in load_policy(policy()).inactive)
 
     def test_without_targets_nothing_moves_and_that_is_said(self) -> None:
         text = 'actions: "shuffle"\ntiers: [{plugins: [{name: rescheduling}, {name: predicates}]}]'
-        assert any("no targetThresholds below 100" in report for report in load_policy(text).inactive)
+        assert any("no node can exceed targetThresholds of 100" in report for report in load_policy(text).inactive)
         scenario = (
             Scenario(text).node("full", cpu=2).node("empty", cpu=2).pods("web", 2, node="full", cpu=1, more=KEPT)
         )
@@ -184,7 +184,7 @@ class TestArguments:
 
     def test_nor_those_whose_importance_it_cannot_tell(self) -> None:
         params = "thresholdPriorityClassName: mine"
-        assert any("'mine' is not looked up" in text for text in load_policy(policy(params=params)).inactive)
+        assert any("'mine' is not resolved" in text for text in load_policy(policy(params=params)).inactive)
         assert later(world(params=params), 300).evicted == []
         assert len(later(world(params=params + ", thresholdPriority: 10"), 300).evicted) == 3
 
@@ -208,7 +208,7 @@ class TestArguments:
     def test_an_unknown_strategy_is_passed_over_and_named(self) -> None:
         text = policy().replace("lowNodeUtilization", "highNodeUtilization")
         assert any(
-            "'highNodeUtilization' is not lowNodeUtilization" in report for report in load_policy(text).inactive
+            "'highNodeUtilization' is unknown and ignored" in report for report in load_policy(text).inactive
         )
 
     def test_the_documented_policy_is_one(self) -> None:

@@ -90,7 +90,7 @@ class TestWhoGetsAStart:
         world.settle()
         assert start_of(world, "head") == 300
         assert world.why_pod("head").message.endswith(
-            "cpu. It starts no later than 1970-01-01T00:21:40Z, by the limits of 2 gangs that run; "
+            "cpu. It starts no later than 1970-01-01T00:21:40Z, by the run-time limits of 2 running gangs; "
             "planned 1970-01-01T00:16:40Z."
         )
 
@@ -118,7 +118,7 @@ class TestWhoGetsAStart:
         waiting(world, "head", 50, cpu=3)
         world.settle()
         assert start_of(world, "head") is None
-        assert world.why_pod("head").message.endswith("No start is known: what is in its way has no known end.")
+        assert world.why_pod("head").message.endswith("No start is known: a pod in its way has no known end.")
         # So whoever fits is not held back for its sake.
         world.node("b", cpu=1).pod("endless", cpu=1).settle()
         assert node_of(world, "endless") == "b"
@@ -203,7 +203,7 @@ class TestWhoGoesBefore:
             world.pod("slow", cpu=2)
         world.settle()
         assert node_of(world, "slow") == ""
-        assert "reserved for others that start before it would end" in world.why_pod("slow").message
+        assert "reserved for units that start before the pod would end" in world.why_pod("slow").message
 
     def test_who_takes_what_the_head_leaves(self) -> None:
         world = Scenario(policy()).node("a", cpu=5)

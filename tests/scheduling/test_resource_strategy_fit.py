@@ -76,7 +76,7 @@ def test_pods_without_gpus_leave_cpu_and_memory_to_those_that_are_idle() -> None
     s.job("cpus", 10, minimum=1, cpu=1, memory="1G").run()
     # Six idle GPUs keep 24 CPU and 48 GB.
     assert len(s.placed()) == 8
-    assert "1 node(s) keep CPU and memory for pods that ask for nvidia.com/gpu" in s.why_pod("cpus-9").message
+    assert "1 node(s) reserved CPU and memory for pods that request nvidia.com/gpu" in s.why_pod("cpus-9").message
     s.pod("gpus", cpu=12, memory="20G", gpu=3).run()
     assert s.where("gpus") == "n"
 

@@ -38,7 +38,7 @@ def test_who_waits_for_the_only_node_is_told_and_goes_there_in_the_end() -> None
     world = Scenario().node("only", cpu=1)
     until = rejecting_nodes(world.scheduler).rejected("only", world.now)
     world.pod("a", cpu=1).run()
-    assert "1 node(s) refused a pod a moment ago" in world.why_pod("a").message
+    assert "1 node(s) rejected a pod recently" in world.why_pod("a").message
     later(world, until)
     assert world.where("a") == "only"
 

@@ -124,5 +124,7 @@ def test_a_budget_keeps_whom_somebody_would_merely_like_to_replace() -> None:
 
 
 def test_a_policy_says_one_of_three_words() -> None:
-    with pytest.raises(PolicyError, match=r"exceededRunTimes: 'shoot' is not report, evict-when-needed or kill"):
+    with pytest.raises(
+        PolicyError, match=r"exceededRunTimes: 'shoot' is unknown; expected report, evict-when-needed or kill"
+    ):
         load_policy(policy("shoot"))

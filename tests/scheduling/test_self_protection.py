@@ -57,8 +57,8 @@ class TestAgainstWhoeverTakesBackWhatIsHis:
         take_back(scenario, 1)
         (eviction,) = [each for plan in scenario.plans for each in plan.evictions]
         assert eviction.message == (
-            "ElasticQuota a/quota holds 8 cpu, 6 more than is its own; that it is marked as not preemptable does "
-            "not count: it is beyond what ElasticQuota a/quota is guaranteed"
+            "ElasticQuota a/quota uses 8 cpu, 6 above its share; that it is marked as not preemptable does "
+            "not count: it exceeds the guarantee of ElasticQuota a/quota"
         )
 
     def test_every_resource_counts_that_anybody_has_a_share_of(self) -> None:
@@ -140,14 +140,14 @@ class TestWhoeverAsks:
         scenario = runs(quotas(), "p", 8, **MARKED)
         assert self.verdict(scenario, "p1") == ""
         assert self.verdict(scenario, "p2") == (
-            "; that it is marked as not preemptable does not count: it is beyond what ElasticQuota a/quota is "
-            "guaranteed"
+            "; that it is marked as not preemptable does not count: it exceeds the guarantee of "
+            "ElasticQuota a/quota"
         )
 
     def test_is_told_where_it_counts_within_the_account(self) -> None:
         scenario = Scenario().nodes(4, cpu=2).elastic_quota("a", {}, {"cpu": 8}).elastic_quota("b", {"cpu": 1}, {})
         runs(scenario.within("a"), "p", 1, **MARKED)
-        assert self.verdict(scenario, "p0").endswith(", where others take back what is theirs")
+        assert self.verdict(scenario, "p0").endswith(", when other accounts reclaim")
 
     def test_is_told_nothing_of_a_pod_that_says_nothing(self) -> None:
         assert self.verdict(runs(quotas(), "p", 8), "p7") == ""
@@ -176,7 +176,7 @@ class TestWhatAnAdministratorSays:
         scenario.pods("high", 1, cpu=1, priority=9).settle()
         (eviction,) = [each for plan in scenario.plans for each in plan.evictions]
         assert eviction.message == (
-            "priority 0 gives way to priority 9; that it is marked as not preemptable does not count: "
+            "priority 0 is below priority 9; that it is marked as not preemptable does not count: "
             "ElasticQuota a/quota lets no pod protect itself"
         )
 

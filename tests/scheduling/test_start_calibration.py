@@ -265,7 +265,7 @@ class TestForecasts:
             waiting(world, name, 200, cpu=4)
         world.settle()
         assert (
-            "No start is kept for it; expected 1970-01-01T00:27:00Z, in 80 of 100 cases until 1970-01-01T00:33:00Z."
+            "No start is promised; expected 1970-01-01T00:27:00Z, in 80 of 100 cases until 1970-01-01T00:33:00Z."
             in world.why_pod("next").message
         )
 

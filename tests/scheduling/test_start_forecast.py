@@ -172,7 +172,7 @@ class TestWhyNot:
         )
         assert self.why(world) == (
             NoStart.DEADLINE,
-            "before its deadline 1970-01-01T00:19:00Z impossible: it could start at 1970-01-01T00:19:10Z",
+            "cannot finish before its deadline 1970-01-01T00:19:00Z: the earliest start is 1970-01-01T00:19:10Z",
         )
 
     def test_room_is_not_what_it_waits_for(self) -> None:

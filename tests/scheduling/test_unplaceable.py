@@ -12,6 +12,7 @@ from phalanx.scheduling.features.rejecting_nodes import RejectingNodes
 from .scenario import Scenario, amounts
 from .test_composites import World
 
+pytestmark = pytest.mark.feature("unplaceable-units")
 SSD = PodClass(node_selector=(("disk", "ssd"),))
 
 

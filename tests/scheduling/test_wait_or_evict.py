@@ -54,7 +54,7 @@ class TestWhoStartsSoonWaits:
         made = world(waitInsteadSeconds=100).settle()
         assert made.evicted == []
         assert start_of(made, "important") == 100
-        assert "so soon that nobody is evicted for it" in made.why_pod("important").message
+        assert "so soon that no pod is evicted for it" in made.why_pod("important").message
 
     def test_whoever_would_wait_longer_has_others_evicted(self) -> None:
         assert world(waitInsteadSeconds=99).settle().evicted == ["runs"]
@@ -114,7 +114,7 @@ class TestWhatAnEvictionMayCost:
         made = self.late(maxLostWorkPercent=100).settle()
         assert made.evicted == []
         assert start_of(made, "important") == 1000
-        assert "nobody is evicted for it" in made.why_pod("important").message
+        assert "no pod is evicted for it" in made.why_pod("important").message
 
     def test_what_is_cheap_enough_goes(self) -> None:
         assert self.late(maxLostWorkPercent=900).settle().evicted == ["runs"]

@@ -1,4 +1,4 @@
-{{/* A Job that Helm runs, with rights of its own that go with it: a dict of root, part, hook, rules, args. */}}
+{{/* Helm hook: a Job with its own temporary rights. Argument: a dict of root, part, hook, rules, args. */}}
 {{- define "phalanx.hook" -}}
 {{- $root := .root }}
 {{- $values := .root.Values }}

@@ -6,7 +6,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* What the pods of one part are selected by: a list of the root and the part. */}}
+{{/* Selector labels of the pods of one part. Argument: a list of the root and the part. */}}
 {{- define "phalanx.selector" -}}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
@@ -18,7 +18,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
-{{/* What the names of the scheduler's lease and memory begin with: as src/phalanx/kube/own_objects.py has it. */}}
+{{/* Prefix of the scheduler's lease and ConfigMaps, as in src/phalanx/kube/own_objects.py. */}}
 {{- define "phalanx.prefix" -}}
 {{- $first := first .Values.schedulerNames }}
 {{- $readable := regexReplaceAll "[^a-z0-9]+" (lower $first) "-" | trunc 50 | trimAll "-" | default "phalanx" }}
@@ -29,13 +29,13 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- .Values.scheduler.leaseName | default (printf "%s-scheduler" (include "phalanx.prefix" .)) }}
 {{- end }}
 
-{{/* What the names of the release's own objects begin with where two releases meet: without a namespace, in kube-system. */}}
+{{/* Prefix of the release's objects without a namespace or in kube-system, where releases could conflict. */}}
 {{- define "phalanx.own" -}}
 {{- $usual := and (eq .Release.Name "phalanx") (eq .Release.Namespace "phalanx-system") }}
 {{- .Values.clusterNames | default (ternary "phalanx" (printf "%s-%s" .Release.Namespace .Release.Name) $usual) }}
 {{- end }}
 
-{{/* Objects that all releases have in common, but those that somebody else has made: a list of the root and the text. */}}
+{{/* Objects shared by all releases, without those that exist already. Argument: a list of the root and the text. */}}
 {{- define "phalanx.shared" -}}
 {{- $root := index . 0 }}
 {{- range $text := regexSplit "(?m)^---$" (index . 1) -1 }}
@@ -52,7 +52,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
-{{/* What a scheduler would not start with. The rest of a policy is its own to judge (`phalanx policy lint`). */}}
+{{/* Refusal of values with which no scheduler would start. `phalanx policy lint` checks the rest of a policy. */}}
 {{- define "phalanx.checkedPolicy" -}}
 {{- with .Values.policy }}
 {{- $read := fromYaml . }}
@@ -68,7 +68,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
-{{/* Options that the part of this version does not know; of another image nobody knows that here. */}}
+{{/* Refusal of options that the part does not have in this version; options of another image are not checked. */}}
 {{- define "phalanx.checkedArguments" -}}
 {{- $known := get (.root.Files.Get "files/options.yaml" | fromYaml) .part }}
 {{- $image := .root.Values.image }}
@@ -84,7 +84,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{ .Values.metrics.secure.secretName | default "phalanx-metrics-tls" }}
 {{- end }}
 
-{{/* Roles as the cluster's own gather them, or not: a list of the root and the text. */}}
+{{/* Roles with or without aggregation labels. Argument: a list of the root and the text. */}}
 {{- define "phalanx.gathered" -}}
 {{- $text := index . 1 }}
 {{- if not (index . 0).Values.rbac.aggregate }}{{ $text = regexReplaceAll "(?m)^ +rbac\\.authorization\\.k8s\\.io/aggregate-to-.*\\n" $text "" }}{{ end }}
@@ -105,7 +105,7 @@ fsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* A Deployment of one part and its disruption budget: a dict of root, part, settings, args, ports, volumes, mounts, and maybe
+{{/* Deployment of one part and its disruption budget. Argument: a dict of root, part, settings, args, ports, volumes, mounts, and maybe
      an image, env, strategy of its own. */}}
 {{- define "phalanx.deployment" -}}
 {{- $root := .root }}
@@ -129,7 +129,7 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- else }}
   strategy:
-    # The leader gives its lease back when it ends, and a standby takes over: none is missed.
+    # The leader releases its lease when it ends, and a standby takes over, so one missing replica is harmless.
     rollingUpdate: {maxUnavailable: 1, maxSurge: 1}
   {{- end }}
   template:
@@ -142,7 +142,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      # Whoever starts a scheduler cannot wait for it.
+      # The pods of the scheduler cannot be placed by it before it runs.
       schedulerName: default-scheduler
       serviceAccountName: phalanx-{{ .part }}
       priorityClassName: {{ $values.priorityClassName }}

@@ -1,1 +1,1 @@
-"""The scheduler process: what is observed flows in, what is decided flows out."""
+"""Scheduler process: observes the cluster, plans, and writes the plan to the API server."""

@@ -1,4 +1,4 @@
-"""Kinds of groups, queues and quotas that come and go with their CRDs: found by discovery, watched while served."""
+"""Discovery and watches of the custom kinds: groups, queues and quotas."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from phalanx.model.gang import GangKey
 
 log = logging.getLogger(__name__)
 
-# After a CRD changed, its kind is served within moments; these are the looks that find it, in seconds.
+# Seconds between the discovery requests after a CRD change: its kind is served moments later.
 _DISCOVERY_LOOKS = (0.1, 0.4, 1.0, 3.0)
-# Seconds for which a kind without a definition has to be missing before it is gone, and between looks meanwhile.
+# Seconds for which a kind without a CRD has to be missing before it counts as removed, and between two requests.
 _GONE_AFTER = 10.0
 _MISSING_PERIOD = 2.0
-# Seconds for which planning waits for the first list of a kind that has come while we run, or that fails at the
-# start; and between two looks whether it has come.
+# Seconds for which planning waits for the first list of a kind that is new, or that fails at the start; and between
+# two checks of that list.
 _LIST_PATIENCE = 30.0
 _LIST_PERIOD = 1.0
 
@@ -48,7 +48,10 @@ Sink = Callable[[Change[Document]], None]
 
 
 class CustomKinds:
-    """Discovery is repeated every `period` seconds and whenever a CRD changes; `discovered` is told each answer."""
+    """Custom kinds of the API server, one reflector for each.
+
+    Discovery is repeated every `period` seconds and after each CRD change. `discovered` is called with each answer.
+    """
 
     def __init__(
         self,
@@ -66,10 +69,10 @@ class CustomKinds:
         self._definitions = DefinitionWatch(client, feed.failures)
         self._tasks: asyncio.TaskGroup | None = None
         self._kinds: dict[ServedKind, tuple[Reflector[Any], asyncio.Task[None]]] = {}
-        # Of kinds that seem to be gone, and of those that have come: since when.
+        # Times since when a kind has been missing, and since when a new kind has been listed.
         self._missing: dict[ServedKind, float] = {}
         self._begun: dict[ServedKind, float] = {}
-        # Of which it was said that they cannot be listed.
+        # Kinds with a logged failure of their list.
         self._unlisted: set[ServedKind] = set()
         self._kinds_known = asyncio.Event()
         self._lacks_native = False
@@ -81,15 +84,18 @@ class CustomKinds:
         tasks.create_task(self._discover_kinds())
 
     async def synced(self) -> None:
-        """Returns when all objects of the kinds that are served have been seen once."""
+        """Return when all objects of the served kinds have been listed once."""
         await self._kinds_known.wait()
         for kind, (reflector, _) in list(self._kinds.items()):
             await self._first_list(kind, reflector)
 
     async def _first_list(self, kind: ServedKind, reflector: Reflector[Any]) -> None:
-        """One that the server fails to list (a conversion webhook that is gone, an object that it cannot read)
-        keeps nobody else waiting for ever: who names such an object is held anyway. But without its queues and
-        quotas everybody would get what is not his."""
+        """Wait for the first list of a kind, at most `_LIST_PATIENCE` seconds if its list fails.
+
+        A list fails when a conversion webhook is missing or an object is unreadable. Other units need not wait for
+        such a group kind: pods that name its objects are not scheduled anyway. Queues and quotas are waited for
+        without end: without their limits units would exceed their quota.
+        """
         while not reflector.synced.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LIST_PERIOD):
@@ -99,18 +105,22 @@ class CustomKinds:
                 continue
             limits = (kind.group, kind.plural) in self._intake.dialects.accounts
             if kind not in self._unlisted:
-                what = (
-                    "nothing is scheduled before that, as these limit others" if limits else "going on without them"
+                effect = (
+                    "scheduling waits for it: the kind sets quota limits"
+                    if limits
+                    else "scheduling continues without it"
                 )
-                log.error("%s.%s cannot be listed: %s: %s", kind.plural, kind.group, what, error)
+                log.error("%s.%s cannot be listed: %s: %s", kind.plural, kind.group, effect, error)
             self._unlisted.add(kind)
             if not limits:
                 return
 
     @property
     def listed(self) -> bool:
-        """Whether all objects of the kinds that are served have been seen once; one that comes while we run and
-        cannot be listed is waited for only so long."""
+        """Return whether all objects of the served kinds have been listed once.
+
+        A kind that is new and cannot be listed counts as listed after `_LIST_PATIENCE` seconds.
+        """
         if self._begun:
             patient = asyncio.get_running_loop().time() - _LIST_PATIENCE
             waiting = {
@@ -118,20 +128,20 @@ class CustomKinds:
             }
             self._begun = {kind: since for kind, since in waiting.items() if since > patient}
             for kind in waiting.keys() - self._begun.keys():
-                log.warning("%s.%s cannot be listed: going on without them", kind.plural, kind.group)
+                log.warning("%s.%s cannot be listed: scheduling continues without it", kind.plural, kind.group)
         return not self._begun
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
-        """Those that are at work."""
+        """Active reflectors."""
         return [self._definitions.reflector, *(reflector for reflector, _ in self._kinds.values())]
 
     def rediscover(self) -> None:
-        """What is served may have changed."""
+        """Request discovery: the served kinds are possibly different."""
         self._definitions.changed.set()
 
     def readable(self, plural: str) -> dict[ServedKind, bool]:
-        """The kinds of a plural that are served and may be read, and whether all objects of each have been seen."""
+        """Return the served and readable kinds of a plural, with whether all objects of each are known."""
         return {
             kind: self.knows_all(kind.group, plural)
             for kind, (reflector, _) in self._kinds.items()
@@ -139,7 +149,7 @@ class CustomKinds:
         }
 
     def knows_all(self, group: str, plural: str) -> bool:
-        """Whether a kind is served and all its objects have been seen."""
+        """Return whether a kind is served and all its objects are known."""
         return any(
             reflector.synced.is_set() and reflector.state is ReflectorState.WATCHING
             for kind, (reflector, _) in self._kinds.items()
@@ -157,7 +167,7 @@ class CustomKinds:
                 await asyncio.sleep(1.0)
                 continue
             except Exception as error:
-                self._feed.failures.record_failure("discovery", "what the API server serves", error)
+                self._feed.failures.record_failure("discovery", "served kinds", error)
                 await asyncio.sleep(1.0)
                 continue
             try:
@@ -173,10 +183,10 @@ class CustomKinds:
                 except (ApiError, ConnectionLost, ConfigError) as error:
                     log.log(self._client.contact.level, "discovery failed: %s", error)
                 except Exception as error:
-                    self._feed.failures.record_failure("discovery", "what the API server serves", error)
+                    self._feed.failures.record_failure("discovery", "served kinds", error)
 
     def _update(self, served: Discovery) -> None:
-        """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
+        """Start a reflector for each new kind and cancel the reflectors of removed kinds."""
         self._discovered(served)
         groups = dict(served_groups(served, self._intake))
         accounts = dict(served_accounts(served, self._intake))
@@ -208,7 +218,7 @@ class CustomKinds:
         begun: list[str] = []
         for kind, resource in wanted.items():
             if kind in self._kinds:
-                # It may have gone and come again between two looks.
+                # The CRD could have been deleted and created again between two requests.
                 self._kinds[kind][0].look_again()
             else:
                 make = self._account_sink if kind in accounts else self._enricher_sink
@@ -232,15 +242,15 @@ class CustomKinds:
             log.info("watching %s", ", ".join(begun))
 
     def _has_gone(self, kind: ServedKind, wanted: Collection[ServedKind]) -> bool:
-        """Whether a kind that is served no more is not just being left out by a server that has begun to run."""
-        others = any((each.group, each.plural) == (kind.group, kind.plural) for each in wanted)
-        if others or self._definitions.withdrawn(kind.group, kind.plural):
+        """Return whether the kind is removed, and not only omitted by an API server that is starting."""
+        other_version = any((served.group, served.plural) == (kind.group, kind.plural) for served in wanted)
+        if other_version or self._definitions.withdrawn(kind.group, kind.plural):
             return True
         now = asyncio.get_running_loop().time()
         return now - self._missing.setdefault(kind, now) >= _GONE_AFTER
 
     def _has_native_groups(self, served: Discovery) -> bool:
-        """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""
+        """Return whether the API server serves Kubernetes' own PodGroup; log once if it does not."""
         has = has_native_groups(served, self._intake) or any(kind.group == NATIVE for kind in self._kinds)
         if not has and not self._lacks_native:
             log.info("%s", NOT_SERVED)
@@ -254,18 +264,18 @@ class CustomKinds:
             readable = watched[0].state not in (ReflectorState.ABSENT, ReflectorState.FORBIDDEN)
             self._feed.apply(self._intake.owners.readable((kind.group, kind.plural), readable))
         if watched is not None and watched[0].state is ReflectorState.ABSENT:
-            self.rediscover()  # it may be served in another version now
+            self.rediscover()  # the API server could serve the kind in another version now
 
     def _group_sink(self, kind: ServedKind) -> Sink:
         intake = self._intake
         group, removed, malformed = intake.group, intake.group_removed, intake.malformed_group
-        others = self._feed.sink(kind, partial(group, kind), partial(removed, kind), partial(malformed, kind))
+        apply_other = self._feed.sink(kind, partial(group, kind), partial(removed, kind), partial(malformed, kind))
 
         def sink(change: Change[Document]) -> None:
             if isinstance(change, Upsert):
                 self._groups(kind, (change,))
             else:
-                others(change)
+                apply_other(change)
 
         return sink
 
@@ -283,7 +293,7 @@ class CustomKinds:
 
         self._feed.take_in_all(changes, about, partial(intake.group, kind), (malformed, removed))
         for change in changes:
-            # Whoever wrote a group's status, it is compared with the truth again.
+            # The status of the group is checked again, whichever client has written the group.
             self._feed.gang_touched(GangKey(*change.key))
 
     def _owner_sink(self, kind: ServedKind) -> Sink:
@@ -296,11 +306,11 @@ class CustomKinds:
         )
         if kind not in intake.enrichers:
             return sizes
-        others = self._enricher_sink(kind)
+        enrich = self._enricher_sink(kind)
 
         def both(change: Change[Document]) -> None:
             sizes(change)
-            others(change)
+            enrich(change)
 
         return both
 
@@ -312,7 +322,7 @@ class CustomKinds:
             partial(intake.account_removed, kind),
             partial(intake.malformed_account, kind),
             unreadable_is_gone=True,
-            # Its status may have been changed, or there is something to tell.
+            # The status of the object is possibly different, or there is news to publish.
             always_changed=True,
         )
 

@@ -1,4 +1,4 @@
-"""Log lines of decisions, which one id ties together: from what woke a cycle over what it decided to each write."""
+"""Log lines of decisions: one id connects the event that woke a cycle, its decisions and each write."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from phalanx.model.gang import GangKey
 
 log = logging.getLogger(__name__)
 
-# Of so many cycles it is known what woke them.
+# Maximum number of cycles with a stored wake-up.
 _REMEMBERED = 4096
-# Of so many gangs and pods it is known which cycle said last why they wait.
+# Maximum number of gangs and pods with a stored cycle of the last verdict.
 _VERDICTS = 65_536
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """At `time` (seconds since the epoch) a cycle began after `events` changes of objects, of which `first` was the
-    first; none where a time had come, a write was answered, or the cycle before had left something to do."""
+    """Wake-up of a cycle: its time (seconds since the epoch), the number of changed objects and the first of them.
+
+    There is no object where a timer or an answered write woke the cycle, or the previous cycle had units left.
+    """
 
     time: float
     first: ObjectRef | None
@@ -34,13 +36,13 @@ class Wake(msgspec.Struct, frozen=True):
 
     @property
     def event(self) -> str:
-        """The first object, as people call it."""
+        """Return the first object as kind, namespace and name."""
         about = self.first
         return f"{about.kind} {about.namespace}/{about.name}".replace(" /", " ") if about is not None else ""
 
 
 class Arrivals:
-    """What objects have changed since the last cycle began: the first, and how many."""
+    """Objects that have changed since the last cycle began: their number and the first of them."""
 
     __slots__ = ("events", "first")
 
@@ -60,8 +62,11 @@ class Arrivals:
 
 
 class DecisionLog:
-    """Evictions are told at level info, everything else at debug. The id is that of `Bind.cause`, `Evict.cause` and
-    a pod's story: `c` and the number of the cycle, for evictions `.` and the number of the decision in it."""
+    """Log of decisions: evictions at level info, everything else at level debug.
+
+    The id is that of `Bind.cause`, `Evict.cause` and of a pod's story: `c` and the number of the cycle. For
+    evictions `.` and the number of the decision in the cycle follow.
+    """
 
     def __init__(self) -> None:
         self.arrivals = Arrivals()
@@ -69,12 +74,12 @@ class DecisionLog:
         self._judged: OrderedDict[GangKey | str, str] = OrderedDict()
 
     def cycle(self, plan: Plan, state: ClusterState, now: float) -> Wake:
-        """A cycle has decided; what had woken it."""
+        """Log the decisions of a cycle; return its wake-up."""
         cause = f"c{plan.cycle}"
         wake = self._wakes[cause] = self.arrivals.take(now)
         while len(self._wakes) > _REMEMBERED:
             self._wakes.popitem(last=False)
-        subjects: list[GangKey | str] = [*(news.gang for news in plan.gangs), *(told.uid for told in plan.pods)]
+        subjects: list[GangKey | str] = [*(news.gang for news in plan.gangs), *(pod.uid for pod in plan.pods)]
         for subject in subjects:
             self._judged[subject] = cause
             self._judged.move_to_end(subject)
@@ -102,11 +107,11 @@ class DecisionLog:
         _log(logging.INFO, "evicted" if outcome is EvictionOutcome.EVICTED else "not evicted", fields)
 
     def judged(self, subject: GangKey | str) -> str:
-        """The cycle that said last why a gang, or a pod by its uid, waits; "" where it is not remembered."""
+        """Return the cycle that last set a verdict of a gang, or of a pod by its uid; "" if unknown."""
         return self._judged.get(subject, "")
 
     def wakes(self, causes: Iterable[str]) -> dict[str, dict[str, object]]:
-        """What woke the cycles that the ids are of, as far as it is remembered."""
+        """Return the wake-ups of the cycles with these ids, if they are stored."""
         known = ((cause, self._wakes.get(cause.partition(".")[0])) for cause in causes)
         return {
             cause: {"time": format_time(wake.time), "event": wake.event, "events": wake.events}
@@ -136,17 +141,17 @@ class DecisionLog:
         for news in plan.gangs:
             if news.verdict is not None:
                 self._log_decided(cause, "wait", unit=f"gang {news.gang}", reason=news.verdict.code)
-        for told in plan.pods:
-            record = state.pods.get(told.uid)
-            if told.verdict is not None and record is not None:
-                self._log_decided(cause, "wait", unit=f"pod {record.pod.key}", reason=told.verdict.code)
+        for decided in plan.pods:
+            record = state.pods.get(decided.uid)
+            if decided.verdict is not None and record is not None:
+                self._log_decided(cause, "wait", unit=f"pod {record.pod.key}", reason=decided.verdict.code)
 
     def _log_decided(self, cause: str, verdict: str, **fields: object) -> None:
         _log(logging.DEBUG, "decided", {"cause": cause, "verdict": verdict, **fields})
 
 
 def unit_of(decided: Bind | Evict) -> str:
-    """Who it was decided for, or about, as people call it."""
+    """Return the gang or pod of a decision, for log lines."""
     gang: GangKey | None = decided.gang
     return f"gang {gang}" if gang is not None else f"pod {decided.namespace}/{decided.name}"
 

@@ -1,4 +1,4 @@
-"""Annotations that look like the scheduler's and were not written by it for this pod."""
+"""Annotations with the scheduler's keys that the scheduler has not written for this pod."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ _MOST_COMPLAINTS = 1000
 
 
 class DistrustedAnnotations:
-    """Logs one line a namespace and annotation: a thousand copied pods do not fill the log. `count` is called each
-    time with the annotation's key."""
+    """Log of distrusted annotations, one line per namespace and annotation.
+
+    A thousand copied pods do not fill the log. `count` is called each time with the annotation's key.
+    """
 
     def __init__(self, count: Callable[[str], None]) -> None:
         self._count = count
@@ -23,4 +25,4 @@ class DistrustedAnnotations:
         self._count(key)
         if (key, namespace) not in self._logged and len(self._logged) < _MOST_COMPLAINTS:
             self._logged.add((key, namespace))
-            log.warning("pod %s/%s: annotation %s was not written for it by us: ignored", namespace, name, key)
+            log.warning("pod %s/%s: annotation %s ignored: its signature is not of this pod", namespace, name, key)

@@ -1,4 +1,4 @@
-"""The last look before a binding is posted: is the node still one that the plan would choose?"""
+"""Last check of a node before a binding is posted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from phalanx.scheduling.placement.placer import Placer
 
 
 class Eligibility:
-    """The binding endpoint checks nothing about nodes: binding to one that is gone or cordoned succeeds.
+    """Check of nodes at the time of binding.
 
-    Amounts are not compared again: the plan has charged them.
+    The binding endpoint checks nothing about nodes: binding to a deleted or cordoned node succeeds. Resource
+    amounts are not compared again: the plan has charged them.
     """
 
     def __init__(self, state: ClusterState, placer: Callable[[], Placer]) -> None:
@@ -22,7 +23,7 @@ class Eligibility:
         self._placer = placer
 
     def since_now(self) -> Guard:
-        """A guard for bindings that were planned a moment ago."""
+        """Return a guard for bindings that have just been planned."""
         nodes = self._state.nodes
         planned_at = nodes.relabelled.end
 
@@ -35,9 +36,9 @@ class Eligibility:
                 return "the pod is gone"
             if nodes.relabelled.end == planned_at:
                 return None
-            # A pod that is placed is in its own way, in what is dynamic.
+            # The pod is already charged to the node: dynamic filters would count it as a conflict with itself.
             if self._placer().class_view(record.pod_class).static[row]:
                 return None
-            return f"node {bind.node} does not take the pod any more (its labels, taints or cordon have changed)"
+            return f"node {bind.node} no longer fits the pod (its labels, taints or cordon have changed)"
 
         return objection

@@ -1,4 +1,4 @@
-"""The HTTP endpoint: health for probes, metrics for Prometheus, a look inside for who may."""
+"""HTTP endpoint: probes, metrics for Prometheus, and inspection for authorized users."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 log = logging.getLogger(__name__)
 
-#: The condition of a process that ends.
+#: Condition of a process that is stopping.
 STOPPING = "stopping"
 
-# How often (seconds) the certificate is read again: files are replaced long before they expire.
+# Seconds between two reads of the certificate; files are replaced long before they expire.
 _CERTIFICATE_PERIOD = 60.0
 
 
 class EndpointError(Exception):
-    """The address or the certificate cannot be used."""
+    """Failure to use the address or the certificate."""
 
 
 class EndpointOptions(msgspec.Struct, frozen=True):
-    """`address` is HOST:PORT, "" for none. With files for `certificate` and `key` it speaks TLS. `guarded`: metrics
-    too are only for whom the API server lets get that path. So many `accounts` have series of their own."""
+    """Options of the endpoint.
+
+    `address` is HOST:PORT, "" for no endpoint. `certificate` and `key` are file names and switch TLS on. With
+    `guarded` also `/metrics` needs the right to get that path from the API server. `accounts` is the maximum number
+    of accounts with series of their own.
+    """
 
     address: str = ""
     certificate: str = ""
@@ -38,35 +42,37 @@ class EndpointOptions(msgspec.Struct, frozen=True):
 
 
 class Observed(Protocol):
-    """What the probes look at."""
+    """State of the process as the endpoint shows it."""
 
     def condition(self) -> str:
-        """One word for a process that does its duty (a standby waits for its turn, and that is it), "" before, and
-        STOPPING at the end."""
+        """Return the readiness in one word: "" before the process is ready, STOPPING at its end.
+
+        A standby is ready too.
+        """
         ...
 
     def checks(self) -> Mapping[str, bool]:
-        """What an operator wants to know beside that, and whether it is so."""
+        """Return the named checks that are shown beside the condition."""
         ...
 
     def counted(self) -> Iterable[str]:
-        """Lines of the exposition that are counted when somebody asks."""
+        """Return the lines of the exposition that are computed per scrape."""
         ...
 
     async def counted_apart(self) -> str:
-        """The same of what there may be very much of."""
+        """Return the lines of the exposition that are too many to compute in the event loop."""
         ...
 
     async def refusal(self, request: web.Request) -> web.Response | None:
-        """Why somebody may not get a path, by the word of the API server; None where he may."""
+        """Return the refusal of the API server for the path of a request; None if the user is authorized."""
         ...
 
     async def inspect(self, request: web.Request) -> web.Response:
-        """Answers /configz and /debug/…, to whom the API server allows it."""
+        """Answer /configz and /debug/… for authorized users."""
         ...
 
     async def gangs(self, request: web.Request) -> web.Response:
-        """Answers /v1/gangs, to those who may list the pods of the namespace that they ask for."""
+        """Answer /v1/gangs for users with the right to list the pods of the requested namespace."""
         ...
 
 
@@ -74,10 +80,7 @@ class Observed(Protocol):
 async def serving(
     options: EndpointOptions, observed: Observed, exposition: Callable[[], bytes]
 ) -> AsyncIterator[int]:
-    """Serve meanwhile, on the port that is yielded. Raises EndpointError.
-
-    Liveness does not depend on the API server: a scheduler that waits for it must not be restarted for that.
-    """
+    """Serve inside the context, on the port that is yielded. Raises EndpointError."""
     host, _, port = options.address.rpartition(":")
     if not port.isdecimal():
         raise EndpointError(f"--metrics-address {options.address!r} is not HOST:PORT")
@@ -120,8 +123,8 @@ async def serving(
             if context is not None:
                 context.load_cert_chain(options.certificate, options.key, _no_password)
         except (OSError, ValueError) as error:
-            what = f"the certificate {options.certificate} with the key {options.key}"
-            raise EndpointError(f"cannot serve metrics with {what}: {error}") from error
+            files = f"the certificate {options.certificate} with the key {options.key}"
+            raise EndpointError(f"cannot serve metrics with {files}: {error}") from error
         try:
             address = host.strip("[]") or "127.0.0.1"
             await web.TCPSite(runner, address, int(port), ssl_context=context).start()
@@ -138,15 +141,15 @@ async def serving(
 
 
 def _no_password() -> str:
-    # Without this OpenSSL would ask on the terminal, and the process would hang.
-    raise ValueError("the key is encrypted; give one that is not")
+    # Without this callback OpenSSL prompts on the terminal, and the process hangs.
+    raise ValueError("the key is encrypted; use an unencrypted one")
 
 
 async def _reload_certificate(context: ssl.SSLContext, options: EndpointOptions) -> None:
-    """New connections get the certificate that the files hold now."""
+    """Reload the certificate files periodically, for new connections."""
     while True:
         await asyncio.sleep(_CERTIFICATE_PERIOD)
         try:
             context.load_cert_chain(options.certificate, options.key, _no_password)
         except (OSError, ValueError) as error:
-            log.warning("%s is not read again: %s", options.certificate, error)
+            log.warning("%s was not reloaded: %s", options.certificate, error)

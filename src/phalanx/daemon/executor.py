@@ -1,4 +1,4 @@
-"""Turns plans into writes, and what became of them into knowledge."""
+"""Execution of plans: submits writes and applies their outcomes to the state."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from phalanx.status.plan_publisher import PlanPublisher
 
 log = logging.getLogger(__name__)
 
-# A binding that fails again and again waits this long before its pod is placed anew, doubling (seconds).
+# Pauses in seconds before a pod is placed again after its binding failed repeatedly; they double.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 10.0
-# What the API calls gone but the watch has not told us yet is placed anew after this long at the latest.
+# Seconds after which a pod that the API server calls deleted or bound elsewhere is placed again, if no watch event
+# comes.
 _WATCH_GRACE = 30.0
-# A pod whose eviction was refused is left alone for so long (seconds).
+# Seconds for which a pod is not evicted after its eviction was refused.
 _SPARED = 60.0
 
 
 class Executor:
-    """Binds at once, promises and evicts next; `publisher` tells what is done.
+    """Executor of plans: bindings first, then nominations and evictions.
 
-    `guard` makes, for the bindings of one plan, the last check before each is posted. `wake` asks for another
-    cycle. `later(seconds, call)` calls back. `now` gives seconds since the epoch.
+    `publisher` publishes the outcomes. `guard` makes the last check of the bindings of one plan. `wake` requests a
+    cycle. `later(seconds, call)` schedules a call. `now` returns seconds since the epoch.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class Executor:
         self._wake = wake
         self._later = later or _later
         self._failures: dict[str, int] = {}
-        # Bindings whose pod we count as placed only until the watch tells where it went.
+        # Bindings of pods that count as placed until the watch shows their node.
         self._moved: dict[str, Bind] = {}
 
     def carry_out(self, plan: Plan) -> None:
-        """Each part of a plan, whatever the others raise."""
+        """Execute each part of a plan, also if another part raises."""
         self._errors.guard("executor", "bindings", lambda: self._bind(plan))
         self._errors.guard("executor", "evictions", lambda: self._disrupt(plan))
         self._publisher.plan_decided(plan)
@@ -87,7 +88,7 @@ class Executor:
             self._disruptions.release(bind.uid)
 
     def _disrupt(self, plan: Plan) -> None:
-        # What takes a while is written down: others leave the room alone, and a restart finds where it was.
+        # Slow bindings are nominated: other units do not use their resources, and a restart finds the node.
         slow = [
             Nominate(bind.uid, bind.namespace, bind.name, bind.node, bind.cause)
             for bind in plan.binds
@@ -99,12 +100,15 @@ class Executor:
             self.evict(plan.evictions, [*(entry for entry in plan.nominations if entry.uid not in bound), *slow])
 
     def evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate] = ()) -> None:
-        """What was decided for the same reason has the same cause; room is promised before it is cleared."""
+        """Submit evictions and nominations; the nomination is written before the victims are evicted.
+
+        Decisions with the same reason have the same cause.
+        """
         self._publisher.evictions_decided(evictions, nominations)
         self._disruptions.submit(nominations, evictions)
 
     def evicted(self, result: EvictResult) -> None:
-        """Called once per eviction, when it has been taken as an order or will not happen."""
+        """Apply the outcome of an eviction: the API server has accepted it, or it will not happen."""
         evict, now = result.evict, self._now()
         self._publisher.eviction_answered(result)
         if result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE):
@@ -116,7 +120,7 @@ class Executor:
         self._wake()
 
     def bound(self, result: BindResult) -> None:
-        """Called by the binder, once per binding."""
+        """Apply the outcome of a binding."""
         bind = result.bind
         self._publisher.binding_answered(bind, result.outcome is BindOutcome.BOUND)
         if result.outcome is BindOutcome.BOUND:
@@ -127,7 +131,7 @@ class Executor:
             return
         if result.outcome is BindOutcome.MOVED:
             self._moved[bind.uid] = bind
-            self._later(_WATCH_GRACE, lambda: self._give_up(bind))
+            self._later(_WATCH_GRACE, lambda: self._stop_waiting(bind))
             return
         if bind.preparations:
             self._disruptions.submit([Nominate(bind.uid, bind.namespace, bind.name, "", bind.cause)], ())
@@ -137,12 +141,12 @@ class Executor:
         text = f"binding to node {bind.node} failed: {result.message}"
         self._conditions.set_conditions(bind.uid, PodCondition(POD_SCHEDULED, "False", "SchedulerError", text))
         if failures == 0:
-            self._forget(bind)
+            self._requeue(bind)
         else:
-            self._later(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (failures - 1)), lambda: self._forget(bind))
+            self._later(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (failures - 1)), lambda: self._requeue(bind))
 
     def pod_seen(self, pod: PodObject) -> None:
-        """A pod as the API holds it; to be told before the state learns of it."""
+        """Update the record of written conditions from a pod event, before the state applies the event."""
         spec, metadata, conditions = pod.spec, pod.metadata, pod.status.conditions
         if spec.scheduler_name not in self._state.schedulers:
             return
@@ -155,7 +159,7 @@ class Executor:
         if not waits:
             self._disruptions.release(metadata.uid)
             if metadata.uid not in self._conditions and ADMITTED not in pod.condition_types():
-                return  # nothing was said about it, and nothing is to be taken back: so it is with most
+                return  # nothing was published about the pod, so nothing has to be removed: the common case
         self._conditions.observe(
             metadata.uid,
             metadata.namespace,
@@ -169,7 +173,9 @@ class Executor:
             nominated=pod.status.nominated_node_name,
             waits=waits,
             generation=metadata.generation,
-            observed=next((each.observed_generation for each in conditions if each.type == POD_SCHEDULED), 0),
+            observed=next(
+                (condition.observed_generation for condition in conditions if condition.type == POD_SCHEDULED), 0
+            ),
         )
 
     def pod_gone(self, uid: str) -> None:
@@ -178,11 +184,11 @@ class Executor:
         self._failures.pop(uid, None)
         self._moved.pop(uid, None)
 
-    def _give_up(self, bind: Bind) -> None:
+    def _stop_waiting(self, bind: Bind) -> None:
         if self._moved.pop(bind.uid, None) is bind:
-            self._forget(bind)
+            self._requeue(bind)
 
-    def _forget(self, bind: Bind) -> None:
+    def _requeue(self, bind: Bind) -> None:
         record = self._state.pods.get(bind.uid)
         if record is not None and record.state is MemberState.ASSUMED:
             self._state.pods.binding_failed(bind.uid)
@@ -190,7 +196,7 @@ class Executor:
 
 
 def gone_guard(state: ClusterState) -> EvictGuard:
-    """Says of pods that leave by themselves, as far as the watch has told, that they need not be evicted."""
+    """Return a guard that skips the eviction of pods that are terminating or deleted already."""
 
     def guard(evict: Evict) -> EvictionOutcome | None:
         record = state.pods.get(evict.uid)
@@ -202,7 +208,7 @@ def gone_guard(state: ClusterState) -> EvictGuard:
 
 
 def already_condemned(state: ClusterState, scheduler: str) -> Callable[[str], bool]:
-    """Says of pods (by uid) whether they tell, as far as the watch has told, that this scheduler evicts them."""
+    """Return a predicate, by uid, of pods that this scheduler has already marked for eviction."""
 
     def condemned(uid: str) -> bool:
         record = state.pods.get(uid)

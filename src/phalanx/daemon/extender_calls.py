@@ -1,4 +1,4 @@
-"""Reaches extenders over HTTP, as Volcano does: a POST of JSON per question."""
+"""HTTP calls of extenders in Volcano's format: one POST of JSON per call."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from phalanx.scheduling.plugins.nodes.extender_calls import CallError, Document
 
 log = logging.getLogger(__name__)
 
-# Volcano reads no more of an answer.
+# Limit of the answer's size; it is Volcano's.
 _MOST_BYTES = 10 * 2**20
-# Who has not answered in time is asked the same again so often (seconds).
-_AGAIN = 5.0
+# Seconds between retries of a call that has timed out.
+_RETRY_PERIOD = 5.0
 
 
 def connect_extenders(policy: Policy) -> None:
-    """Lets the extender that a policy names be asked."""
+    """Connect the extender that a policy names."""
     extender = policy.configured(Extender)
     if extender is not None and extender.url:
         extender.connect(HttpCaller(extender.url, extender.timeout))
@@ -39,21 +39,22 @@ class _Question(NamedTuple):
 
 
 class HttpCaller:
-    """Whoever asks waits for `timeout` seconds, whatever comes meanwhile. After that nobody waits any more until
-    the extender has answered that question: it is asked again and again on a thread of its own, so that one that
-    hangs costs one timeout, once.
+    """HTTP client of one extender with one call at a time.
+
+    A caller waits at most `timeout` seconds. After a timeout the call is retried on its own thread until the
+    extender answers; until then each further call fails at once. So an extender that hangs costs one timeout.
     """
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url = urlsplit(url)
         self._timeout = timeout
-        # The verb of the question that nobody has answered yet.
-        self._open = ""
+        # Verb of the call without an answer; "" if there is none.
+        self._unanswered = ""
 
     def __call__(self, verb: str, document: Document) -> Document:
-        if self._open:
-            raise CallError(f"{self._open}: not answered yet")
-        self._open = verb
+        if self._unanswered:
+            raise CallError(f"{self._unanswered}: not answered yet")
+        self._unanswered = verb
         question = _Question(verb, msgspec.json.encode(document), queue.SimpleQueue())
         threading.Thread(target=self._run, args=(question,), name="extender", daemon=True).start()
         try:
@@ -66,13 +67,13 @@ class HttpCaller:
         return answer
 
     def _run(self, question: _Question) -> None:
-        while (answer := self._ask(question)) is None:
-            time.sleep(_AGAIN)
-        self._open = ""
+        while (answer := self._call(question)) is None:
+            time.sleep(_RETRY_PERIOD)
+        self._unanswered = ""
         question.answer.put(answer)
 
-    def _ask(self, question: _Question) -> Document | CallError | None:
-        """What came back; None for nothing in time."""
+    def _call(self, question: _Question) -> Document | CallError | None:
+        """Return the answer, or None after a timeout."""
         try:
             return self._post(question.verb, question.body)
         except TimeoutError:
@@ -100,5 +101,5 @@ class HttpCaller:
         finally:
             connection.close()
         if not isinstance(answer, dict):
-            raise CallError(f"{verb}: the answer is no object")
+            raise CallError(f"{verb}: the answer is not a JSON object")
         return answer

@@ -1,4 +1,4 @@
-"""Gangs as lists show them, whoever made them: what the scheduler's process answers, and what lists are made of."""
+"""Entries of gang lists and the answer of the scheduler process with them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from phalanx.views.promises import PromiseOrigin
 
 
 class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One gang, or job whose pods are one.
+    """One gang, or a job with its pods.
 
-    `kind` is vcjob, job, jobset, podgroup, gang (only its pods declare it), or that of who made it. `target` is
-    what other commands call it. Members: `running`, `minimum` that start together, `total`. `gpus` are those that
-    its pods ask for, a part of one as a fraction. `started` is when as many as it needs had begun to run, `start`
-    until when it starts by promise, `expected` when half of the like did, `promise` where these come from and as
-    of when. Moments are RFC 3339. `reason` (a code) and `message` say why it waits or how it ended.
+    `kind` is vcjob, job, jobset, podgroup, gang (declared by its pods only), or the kind of the owner. `target` is
+    the gang's argument for other commands. Members: `running`, `minimum` that start together, `total`. `gpus`
+    counts the GPUs that the pods request, shared ones as fractions. `started` is the time when the minimum was
+    running. `start` is the promised start, `expected` the median start of similar units, `promise` the origin of
+    both and its time. Times are RFC 3339. `reason` (a code) and `message` explain why the gang waits or how it
+    ended.
     """
 
     kind: str
@@ -51,7 +52,7 @@ class GangEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ListedGangs(msgspec.Struct, frozen=True):
-    """`moment` is when the list was made, RFC 3339."""
+    """Answer of /v1/gangs; `moment` is the time of the list, RFC 3339."""
 
     moment: str
     items: list[GangEntry]
@@ -59,12 +60,12 @@ class ListedGangs(msgspec.Struct, frozen=True):
 
 
 def whole_or_part(percent: int) -> int | float:
-    """GPUs from hundredths of one: 4, or 0.5."""
+    """Return GPUs from hundredths of a GPU: 4, or 0.5."""
     return percent // 100 if percent % 100 == 0 else percent / 100
 
 
 def gone(entry: GangEntry) -> GangEntry | None:
-    """How a watch shows one that is not listed any more; None where it has only been over for a while."""
+    """Return the entry that a watch shows for a gang that is no longer listed; None for a finished gang."""
     if entry.over:
         return None
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""All gangs as the scheduler knows them, for lists: made in slices between other work, and kept for a moment."""
+"""List of all gangs that the scheduler knows, computed in slices and cached for seconds."""
 
 from __future__ import annotations
 
@@ -27,40 +27,43 @@ from phalanx.views.gang_state import gang_state
 from phalanx.views.promises import PromisedStart, live_promises
 from phalanx.views.record_facts import gang_facts, pod_facts
 
-# For so many seconds at once nothing else goes on.
+# Longest time in seconds without a return to the event loop.
 _SLICE = 0.003
-# A list is good for so many seconds, and for so many times what it took to make it.
+# Seconds for which a list is valid: a minimum, a multiple of the cost of the list, a maximum.
 _GOOD_FOR, _GOOD_FOR_TIMES, _GOOD_FOR_AT_MOST = 1.0, 10.0, 15.0
 _ON_NODES = frozenset(ACTIVE)
 
-Told = Callable[[GangKey], Verdict | None]
+VerdictOf = Callable[[GangKey], Verdict | None]
 
 
 class GangList:
-    """`now` is in seconds since the epoch. The scheduler goes on while a list is made: its entries may be of
-    different moments."""
+    """Cached list of all gangs.
+
+    `now` is in seconds since the epoch. The scheduler runs between two slices, so entries can be of different
+    times.
+    """
 
     def __init__(
         self,
         state: ClusterState,
         scheduler: Callable[[], Scheduler],
-        told: Told,
+        verdict_of: VerdictOf,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
         self._scheduler = scheduler
-        self._told = told
+        self._verdict_of = verdict_of
         self._now = now
         self._making = asyncio.Lock()
         self._entries: list[GangEntry] = []
         self._moment = ""
         self._good_until = 0.0
         self._cost = 0.0
-        # What a pod asks for, by its usage: equal for all members of most gangs.
+        # GPUs that pods request, by usage: equal for all members of most gangs.
         self._gpus: dict[Any, int] = {}
 
     async def answer(self, namespace: str = "", queue: str = "") -> bytes:
-        """JSON of a ListedGangs: the gangs, and pods on their own, of one namespace and queue ("": of all)."""
+        """Return the JSON of a ListedGangs: gangs and single pods of one namespace and queue ("": of all)."""
         async with self._making:
             if time.monotonic() >= self._good_until:
                 self._cost, begun = 0.0, time.monotonic()
@@ -72,7 +75,7 @@ class GangList:
         return await asyncio.to_thread(_encoded, entries, moment, namespace, queue)
 
     async def _made(self) -> AsyncIterator[GangEntry]:
-        """Every gang and every pod on its own that is ours, by namespace and name."""
+        """Yield every gang and every single pod of this scheduler, by namespace and name."""
         self._gpus.clear()
         starts = self._starts()
         gangs, pods = self._state.gangs, self._state.pods
@@ -82,7 +85,7 @@ class GangList:
             if record is not None and (entry := self._gang(record, starts.get(key))) is not None:
                 yield entry
             begun = await self._paused(begun)
-        for uid in [each.pod.uid for each in pods.values() if each.gang is None and self._is_ours(each)]:
+        for uid in [record.pod.uid for record in pods.values() if record.gang is None and self._is_ours(record)]:
             pod = pods.get(uid)
             if pod is not None and not pod.pod.placeholder:
                 yield self._pod(pod, starts.get(uid))
@@ -90,7 +93,7 @@ class GangList:
         self._cost += time.monotonic() - begun
 
     async def _paused(self, begun: float) -> float:
-        """Lets others go on once the slice that has begun is over; when the present one has begun."""
+        """Return to the event loop if the current slice is over; return the start of the current slice."""
         now = time.monotonic()
         if now - begun < _SLICE:
             return begun
@@ -104,16 +107,16 @@ class GangList:
     def _starts(self) -> Mapping[GangKey | str, Callable[[], PromisedStart]]:
         """Return the promised starts by gang, or by uid of a pod; their texts are made with the entry's."""
         promises = live_promises(self._scheduler().features.get(StartReservations))
-        found: dict[GangKey | str, Callable[[], PromisedStart]] = {}
+        starts: dict[GangKey | str, Callable[[], PromisedStart]] = {}
         for promise in promises.promises:
             for key in (promise.key,) if isinstance(promise.key, str) else promise.key:
-                found[key] = partial(promises.start, promise)
-        return found
+                starts[key] = partial(promises.start, promise)
+        return starts
 
     def _gang(self, record: GangRecord, promised: Callable[[], PromisedStart] | None) -> GangEntry | None:
-        """None for another scheduler's."""
+        """Return the entry of a gang; None for a gang of another scheduler."""
         members = list(record.members.values())
-        ours = next((each for each in members if self._is_ours(each)), None)
+        ours = next((member for member in members if self._is_ours(member)), None)
         if members and ours is None:
             return None
         charge_path = ours.charge_path if ours is not None else None
@@ -124,7 +127,7 @@ class GangList:
         created = (
             spec.created if spec is not None and spec.created else min((m.pod.created for m in members), default=0)
         )
-        verdict = self._told(record.key) if state.waits else None
+        verdict = self._verdict_of(record.key) if state.waits else None
         group = spec.source if spec is not None else None
         return GangEntry(
             kind=_kind(record),
@@ -135,12 +138,12 @@ class GangList:
             state=state,
             queue=_queue(charge_path) or (spec.queue if spec is not None else ""),
             user=first.user if first is not None else "",
-            priority=max((each.pod.priority for each in members), default=0),
+            priority=max((member.pod.priority for member in members), default=0),
             scheduler=first.scheduler if first is not None else "",
             running=counts.running,
             minimum=minimum,
             total=max(spec.total if spec is not None else 0, counts.present + counts.gated),
-            gpus=whole_or_part(sum(self._gpu_percent(each) for each in members if not each.pod.finished)),
+            gpus=whole_or_part(sum(self._gpu_percent(member) for member in members if not member.pod.finished)),
             created=shown_moment(created),
             started=shown_moment(_started(members, minimum)),
             nodes=self._nodes(members),
@@ -173,7 +176,9 @@ class GangList:
 
     def _nodes(self, members: list[PodRecord]) -> tuple[str, ...]:
         names = self._state.nodes.names
-        return tuple(sorted({names[each.row] for each in members if each.row >= 0 and each.state in _ON_NODES}))
+        return tuple(
+            sorted({names[member.row] for member in members if member.row >= 0 and member.state in _ON_NODES})
+        )
 
     def _gpu_percent(self, record: PodRecord) -> int:
         usage = record.pod.pod_class.requests
@@ -184,19 +189,19 @@ class GangList:
 
 
 def _kind(record: GangRecord) -> str:
-    """Return the kind of its job; "gang" where only its pods declare it."""
+    """Return the kind of the gang's job; "gang" for a gang that only its pods declare."""
     kind, spec = gang_kind(record), record.spec
     return GANG if kind == PODGROUP and (spec is None or spec.source is None) else kind
 
 
 def _waits(verdict: Verdict | None, promised: Callable[[], PromisedStart] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if verdict is not None:
-        found.update(reason=verdict.code, message=verdict.message)
+        fields.update(reason=verdict.code, message=verdict.message)
     if promised is not None:
         start = promised()
-        found.update(start=start.no_later_than, expected=start.expected, promise=start.origin)
-    return found
+        fields.update(start=start.no_later_than, expected=start.expected, promise=start.origin)
+    return fields
 
 
 def _queue(charge_path: ChargePath | None) -> str:
@@ -204,9 +209,9 @@ def _queue(charge_path: ChargePath | None) -> str:
 
 
 def _started(members: list[PodRecord], minimum: int) -> int:
-    begun = sorted(each.pod.started for each in members if each.pod.started)
-    least = max(1, minimum)
-    return begun[least - 1] if len(begun) >= least else 0
+    begun = sorted(member.pod.started for member in members if member.pod.started)
+    needed = max(1, minimum)
+    return begun[needed - 1] if len(begun) >= needed else 0
 
 
 def _encoded(entries: list[GangEntry], moment: str, namespace: str, queue: str) -> bytes:

@@ -1,8 +1,8 @@
-"""Pods that a hub has sent here start only while its lease is renewed (docs/many-clusters.md).
+"""Lease of the hub: pods that a hub has dispatched here start only while it is renewed (docs/many-clusters.md).
 
-A cluster that comes back from a backup holds copies that the hub has long moved elsewhere. The hub renews its lease
-only when it has cleared those away, and each renewal names a later moment than all before; so a lease that is older
-than one that was seen, or that nobody renews, says that it has not looked yet.
+A cluster that is restored from a backup has copies of gangs that the hub has since moved to another cluster. The
+hub renews its lease only after it has deleted such copies, and each renewal names a later time. A lease that is
+older than one seen before, or that is not renewed, means that the hub has not checked this cluster yet.
 """
 
 from __future__ import annotations
@@ -27,24 +27,27 @@ from phalanx.model.decisions import Bind
 
 log = logging.getLogger(__name__)
 
-# Seconds between looks at the lease: while pods of a hub are here, and while there is none.
+# Seconds between two reads of the lease: with pods of a hub here, and without.
 _PERIOD, _IDLE_PERIOD = 1.0, 30.0
-# Until a binding is tried that only waits for the next look.
+# Seconds until a binding is retried that waits only for the next read.
 _SOON = 0.02
 
 
 class _Dispatched(msgspec.Struct):
     namespace: str
     name: str
-    #: When it was last told (monotonic seconds).
+    #: Time of the last watch event, in monotonic seconds.
     seen: float
-    #: On a node, and to be stopped when the hub is lost.
+    #: Whether the pod is on a node and has to be stopped when the hub is lost.
     stoppable: bool
 
 
 class HubLease:
-    """`guard` makes the check of bindings that ours is added to. `clock` is monotonic seconds. `wake` is called
-    when pods may start that could not before."""
+    """Guard of the pods that a hub has dispatched.
+
+    `guard` makes the check that this one is added to. `clock` is monotonic seconds. `wake` is called when pods that
+    were blocked are free to start.
+    """
 
     def __init__(
         self,
@@ -58,13 +61,13 @@ class HubLease:
         self._path = LEASES.path(namespace, HUB_LEASE)
         self._guard = guard
         self._clock = clock
-        self._tell = wake
+        self._wake = wake
         self._pods: dict[str, _Dispatched] = {}
         self._sooner = asyncio.Event()
-        #: The latest moment that a renewal named, and when (monotonic) one was seen that came after another.
+        #: Latest renewal time, and the monotonic time at which a renewal later than another was seen.
         self._latest: float | None = None
         self._renewed: float | None = None
-        #: When the last look began that found no older lease than before; None where it failed.
+        #: Start of the last read that found no older lease than before; None after a failed read.
         self._looked: float | None = None
         self._began = clock()
 
@@ -83,7 +86,7 @@ class HubLease:
         self._pods.pop(uid, None)
 
     def guard(self) -> Guard:
-        """For bindings that were planned a moment ago."""
+        """Return a guard for bindings that have just been planned."""
         guard = self._guard()
 
         def objection(bind: Bind) -> str | float | None:
@@ -96,14 +99,14 @@ class HubLease:
         if pod is None:
             return None
         if self._renewed is None or self._clock() - self._renewed > LEASE_SECONDS:
-            return "the hub that sent it has not renewed its lease"
+            return "the hub that dispatched it has not renewed its lease"
         if self._looked is None:
-            return "the lease of the hub that sent it cannot be read"
-        # A look that began before the pod was told could be from before a backup was restored.
+            return "the lease of the hub that dispatched it cannot be read"
+        # A read that began before the pod event could be older than the restore of a backup.
         return _SOON if self._looked < pod.seen else None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read the lease periodically until cancelled."""
         while True:
             self._sooner.clear()
             await self._look()
@@ -123,8 +126,8 @@ class HubLease:
             self._looked = None
             return
         if self._latest is not None and moment < self._latest:
-            # From a backup: only a renewal that comes after this one counts.
-            log.warning("the hub's lease is older than it was; what the hub has sent waits until it is renewed")
+            # The cluster was restored from a backup: only a later renewal counts.
+            log.warning("the hub's lease is older than before; pods of the hub wait until it is renewed")
             self._looked = self._renewed = None
             self._latest = moment
             return
@@ -132,17 +135,19 @@ class HubLease:
             self._renewed = began
         self._latest, self._looked = moment, began
         if not usable and self._renewed is not None:
-            self._tell()
+            self._wake()
 
     async def _stop_lost(self) -> None:
-        """Deletes what is to be stopped when nothing is heard of the hub."""
-        heard = self._renewed if self._renewed is not None else self._began
-        if self._clock() - heard <= LEASE_SECONDS:
+        """Delete the stoppable pods after the hub's lease has expired."""
+        last_renewal = self._renewed if self._renewed is not None else self._began
+        if self._clock() - last_renewal <= LEASE_SECONDS:
             return
         for uid, pod in list(self._pods.items()):
             if not pod.stoppable:
                 continue
-            log.warning("%s/%s is stopped: the hub that sent it has not renewed its lease", pod.namespace, pod.name)
+            log.warning(
+                "%s/%s is stopped: the hub that dispatched it has not renewed its lease", pod.namespace, pod.name
+            )
             try:
                 await self._client.delete(PODS.path(pod.namespace, pod.name), uid=uid)
                 pod.stoppable = False

@@ -1,4 +1,4 @@
-"""What may be seen of a running scheduler from outside: by probes, by Prometheus, and by who may debug it."""
+"""Inspection of a running scheduler: probes, Prometheus, and debug pages for authorized users."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import reservation_plan
 
-#: kube-scheduler's names where it has them.
+#: Names of kube-scheduler where it has them.
 _CALL_TYPES = {
     Urgency.BIND: "pod_binding",
     Urgency.NOMINATE: "pod_status_patch",
@@ -45,15 +45,17 @@ _CALL_TYPES = {
     Urgency.EVENT: "event",
 }
 
-_STANDBY = "it is a standby; ask the leader: the holder of the lease begins with the name of its pod"
+_STANDBY = "this replica is a standby; use the leader: the lease's holderIdentity begins with its pod name"
 
 
 class Inspection:
-    """`condition` is readiness in a word, `checks` are what it is told with; `settings` gives the options and the
-    policy's text.
+    """Answers of the endpoint about a running scheduler.
+
+    `condition` returns the readiness in one word, `checks` the named checks beside it, `settings` the options and
+    the policy's text.
 
     `/configz`, `/debug/state[?compare]` and `/debug/story?pod=NAMESPACE/NAME` need the right to `get` that path of
-    the API server (a ClusterRole with nonResourceURLs); `/v1/gangs[?namespace=NAMESPACE]` needs the right to list
+    the API server (a ClusterRole with nonResourceURLs). `/v1/gangs[?namespace=NAMESPACE]` needs the right to list
     the pods there.
     """
 
@@ -62,7 +64,7 @@ class Inspection:
         client: KubeClient,
         state: ClusterState,
         scheduler: Callable[[], Scheduler],
-        told: Callable[[GangKey], Verdict | None],
+        verdict_of: Callable[[GangKey], Verdict | None],
         condition: Callable[[], str],
         checks: Callable[[], dict[str, bool]],
         settings: Callable[[], tuple[msgspec.Struct, str]],
@@ -76,17 +78,17 @@ class Inspection:
         self._state = state
         self._scheduler = scheduler
         self._telemetry = telemetry
-        self._counted = CountedCluster(state, scheduler, told)
+        self._counted = CountedCluster(state, scheduler, verdict_of)
         self._fragmentation = FragmentationMetrics(state)
         self._deserved = DeservedShares(scheduler)
         self._accounts = AccountSeries(state, telemetry.endpoint.accounts, self._deserved_by)
-        self._gangs = GangList(state, scheduler, told)
+        self._gangs = GangList(state, scheduler, verdict_of)
         self._writing = asyncio.Lock()
         self._watches = WatchSeries(reflectors)
         self._pool = pool
         self._recorder = recorder
         self._failures = failures
-        # Who asks is reviewed by a standby as well, though that is a POST.
+        # A standby sends access reviews as well, although they are POST requests.
         self._access = PathAccess(client.fenced(lambda: True))
         self._settings = settings
         self._checks = checks
@@ -97,8 +99,8 @@ class Inspection:
         registry.register(StartMetrics(lambda: reservation_plan(scheduler().features) if self._leads() else None))
         registry.register(DefragmentationMetrics(lambda: scheduler() if self._leads() else None, time.time))
 
-    def gang_told(self, key: GangKey) -> None:
-        """A gang was told something else, or nothing any more."""
+    def verdict_published(self, key: GangKey) -> None:
+        """Recount a gang after its published verdict has changed."""
         self._counted.touch(key)
 
     def checks(self) -> Mapping[str, bool]:
@@ -125,25 +127,30 @@ class Inspection:
         return self._checks()["leader"]
 
     def _deserved_by(self, copies: AccountCopies) -> Share | None:
-        """What the policy gives queues. A standby has not counted what they used before, so it tells nothing."""
+        """Return the deserved shares that the policy computes for queues.
+
+        A standby has no usage history of the queues, so it publishes none.
+        """
         checks = self._checks()
         if not checks["leader"] or not checks["synced"]:
             return nothing if self._scheduler().plugin_runtime.plugins("deserved") else None
         try:
             return self._deserved.as_of(copies)
         except Exception as error:
-            self._failures.record_failure("plugin", "what queues deserve", error)
+            self._failures.record_failure("plugin", "deserved shares", error)
             return nothing
 
     async def counted_apart(self) -> str:
-        """What queues and quotas have is copied in a moment; what they deserve is worked out, and all of it
-        written, by a thread: planning goes on meanwhile."""
+        """Return the series of queues and quotas, computed by a thread while planning continues.
+
+        Only the copy of the account figures is made in the event loop.
+        """
         async with self._writing:
             snapshot = self._accounts.snapshot()
             try:
                 return await asyncio.to_thread(_text, self._accounts, snapshot)
             except Exception as error:
-                self._failures.record_failure("plugin", "what queues deserve", error)
+                self._failures.record_failure("plugin", "deserved shares", error)
             snapshot = msgspec.structs.replace(snapshot, deserved=nothing)
             return await asyncio.to_thread(_text, self._accounts, snapshot)
 
@@ -165,11 +172,11 @@ class Inspection:
         except (ApiError, ConnectionLost) as error:
             return web.json_response({"error": f"the API server: {error}"}, status=503)
         if answer is None:
-            return web.json_response({"error": f"there is no {request.path_qs}"}, status=404)
+            return web.json_response({"error": f"unknown path {request.path_qs}"}, status=404)
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     async def gangs(self, request: web.Request) -> web.Response:
-        """The gangs of a namespace (`?namespace=`), or of all; of a queue (`?queue=`)."""
+        """Return the gangs of a namespace (`?namespace=`) or of all, and of a queue (`?queue=`) or of all."""
         namespace, queue = (request.query.get(name, "") for name in ("namespace", "queue"))
         try:
             await self._access.check_pods(request.headers.get("Authorization", ""), namespace)
@@ -177,8 +184,8 @@ class Inspection:
             return web.json_response({"error": str(error)}, status=error.status)
         checks = self._checks()
         if not checks["synced"] or not checks["leader"]:
-            why = "it has not read the cluster yet" if checks["leader"] else _STANDBY
-            return web.json_response({"error": why}, status=503)
+            problem = "this replica has not listed all objects of the cluster yet" if checks["leader"] else _STANDBY
+            return web.json_response({"error": problem}, status=503)
         return web.Response(body=await self._gangs.answer(namespace, queue), content_type="application/json")
 
     async def _answer(self, request: web.Request) -> dict[str, Any] | None:
@@ -198,11 +205,11 @@ class Inspection:
         pod = request.query.get("pod", "")
         namespace, _, name = pod.partition("/")
         if not namespace or not name or "/" in name:
-            error = f"{pod!r} is no pod" if pod else "no pod is named"
-            return web.json_response({"error": f"{error}: ask /debug/story?pod=NAMESPACE/NAME"}, status=400)
+            error = f"{pod!r} is not NAMESPACE/NAME" if pod else "the parameter pod is missing"
+            return web.json_response({"error": f"{error}: use /debug/story?pod=NAMESPACE/NAME"}, status=400)
         story = pod_story(self._state, self._telemetry.decisions, namespace, name)
         if story is None:
-            return web.json_response({"error": f"no pod {pod} is known"}, status=404)
+            return web.json_response({"error": f"unknown pod {pod}"}, status=404)
         return web.Response(body=msgspec.json.encode(story), content_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""Pods that we bound and that their kubelet refused."""
+"""Pods that the scheduler has bound and that their kubelet has rejected."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from phalanx.dialects.core import PodObject
 
 log = logging.getLogger(__name__)
 
-# What kubelets give as the reason of a pod that they do not admit (pkg/kubelet/lifecycle/predicate.go and others);
-# pods that ran and failed have another one, or none.
+# Reasons of pods that a kubelet rejects (pkg/kubelet/lifecycle/predicate.go and more). Pods that ran and failed
+# have another reason, or none.
 _REASONS = frozenset(
     {
         "NodeAffinity",
@@ -28,7 +28,10 @@ _SHORT_OF = "OutOf"
 
 
 class KubeletRejections:
-    """Told of every pod before the state learns of it; calls `refused(node, reason)` once for each refused pod."""
+    """Detection of rejected pods: calls `refused(node, reason)` once for each.
+
+    It has to see every pod before the state does.
+    """
 
     def __init__(self, state: ClusterState, refused: Callable[[str, str], None]) -> None:
         self._state = state
@@ -41,7 +44,7 @@ class KubeletRejections:
         record = self._state.pods.get(pod.metadata.uid)
         if record is None or record.pod.finished or pod.spec.scheduler_name not in self._state.schedulers:
             return
-        log.warning("node %s refused pod %s: %s", node, record.pod.key, status.reason)
+        log.warning("node %s rejected pod %s: %s", node, record.pod.key, status.reason)
         self._refused(node, status.reason)
 
 

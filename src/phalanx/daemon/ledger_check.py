@@ -1,4 +1,4 @@
-"""`--self-check`: accounts are compared with their pods while things change."""
+"""Option `--self-check`: compare the accounts with their pods after changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _PERIOD = 1.0
 
 
 class LedgerCheck:
-    """Compares the sums of the ledger with the pods once a second; `count` receives the number of differences."""
+    """Comparison of the sums of the ledger with the pods, once a second; `count` receives the number of
+    differences.
+    """
 
     def __init__(self, state: ClusterState, count: Callable[[int], None]) -> None:
         self._state = state
@@ -29,9 +31,9 @@ class LedgerCheck:
             if checked == self._state.version:
                 continue
             checked = self._state.version
-            wrong = list(self._state.ledger.discrepancies(self._state.pods.values()))
-            for sentence in wrong:
-                log.critical("self-check: %s", sentence)
-            self._count(len(wrong))
-            if wrong:
-                raise ServiceError(f"self-check: {len(wrong)} accounts differ from what their pods say")
+            differences = list(self._state.ledger.discrepancies(self._state.pods.values()))
+            for difference in differences:
+                log.critical("self-check: %s", difference)
+            self._count(len(differences))
+            if differences:
+                raise ServiceError(f"self-check: {len(differences)} accounts differ from the sum of their pods")

@@ -1,4 +1,4 @@
-"""The events of the scheduler process, and its readiness."""
+"""Events of the scheduler process, and its readiness."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from phalanx.kube.leadership import Leadership
 
 
 class Lifecycle:
-    """Events of the process: `wake` asks for a cycle, `planned` is set after the first, `ready` while cycles run,
-    `stopping` when the process is to end."""
+    """Events of the process.
+
+    `wake` requests a cycle, `planned` is set after the first, `ready` while cycles run, `stopping` when the process
+    ends.
+    """
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
@@ -21,7 +24,7 @@ class Lifecycle:
         self.stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End the loop after the cycle that is under way."""
+        """End the loop after the current cycle."""
         self.stopping.set()
         self.wake.set()
 
@@ -40,8 +43,9 @@ class Readiness:
     def condition(self) -> str:
         """Return the readiness in one word, "" before the process is ready.
 
-        A standby is ready once it has seen the cluster: one that may not read it must not replace one that can.
-        An outage of the API server (`fresh`) does not change the answer: a restart would not help.
+        A standby is ready after the first list of the cluster: a rollout must not replace a replica that has read
+        access by one without. An outage of the API server (`fresh`) does not change the answer: a restart would not
+        help.
         """
         ready = self._lifecycle.ready.is_set()
         if self._lifecycle.stopping.is_set() or (ready and not self._leadership.holds()):
@@ -49,7 +53,7 @@ class Readiness:
         return ("scheduling" if ready else "standby") if self._has_synced() else ""
 
     def checks(self) -> dict[str, bool]:
-        """Return what is shown beside the condition. Only `synced` decides about it."""
+        """Return the checks that are shown beside the condition; only `synced` affects the condition."""
         return {
             "leader": self._leadership.holds(),
             "synced": self._has_synced(),

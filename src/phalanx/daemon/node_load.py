@@ -1,4 +1,4 @@
-"""Asks metrics.k8s.io what nodes really use, as long as the policy minds."""
+"""Measured load of nodes from metrics.k8s.io, polled while the policy uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 PERIOD = 30.0
-# Averages go back so far; what is older than STALE says nothing about a node any more. In seconds.
+# Seconds over which usage is averaged, and after which a measurement is too old to use.
 WINDOW = 600
 STALE = 300
 
@@ -36,20 +36,20 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Averages:
-    """What each node used on average over the last ten minutes, from what was measured of it."""
+    """Average load of each node over the last ten minutes."""
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[Sample]] = {}
-        self._told: set[str] = set()
+        self._published: set[str] = set()
 
     def add_sample(self, node: str, sample: Sample) -> None:
-        """A repeat of the last measurement is none."""
+        """Add a measurement; ignore a repeat of the last one."""
         samples = self._samples.setdefault(node, deque())
         if not samples or samples[-1].at < sample.at:
             samples.append(sample)
 
     def changes(self, now: float) -> NodesMeasured | None:
-        """What is to be known as of `now`; None where nobody was and nobody is known."""
+        """Return the loads as of `now`; None if none is known and none was known before."""
         loads = []
         for node, samples in list(self._samples.items()):
             while samples and samples[0].at < now - WINDOW:
@@ -61,58 +61,61 @@ class Averages:
             cpu = sum(sample.cpu for sample in samples) // count
             loads.append(NodeLoad(node, cpu, sum(sample.memory for sample in samples) // count))
         known = {load.node for load in loads}
-        gone, self._told = sorted(self._told - known), known
+        gone, self._published = sorted(self._published - known), known
         return NodesMeasured(tuple(loads), tuple(gone)) if loads or gone else None
 
 
 class NodeLoads:
-    """Polls every PERIOD seconds while `wanted`; says once when it cannot, and once when it can again."""
+    """Poll of the load of nodes every PERIOD seconds while `wanted`.
+
+    The first failure and the first success after failures are logged.
+    """
 
     def __init__(
         self,
         client: KubeClient,
         wanted: Callable[[], bool],
-        tell: Callable[[NodesMeasured], None],
+        publish: Callable[[NodesMeasured], None],
         clock: Callable[[], float],
         period: float = PERIOD,
     ) -> None:
         self._client = client
         self._wanted = wanted
-        self._tell = tell
+        self._publish = publish
         self._clock = clock
         self._period = period
         self._averages = Averages()
         self._failing = ""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Poll until cancelled."""
         while True:
             if self._wanted():
-                await self._ask()
+                await self._poll()
             news = self._averages.changes(self._clock())
             if news is not None:
-                self._tell(news)
+                self._publish(news)
             await asyncio.sleep(self._period)
 
-    async def _ask(self) -> None:
+    async def _poll(self) -> None:
         try:
             answer: Any = await self._client.get(PATH)
         except (ApiError, ConnectionLost) as error:
             if self._failing != str(error):
                 self._failing = str(error)
-                log.warning("what nodes really use is not known (plugin usage passes them by): %s", error)
+                log.warning("the measured load of nodes is unknown (plugin usage has no effect): %s", error)
             return
         if self._failing:
             self._failing = ""
-            log.info("what nodes really use is known again")
+            log.info("the measured load of nodes is known again")
         for item in _items(answer):
-            found = sample_of(item)
-            if found is not None:
-                self._averages.add_sample(*found)
+            measurement = sample_of(item)
+            if measurement is not None:
+                self._averages.add_sample(*measurement)
 
 
 async def measure(client: KubeClient) -> NodesMeasured | None:
-    """What nodes use right now; None where nobody says."""
+    """Return the current load of the nodes; None if metrics.k8s.io does not answer."""
     averages = Averages()
     try:
         answer: Any = await client.get(PATH)
@@ -120,10 +123,10 @@ async def measure(client: KubeClient) -> NodesMeasured | None:
         return None
     latest = 0
     for item in _items(answer):
-        found = sample_of(item)
-        if found is not None:
-            averages.add_sample(*found)
-            latest = max(latest, found[1].at)
+        measurement = sample_of(item)
+        if measurement is not None:
+            averages.add_sample(*measurement)
+            latest = max(latest, measurement[1].at)
     return averages.changes(latest)
 
 
@@ -133,7 +136,7 @@ def _items(answer: Any) -> list[Any]:
 
 
 def sample_of(item: Any) -> tuple[str, Sample] | None:
-    """(node, what was measured) of a NodeMetrics object; None for one that cannot be read."""
+    """Return the node name and the sample of a NodeMetrics object; None for an unreadable object."""
     try:
         usage = item["usage"]
         cpu, memory = parse_amount(CPU, usage["cpu"]), parse_amount(MEMORY, usage["memory"])

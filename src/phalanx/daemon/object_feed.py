@@ -1,4 +1,4 @@
-"""API objects go in one by one, facts reach the state; an object that cannot be taken in harms only itself."""
+"""Feed of API objects to the state; an object that fails affects only itself."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ from phalanx.model.text.decoding import quoted
 Events = list[ClusterEvent]
 T = TypeVar("T")
 
-_TOLD_AT_ONCE = 200
-# Pods whose news are charged to their nodes at once.
-_MANY = 100
-# Gangs that may be kept in mind although they are gone. (Groups are listed before anything makes gangs of them.)
+_PUBLISHED_AT_ONCE = 200
+# Minimum number of pod events that are charged to their nodes in one step.
+_CHARGED_TOGETHER = 100
+# Maximum number of remembered gangs that are unknown to the state. Groups are listed before gangs are made of them.
 _MOST_GONE = 200_000
 
 
 class ObjectFeed:
-    """`changed` is called after each change that the state took in, `touched` learns whose members, declaration or
-    status have changed: not before `tell_of_gangs`, for until everything has been seen a gang may look as if it
-    lacked members. `arrivals` are told of each object that has changed something. An object that the intake
-    stumbles over counts as one that cannot be read. `now` is in seconds since the epoch.
+    """Feed of changed objects through the intake to the state.
+
+    `changed` is called after each change of the state. `touched` is called with each gang whose members,
+    declaration or status have changed, after `publish_gangs` only: before everything is listed, a gang can look
+    incomplete. `arrivals` record each object that has changed the state. An object for which the intake raises
+    counts as unreadable. `now` is in seconds since the epoch.
     """
 
     def __init__(
@@ -62,28 +64,28 @@ class ObjectFeed:
         self._state = state
         self._touched = touched
         self._seen_all = False
-        # Of whom objects have spoken before everything was seen: there need not be a gang any more.
+        # Gangs that objects named before everything was listed; some of them are deleted since.
         self._early: dict[GangKey, None] = {}
         self._now = now
-        # Of whom is still to be told; None where each is told of at once.
-        self._waiting: dict[GangKey, None] | None = None
+        # Gangs that are not published yet; None once each is published at once.
+        self._unpublished: dict[GangKey, None] | None = None
         self.changed = changed
         self.failures = failures
 
     async def publish_gangs(self) -> None:
-        """Everything has been seen once: tells of all gangs, and from then on of each that changes.
+        """Publish all gangs after the first list, and from then on each gang that changes.
 
-        A few at a time: what is planned and bound meanwhile goes first.
+        Gangs are published in batches: planning and binding go first.
         """
         early, self._early = self._early, {}
-        self._seen_all, self._waiting = True, {**dict.fromkeys(self._state.gangs), **early}
-        while self._waiting:
-            waiting, self._waiting = self._waiting, {}
-            for number, key in enumerate(waiting, 1):
+        self._seen_all, self._unpublished = True, {**dict.fromkeys(self._state.gangs), **early}
+        while self._unpublished:
+            unpublished, self._unpublished = self._unpublished, {}
+            for number, key in enumerate(unpublished, 1):
                 self._publish_gang(key)
-                if number % _TOLD_AT_ONCE == 0:
+                if number % _PUBLISHED_AT_ONCE == 0:
                     await asyncio.sleep(0)
-        self._waiting = None
+        self._unpublished = None
 
     def _publish_gang(self, key: GangKey) -> None:
         try:
@@ -95,12 +97,12 @@ class ObjectFeed:
         if not self._seen_all:
             self._early[key] = None
             if len(self._early) > 2 * len(self._state.gangs) + _MOST_GONE:
-                # A standby sees groups come and go for weeks.
+                # A standby sees many groups created and deleted over weeks.
                 self._early = {known: None for known in self._early if known in self._state.gangs}
-        elif self._waiting is None:
+        elif self._unpublished is None:
             self._publish_gang(key)
         else:
-            self._waiting[key] = None
+            self._unpublished[key] = None
 
     def sink(
         self,
@@ -112,19 +114,21 @@ class ObjectFeed:
         unreadable_is_gone: bool = False,
         always_changed: bool = False,
     ) -> Callable[[Change[Any]], None]:
-        """Takes in the objects of one kind. With `unreadable_is_gone` one of which nothing else can be made is
-        treated as if it were gone. With `always_changed` something may depend on an object even where the intake
-        has nothing to say about it."""
+        """Return a function that takes in changes of objects of one kind.
+
+        With `unreadable_is_gone` an object that fails counts as deleted. With `always_changed` a change wakes a
+        cycle even if the intake returns no event.
+        """
 
         def sink(change: Change[Any]) -> None:
             match change:
                 case Upsert(document, _, (namespace, name), uid):
-                    ways: list[Callable[[Exception], Events]] = [lambda _: updated(document)]
+                    readers: list[Callable[[Exception], Events]] = [lambda _: updated(document)]
                     if malformed is not None:
-                        ways.append(lambda error: malformed(namespace, name, uid, error_text(error)))
+                        readers.append(lambda error: malformed(namespace, name, uid, error_text(error)))
                     if unreadable_is_gone:
-                        ways.append(lambda _: removed(namespace, name))
-                    self.take_in(ObjectRef(kind.api_version, kind.kind, namespace, name, uid), *ways)
+                        readers.append(lambda _: removed(namespace, name))
+                    self.take_in(ObjectRef(kind.api_version, kind.kind, namespace, name, uid), *readers)
                 case Delete((namespace, name), uid):
                     about = ObjectRef(kind.api_version, kind.kind, namespace, name, uid)
                     self.take_in(about, lambda _: removed(namespace, name))
@@ -140,14 +144,14 @@ class ObjectFeed:
     def take_in(
         self, about: ObjectRef, *ways: Callable[[Exception], Events], error: Exception | None = None
     ) -> None:
-        """Takes in what the first way gives that does not raise; each is told what the one before raised."""
+        """Apply the events of the first reader in `ways` that does not raise; each receives the last exception."""
         error = error or Exception()
         for way in ways:
             try:
                 events = way(error)
             except Exception as problem:
                 error = problem
-                self._not_taken_in(about, error)
+                self._record_unprocessed(about, error)
             else:
                 if events:
                     self._arrivals.note(about)
@@ -161,40 +165,39 @@ class ObjectFeed:
         read: Callable[[T], Events],
         otherwise: Sequence[Callable[[Upsert[T], Exception], Events]],
     ) -> None:
-        """`take_in` for many, `otherwise` being the further ways.
+        """Take in many changes; `otherwise` are the further readers of an object for which `read` raises.
 
-        First all are read, then what came of it reaches the state: a loop that stays with one thing is faster than
-        one that does everything for each object.
+        All objects are read first and applied afterwards: two short loops are faster than a long one.
         """
         events: Events = []
         first: Upsert[T] | None = None
         effective = 0
         for change in changes:
             try:
-                found = read(change.object)
+                object_events = read(change.object)
             except Exception as error:
-                self._not_taken_in(about(change), error)
+                self._record_unprocessed(about(change), error)
                 self.apply(events)
                 events = []
                 self.take_in(about(change), *(partial(way, change) for way in otherwise), error=error)
             else:
-                if found:
+                if object_events:
                     first = first or change
                     effective += 1
-                    events += found
+                    events += object_events
         if first is not None:
             self._arrivals.note(about(first), effective)
         self.apply(events)
 
-    def _not_taken_in(self, about: ObjectRef, problem: Exception) -> None:
+    def _record_unprocessed(self, about: ObjectRef, problem: Exception) -> None:
         name = object_name(about)
         if self.failures.record_failure("intake", f"{about.kind} {name}", problem):
-            self._intake.warn(about, "NotTakenIn", f"{name} cannot be taken in: {error_text(problem)}")
+            self._intake.warn(about, "NotTakenIn", f"{name} cannot be processed: {error_text(problem)}")
 
     def apply(self, events: Events) -> None:
-        # A standby sees pods come and go, and has no cycle that would say what time it is.
+        # A standby sees pods created and deleted without a cycle that would set the time.
         self._state.pods.stories.now = self._now()
-        if len(events) >= _MANY and all(type(event) is PodUpdated for event in events):
+        if len(events) >= _CHARGED_TOGETHER and all(type(event) is PodUpdated for event in events):
             with self._state.nodes.charged_together():
                 self._apply_each(events)
         else:
@@ -207,7 +210,7 @@ class ObjectFeed:
             try:
                 self._apply_one(event)
             except Exception as error:
-                self.failures.record_failure("state", _what(event), error)
+                self.failures.record_failure("state", _described(event), error)
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
 
@@ -221,7 +224,7 @@ class ObjectFeed:
             self.gang_touched(key)
 
     def _occupy(self, pod: Pod) -> None:
-        """Keeps of a pod that cannot be known as it is what it takes from its node."""
+        """Replace a pod that fails by a bare one that still charges its node."""
         bare = Pod(
             pod.namespace,
             pod.name,
@@ -233,14 +236,14 @@ class ObjectFeed:
             phase=pod.phase,
             terminating=pod.terminating,
             preemptable=False,
-            problem="the pod cannot be taken in",
+            problem="the pod cannot be processed",
         )
         for event in (PodRemoved(pod.uid), PodUpdated(bare)):
-            self.failures.guard("state", _what(event), partial(self._apply_one, event))
+            self.failures.guard("state", _described(event), partial(self._apply_one, event))
 
 
 def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
-    """The gangs whose members or declaration an event changes; to be asked before it is applied."""
+    """Return the gangs with members or a declaration that an event changes; must be called before it is applied."""
     match event:
         case PodUpdated(pod):
             record = state.pods.get(pod.uid)
@@ -266,7 +269,7 @@ def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
 
 
 def _below(state: ClusterState, key: GangKey) -> list[GangKey]:
-    """The gangs of the tree that a composite is in."""
+    """Return the gangs of the tree of a composite."""
     composites = state.gangs.composites
     return [gang.key for gang in composites.gangs(composites.root_of(key))]
 
@@ -279,8 +282,8 @@ def object_name(about: ObjectRef) -> str:
     return f"{about.namespace}/{about.name}" if about.namespace else about.name
 
 
-def _what(event: ClusterEvent) -> str:
-    """An event in a few words."""
+def _described(event: ClusterEvent) -> str:
+    """Return a short description of an event for logs."""
     match event:
         case PodUpdated(pod):
             return f"Pod {pod.key}"

@@ -1,4 +1,4 @@
-"""Watches the API and keeps a `ClusterState` current: reflectors in, facts out, applied as they come."""
+"""Observation of the cluster: reflectors feed a `ClusterState` with the API objects."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from phalanx.model.gang import GangKey
 
 
 class Observer:
-    """Feeds every object that matters through the intake into the state.
+    """Watches of all objects that scheduling needs.
 
-    `changed` is called after each change that the state took in. `pod_seen` and `pod_gone` see each pod object
-    as it came (for what the executor must compare its writes with), `gang_touched` learns whose members,
-    declaration or status have changed. `discovered` is told each answer of discovery.
+    `changed` is called after each change of the state. `pod_seen` and `pod_gone` receive each pod object as it
+    arrived, so that the executor compares its writes with it. `gang_touched` receives each gang whose members,
+    declaration or status have changed. `discovered` receives each answer of discovery.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Observer:
             failures=feed.failures,
             sink_all=self._pods,
             form=ItemForm(PodForm, reader.of_form),
-            after=self.nodes.synced,  # for pods are charged to them
+            after=self.nodes.synced,  # pods are charged to nodes
         )
         self._caught_up = asyncio.Event()
         intake.group_objects.postpone()
@@ -136,12 +136,12 @@ class Observer:
         ]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             for reflector in (self.nodes, *self._others):
                 self._running[reflector] = tasks.create_task(reflector.run())
-            # Groups early, as the server makes their list slowly.
+            # The groups are started early: their list takes the API server long.
             self.kinds.start(tasks)
             self._running[self.pods] = tasks.create_task(self.pods.run())
             tasks.create_task(self._catch_up())
@@ -153,8 +153,9 @@ class Observer:
         self._caught_up.set()
 
     def list_again(self, *, redeliver: bool = False) -> None:
-        """Pods and nodes are listed once more, and `synced` waits for it; with `redeliver` each is taken in
-        again."""
+        """List pods and nodes once more and make `synced` wait for it; with `redeliver` process unchanged objects
+        as well.
+        """
         for reflector in (self.pods, self.nodes):
             reflector.list_anew(redeliver=redeliver)
             running = self._running.get(reflector)
@@ -163,41 +164,43 @@ class Observer:
                 self._running[reflector] = self._tasks.create_task(self._after(running, reflector))
 
     async def _after(self, running: asyncio.Task[None], reflector: Reflector[Any]) -> None:
-        """Two at a time would tell of the same objects."""
+        """Start the reflector after its last run has ended: two at a time would deliver the same objects."""
         await asyncio.wait({running})
         reflector.list_anew()
         await reflector.run()
 
     async def synced(self) -> None:
-        """Returns when everything that exists has been seen once."""
+        """Return when all objects have been listed once."""
         await self.kinds.synced()
         for reflector in (self.pods, self.nodes, *self._others):
             await reflector.synced.wait()
         await self._caught_up.wait()
 
     async def publish_gangs(self) -> None:
-        """`gang_touched` is told of all gangs, and from then on of each that changes. To be called once synced."""
+        """Publish all gangs, and from then on each that changes. Must be called after `synced`."""
         await self._feed.publish_gangs()
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
-        """Those that are at work."""
+        """Active reflectors."""
         return [self.pods, self.nodes, *self._others, *self.kinds.reflectors]
 
     @property
     def complete(self) -> bool:
-        """Whether everything that exists has been seen once; nothing takes that back."""
+        """Return whether all objects have been listed once; it stays true."""
         return self._caught_up.is_set() and all(reflector.synced.is_set() for reflector in self._others)
 
     @property
     def fresh(self) -> bool:
-        """Whether pods and nodes are being watched right now, and the groups, queues and quotas are known: nothing
-        is bound on stale knowledge."""
+        """Return whether pods and nodes are watched right now and groups, queues and quotas are known.
+
+        Nothing is bound on a stale state.
+        """
         watching = all(reflector.state is ReflectorState.WATCHING for reflector in (self.pods, self.nodes))
         return watching and self.kinds.listed
 
     def apply_event(self, event: ClusterEvent) -> None:
-        """A fact that no watch brings."""
+        """Apply an event that comes from no watch."""
         self._feed.apply([event])
 
     def _reflector(self, resource: Resource, decode: Any, sink: Any, optional: bool = False) -> Reflector[Any]:
@@ -238,7 +241,7 @@ class Observer:
         intake = self._intake
         match change:
             case Upsert(node, _, (_, name), uid):
-                # A node that cannot be read offers nothing; its pods stay known.
+                # An unreadable node has no capacity; its pods stay known.
                 self._feed.take_in(
                     node_ref(name, uid),
                     lambda _: intake.node(node),

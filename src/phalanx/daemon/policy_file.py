@@ -1,4 +1,4 @@
-"""The policy of a running process: read at the start, followed while it runs."""
+"""Policy of a running process: read at the start and reloaded while it runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks at the file.
+# Seconds between two reads of the file.
 _PERIOD = 1.0
 
 
 class PolicyFile:
-    """The policy in force. `path` is "" for the built-in one, which never changes.
+    """Policy in force; `path` is "" for the built-in one, which never changes.
 
-    Raises PolicyError when the first reading fails; `reload_if_changed` never does. `problem` says why the file as
-    it is now is not in force, "" if it is. `changed` is called with each new policy.
+    Raises PolicyError when the first read fails; `reload_if_changed` never raises. `problem` is the reason why the
+    current file is not in force, "" if it is. `changed` is called with each new policy.
     """
 
     def __init__(self, path: str, changed: Callable[[Policy], None] = lambda policy: None) -> None:
@@ -44,17 +44,17 @@ class PolicyFile:
 
     @property
     def text(self) -> str:
-        """As it stands in the file, or what is built in."""
+        """Text of the policy file or of the built-in policy."""
         return self._text
 
     async def run(self) -> None:
-        """Follow the file until cancelled; return at once where the policy is the built-in one."""
+        """Reload the file after changes until cancelled; return at once for the built-in policy."""
         while self.path:
             await asyncio.sleep(_PERIOD)
             self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
-        """Takes a changed file at once; a bad one is reported once, and the old policy stays."""
+        """Put a changed file in force; report an invalid file once and keep the old policy."""
         if not self.path:
             return
         try:
@@ -66,16 +66,16 @@ class PolicyFile:
         except PolicyError as error:
             if str(error) != self.problem:
                 self.problem = str(error)
-                log.error("the policy file is not used, the old policy stays:\n%s", self.problem)
+                log.error("the policy file is invalid; the old policy stays in force:\n%s", self.problem)
             return
         if dict(policy.dialects) != dict(self.policy.dialects):
             log.warning("policy: a change of phalanx.dialects takes effect at the next start")
         try:
             self._changed(policy)
         except Exception:
-            # A plugin that cannot be used in this cluster.
+            # A plugin cannot run in this cluster.
             self.problem, self._text = "it cannot be put in force", text
-            log.exception("the policy file is not used, the old policy stays")
+            log.exception("the policy file is invalid; the old policy stays in force")
             self._changed(self.policy)
             return
         self.problem, self._text, self.policy = "", text, policy
@@ -84,34 +84,35 @@ class PolicyFile:
 
 
 def read_policy(path: str) -> Policy:
-    """The policy in a file, which may be a ConfigMap's, or the built-in one for "". Raises PolicyError."""
+    """Return the policy of a file, also of a ConfigMap's file, or the built-in one for "". Raises PolicyError."""
     return parse_policy(read_policy_text(path), path)
 
 
 def read_policy_text(path: str) -> str:
-    """Its text. Raises PolicyError."""
+    """Return the text of a policy. Raises PolicyError."""
     return sole_policy(_read(path), path)
 
 
 def parse_policy(text: str, source: str) -> Policy:
-    """`source` is what errors call it. Raises PolicyError."""
+    """Parse a policy; `source` is its name in errors. Raises PolicyError."""
     policy = load_policy(text, source) if source else load_policy(text)
     dialect_options(policy)
     return policy
 
 
 def dialect_options(policy: Policy) -> DialectOptions:
-    """Raises PolicyError."""
+    """Return the options of the dialects in a policy. Raises PolicyError."""
     known = [naming.rules.name for dialect in installed_dialects() for naming in dialect.namings]
-    stated, words = policy.dialects.get("matchPolicies"), [str(each.value) for each in MatchPolicy]
+    stated, words = policy.dialects.get("matchPolicies"), [str(policy_name.value) for policy_name in MatchPolicy]
     for name, word in stated.items() if isinstance(stated, Mapping) else ():
         if name not in known:
             raise PolicyError(
-                f"phalanx.dialects: matchPolicies: there is no {name!r}; write one of {', '.join(known)}"
+                f"phalanx.dialects: matchPolicies: unknown name {name!r}; expected one of {', '.join(known)}"
             )
         if word not in words:
             raise PolicyError(
-                f"phalanx.dialects: matchPolicies: {name}: there is no {word!r}; write one of {', '.join(words)}"
+                f"phalanx.dialects: matchPolicies: {name}: unknown value {word!r}; "
+                f"expected one of {', '.join(words)}"
             )
     try:
         options = msgspec.convert(dict(policy.dialects), DialectOptions)
@@ -123,7 +124,9 @@ def dialect_options(policy: Policy) -> DialectOptions:
     rules = ["*", *(rule.name for dialect in installed_dialects() for rule in dialect.workloads)]
     for name in sorted(options.ungrouped):
         if name not in rules:
-            raise PolicyError(f"phalanx.dialects: ungrouped: there is no {name!r}; write one of {', '.join(rules)}")
+            raise PolicyError(
+                f"phalanx.dialects: ungrouped: unknown name {name!r}; expected one of {', '.join(rules)}"
+            )
     return options
 
 

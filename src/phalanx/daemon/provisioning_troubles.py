@@ -1,4 +1,4 @@
-"""Where volumes could not be made a moment ago: whoever is placed anew goes elsewhere for a while."""
+"""Failed provisioning of volumes: a node is avoided for some time after a failure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from phalanx.cluster.volumes.supply import VOLUMES
 from phalanx.model.events import AllocatorFact
 from phalanx.model.volumes import ProvisioningTrouble
 
-# How long a node is avoided, doubling while it goes on refusing (seconds): longer than a refused pod pauses first,
-# or the same node would be chosen again; short, because a refusal may pass and the node be the only one.
+# Seconds for which a node is avoided; they double while it keeps failing. The first is longer than the first pause
+# of a failed pod, or the pod would get the same node again. It is short, as a failure can be brief and the node the
+# only one.
 _FIRST = 4.0
 _LONGEST = 60.0
 
 
 class _Trouble(msgspec.Struct):
-    """The smallest size that was refused, for how long it counts, and whether it counts still."""
+    """Failure on one node: the smallest failed size in bytes, its seconds, and whether it still counts."""
 
     size: int
     seconds: float
@@ -27,8 +28,10 @@ class _Trouble(msgspec.Struct):
 
 
 class ProvisioningTroubles:
-    """Tells the state what a provisioner has sent back, and takes that back after a while. `wake` asks for a cycle;
-    `later(seconds, call)` calls back."""
+    """Provisioning failures of the last moments, published to the state and withdrawn later.
+
+    `wake` requests a cycle; `later(seconds, call)` schedules a call.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class ProvisioningTroubles:
         self._known: dict[tuple[str, str], _Trouble] = {}
 
     def provisioning_failed(self, storage_class: str, node: str, size: int) -> None:
-        """No volume of this class and size (bytes) could be made for the node."""
+        """Record that no volume of this class and size (bytes) could be provisioned for the node."""
         key, last = (storage_class, node), self._known.get((storage_class, node))
         seconds = min(_LONGEST, 2 * last.seconds) if last is not None else _FIRST
         size = min(size, last.size) if last is not None and last.lasts else size

@@ -1,4 +1,4 @@
-"""With what a scheduler is started."""
+"""Options of a scheduler process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from phalanx.status.verdict_publisher import PublishingPace
 
 
 class SchedulerOptions(msgspec.Struct, frozen=True):
-    """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told.
-    With `self_check` every account is counted again from the pods once a second while things change.
+    """Options of a scheduler process.
 
-    The lease, and the ConfigMaps of what is remembered, are those of the first scheduler name (own_objects); an
-    empty `lease_name` becomes that lease's. A lease is valid for `lease_seconds`, trusted by its holder for
-    `renew_seconds`, renewed (and asked for) every `retry_seconds`; the defaults are kube-scheduler's.
+    `config` is the path of a policy file, "" for the built-in policy. `pace` limits how soon verdicts are
+    published. With `self_check` every account is recomputed from its pods once a second after changes.
+
+    Lease and ConfigMaps belong to the first scheduler name (own_objects); an empty `lease_name` is set to that
+    lease. A lease is valid for `lease_seconds`, trusted by its holder for `renew_seconds`, and renewed or requested
+    every `retry_seconds`. The defaults are kube-scheduler's.
     """
 
     scheduler_names: tuple[str, ...] = ("phalanx",)

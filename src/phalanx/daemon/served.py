@@ -1,4 +1,4 @@
-"""Which of the kinds that we know an API server has, and in which version."""
+"""Kinds of ours that an API server serves, and their versions."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from phalanx.kube.paths import Resource
 
 
 def served_groups(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """The kinds of group objects that this server has, each in the version that we prefer."""
-    return _served(served, [each.kind for each in intake.dialects.groups.values()])
+    """Return the served kinds of group objects, each in the preferred version."""
+    return _served(served, [groups.kind for groups in intake.dialects.groups.values()])
 
 
 def has_native_groups(served: Discovery, intake: Intake) -> bool:
-    """Whether Kubernetes' own groups are served; a version that could not be read may have them."""
+    """Return whether Kubernetes' own groups are served, or possibly served in a version that could not be read."""
     kinds = (kind.group for kind, _ in served_groups(served, intake))
     unread = (name.partition("/")[0] for name in served.degraded)
     return NATIVE in {*kinds, *unread}
 
 
 def served_accounts(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """The kinds of queues and quotas, likewise."""
-    return _served(served, [each.kind for each in intake.dialects.accounts.values()])
+    """Return the served kinds of queues and quotas, each in the preferred version."""
+    return _served(served, [accounts.kind for accounts in intake.dialects.accounts.values()])
 
 
 def served_owners(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """The kinds of owners that pods have needed so far, likewise."""
+    """Return the served kinds of owners that pods have needed so far, each in the preferred version."""
     wanted = [kind for kind in intake.owners.kinds if (kind.group, kind.plural) in intake.workloads.wanted]
     return _served(served, wanted)
 
 
 def served_enricher_kinds(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """The kinds that decide about sides of pods, likewise."""
+    """Return the served kinds that enrich pods, each in the preferred version."""
     return _served(served, intake.enrichers.kinds)
 
 
 def _served(served: Discovery, kinds: Iterable[WantedKind]) -> list[tuple[ServedKind, Resource]]:
-    found = []
+    resources = []
     for kind in kinds:
         versions = {resource.version: resource for resource in served.find(kind.group, kind.plural)}
         version = next((version for version in kind.versions if version in versions), None)
         if version is not None:
-            found.append((kind.served_as(version), versions[version]))
-    return found
+            resources.append((kind.served_as(version), versions[version]))
+    return resources

@@ -202,9 +202,9 @@ class SchedulerService(LeadingService):
                 await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
             if self.leadership.holds():
                 await self._recorder.drain(_FLUSH_SECONDS)
-            left = len(self._pool) + self._pool.dropped
-            if left:
-                log.warning("stopped with %d writes left undone; the next start makes up for them", left)
+            unfinished = len(self._pool) + self._pool.dropped
+            if unfinished:
+                log.warning("stopped with %d unfinished writes; the next start repeats them", unfinished)
         finally:
             self._end_tasks()
 

@@ -155,25 +155,25 @@ class ServiceParts:
 
     def warnings(self) -> list[ObjectWarning]:
         """Return the new warnings of all parts."""
-        found: list[ObjectWarning] = []
+        warnings: list[ObjectWarning] = []
         for part in self._parts:
             if part.warnings is not None:
                 try:
-                    found += part.warnings()
+                    warnings += part.warnings()
                 except Exception as error:
                     self._failures.record_failure("status", part.name, error)
-        return found
+        return warnings
 
     def bind_warnings(self, binds: Sequence[Bind]) -> list[ObjectWarning]:
         """Return the warnings of all parts about pods that a plan binds."""
-        found: list[ObjectWarning] = []
+        warnings: list[ObjectWarning] = []
         for part in self._parts:
             if part.bind_warnings is not None:
                 try:
-                    found += part.bind_warnings(binds)
+                    warnings += part.bind_warnings(binds)
                 except Exception as error:
                     self._failures.record_failure("status", part.name, error)
-        return found
+        return warnings
 
     def save(self, *, last: bool = False) -> None:
         """Call the `save` hooks; do nothing before `load` has returned, or empty state would replace the stored."""

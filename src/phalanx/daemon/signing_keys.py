@@ -1,7 +1,7 @@
-"""The keys with which the scheduler signs what it writes onto pods, kept in a Secret beside its lease.
+"""Keys with which the scheduler signs its annotations of pods, stored in a Secret beside its lease.
 
-`phalanx install` makes the Secret without a key; the first scheduler that runs puts one in. A key is named by the
-second in which it was made: the newest signs, all are believed, so a key is exchanged by adding one.
+`phalanx install` creates the Secret without a key; the first scheduler that runs adds one. The name of a key is the
+second of its creation. The newest key signs and all are accepted, so a key is replaced by adding one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 NAME = "phalanx-signing-keys"
 KEY_BYTES = 32
-# Keyed BLAKE2b takes no more.
+# Limit of keyed BLAKE2b.
 _MOST_KEY_BYTES = 64
 
 _KEY_NAME = re.compile(r"[0-9]{1,12}")
@@ -39,35 +39,35 @@ async def load_keys(
     *,
     retry: RetryPolicy | None = None,
 ) -> tuple[Key, ...]:
-    """The keys, the newest first; one is made where there is none yet.
+    """Return the keys, the newest first; create one if there is none.
 
-    Returns when they are known, however long the API server keeps us waiting. Where we may not keep a key, one for
-    this process alone: what it signs is not believed by the next, and the log says so.
+    The function retries while the API server is unreachable. Without the right to store a key it returns one for
+    this process only: the next process does not accept its signatures, and the log says so.
     """
-    retry, backoff, said = retry or RetryPolicy(), Backoff(), ""
+    retry, backoff, reported = retry or RetryPolicy(), Backoff(), ""
     while True:
         try:
             return await _read_or_make(client, namespace, now, entropy)
         except (ApiError, ConnectionLost) as error:
-            # Another scheduler may have put its key in meanwhile, or made the Secret.
+            # Another scheduler has added its key or created the Secret at the same time.
             raced = isinstance(error, ApiError) and error.status == 409
             if not raced and not retry.retryable(error, "GET"):
                 log.error(
-                    "secret %s/%s: %s; gangs that are half bound when this process ends will not be finished by "
+                    "secret %s/%s: %s; gangs that are partly bound when this process ends are not completed by "
                     "the next: run `phalanx install`",
                     namespace,
                     NAME,
                     error,
                 )
                 return (("process", entropy(KEY_BYTES)),)
-            if not raced and str(error) != said:
-                said = str(error)
-                log.warning("secret %s/%s is not read yet: %s", namespace, NAME, said)
+            if not raced and str(error) != reported:
+                reported = str(error)
+                log.warning("secret %s/%s cannot be read yet: %s", namespace, NAME, reported)
             await asyncio.sleep(backoff.next())
 
 
 async def known_keys(client: KubeClient, namespace: str) -> tuple[Key, ...]:
-    """The keys that are there, the newest first; none where they cannot be read now."""
+    """Return the stored keys, the newest first; none if they cannot be read."""
     try:
         return keys_in(await client.get(SECRETS.path(namespace, NAME)))
     except (ApiError, ConnectionLost):
@@ -75,8 +75,11 @@ async def known_keys(client: KubeClient, namespace: str) -> tuple[Key, ...]:
 
 
 async def reading_signer(client: KubeClient, namespace: str) -> tuple[Signer, str]:
-    """For commands that answer questions: a signer with the keys that are there, or one that believes everything
-    where they cannot be read, with the reason."""
+    """Return a signer for commands that only read, and a notice.
+
+    The signer has the stored keys. If they cannot be read, it accepts every signature, and the notice is the
+    reason.
+    """
     try:
         keys = keys_in(await client.get(SECRETS.path(namespace, NAME)))
     except ApiError as error:
@@ -106,22 +109,22 @@ async def _read_or_make(
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": entry}
         await client.create(SECRETS.path(namespace), body)
     else:
-        # With its resourceVersion: of two schedulers that start together one has the last word.
+        # The resourceVersion makes one of two concurrent schedulers fail.
         await client.replace(path, {**secret, "data": {**(secret.get("data") or {}), **entry}})
     return ((name, key),)
 
 
 def keys_in(secret: Any) -> tuple[Key, ...]:
-    """The keys of a Secret, the newest first; what is none is passed over."""
+    """Return the keys of a Secret, the newest first, without malformed entries."""
     data = secret.get("data") if isinstance(secret, dict) else None
-    found: list[tuple[int, Key]] = []
+    keys_by_age: list[tuple[int, Key]] = []
     for name, text in data.items() if isinstance(data, dict) else ():
         try:
             key = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError, TypeError):
             key = b""
         if _KEY_NAME.fullmatch(name) and KEY_BYTES <= len(key) <= _MOST_KEY_BYTES:
-            found.append((int(name), (name, key)))
+            keys_by_age.append((int(name), (name, key)))
         else:
-            log.warning("secret %s, key %s is no signing key and passed over", NAME, name)
-    return tuple(key for _, key in sorted(found, reverse=True))
+            log.warning("secret %s, key %s is ignored: it is not a signing key", NAME, name)
+    return tuple(key for _, key in sorted(keys_by_age, reverse=True))

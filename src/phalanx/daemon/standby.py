@@ -1,4 +1,4 @@
-"""From the start to the first plan: a replica that waits for its turn sees the cluster meanwhile."""
+"""Standby: a replica watches the cluster until it gets the lease."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ _PERIOD = 1.0
 
 
 class Standby:
-    """Takes the lease, and sees the whole cluster as it is from then on.
+    """Acquisition of the lease by a replica, and of the state of the whole cluster after it.
 
-    Who gets the lease within `patience` seconds lists once, after that. Who has to wait for it watches the cluster
-    meanwhile, and lists pods and nodes once more when it is its turn: what was seen before could lack the
-    last bindings of the leader before. Most of it is known then, and is neither decoded nor told again.
+    A replica that gets the lease within `patience` seconds lists the cluster once, afterwards. A replica that has
+    to wait watches the cluster and lists pods and nodes once more when it gets the lease: the earlier state could
+    lack the last bindings of the previous leader. Unchanged objects are neither decoded nor processed again.
 
-    What the scheduler has signed is believed only with its keys, so they are read before any pod is; only a leader
-    makes one if there is none.
+    Signatures are accepted only with their keys, so the keys are read before any pod; only a leader creates a key.
     """
 
     def __init__(
@@ -51,10 +50,10 @@ class Standby:
         self._patience = patience
 
     async def leads(self, observe: Callable[[], None]) -> None:
-        """Return when this replica holds the lease and has seen the whole cluster.
+        """Return when this replica holds the lease and has listed the whole cluster.
 
         `observe` starts the observer. It is called once, after the signing keys are in use: a plan mark that was
-        read before them would not be believed.
+        read before them would not be accepted.
         """
         acquired = asyncio.ensure_future(self._leadership.acquired())
         try:
@@ -72,9 +71,9 @@ class Standby:
         known = await known_keys(self._client, self._namespace)
         self._signer.use(known)
         observe()
-        log.info("standby: %s; watches the cluster meanwhile", self._leadership.line)
+        log.info("standby: %s; watching the cluster", self._leadership.line)
         while not acquired.done():
-            # What only a cycle would take note of must not pile up.
+            # Changes that only a cycle consumes must not pile up.
             self._scheduler.queue.absorb_changes()
             await asyncio.wait({acquired}, timeout=_PERIOD)
         own = await self._own_keys()

@@ -1,4 +1,4 @@
-"""What happens, as metrics, log lines and spans."""
+"""Telemetry of the process: metrics, log lines and spans."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from phalanx.status.verdict_publisher import INCOMPLETE
 if TYPE_CHECKING:
     from phalanx.daemon.tracing import Tracing
 
-# The results of an attempt, in kube-scheduler's words.
+# Results of an attempt, in kube-scheduler's words.
 _SCHEDULED, _UNSCHEDULABLE = "scheduled", "unschedulable"
-# Queues and priority classes that have series of waits of their own; further ones count as OTHER.
+# Maximum number of queues and priority classes with wait series of their own; further ones count as OTHER.
 _MOST_QUEUES, _MOST_CLASSES = 500, 20
-# What may fail and be passed over, at 0 from the start: the first time must look like an increase.
+# Parts that fail without ending the process; at 0 from the start, so that the first failure is an increase.
 _PARTS = (
     *("cycle", "discovery", "executor", "intake", "planning", "plugin", "reflector", "state", "status", "task"),
     "write",
 )
-# How often (seconds) it is looked whether the process is late.
+# Seconds between two measurements of the event loop's lag.
 _LAG_PERIOD = 1.0
 
 
 class Telemetry:
-    """Counts what happens, and tells it on: to the log, as spans (`tracing`), to Prometheus (`endpoint`)."""
+    """Counters of events, and their log lines, spans (`tracing`) and metrics (`endpoint`)."""
 
     def __init__(self, endpoint: EndpointOptions | None = None, tracing: Tracing | None = None) -> None:
         self.endpoint = endpoint or EndpointOptions()
@@ -56,7 +56,7 @@ class Telemetry:
         self._queues_seen: set[str] = set()
         self._classes_seen: set[str] = set()
         self.priority_class_of: Callable[[int], str] = lambda priority: ""
-        # When each series was created is a second series for each, which nobody asks for.
+        # The creation times would double the number of series, and no user reads them.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -99,7 +99,7 @@ class Telemetry:
         self._statuses_refused = families.counter("phalanx_status_writes_refused_total", registry)
 
     def cycle(self, plan: Plan, seconds: float, state: ClusterState, now: float) -> None:
-        """One cycle has ended at `now` (seconds since the epoch) after so many seconds; `state` has taken it in."""
+        """Count a cycle that took `seconds` and ended at `now` (since the epoch); `state` includes its plan."""
         wake, stages = self.decisions.cycle(plan, state, now), self.stages.take()
         if self._tracing is not None:
             self._tracing.cycle(plan, wake, stages)
@@ -131,10 +131,10 @@ class Telemetry:
         for gang, record in started.items():
             gangs[_SCHEDULED, record.pod.scheduler] += 1
             self._count_wait(gang, record, state, now)
-        for told in plan.pods:
-            record = state.pods.get(told.uid)
-            if told.verdict is not None and record is not None:
-                self.bind_times.refused(told.uid)
+        for decided in plan.pods:
+            record = state.pods.get(decided.uid)
+            if decided.verdict is not None and record is not None:
+                self.bind_times.refused(decided.uid)
                 pods[_UNSCHEDULABLE, record.pod.scheduler] += 1
         for news in plan.gangs:
             members = state.gangs[news.gang].pending.values() if news.gang in state.gangs else ()
@@ -148,7 +148,7 @@ class Telemetry:
                 counter.labels(*written).inc(count)
 
     def _count_wait(self, gang: GangKey, record: PodRecord, state: ClusterState, now: float) -> None:
-        """A gang that had nobody before this decision has started."""
+        """Observe the wait of a gang if no member was placed before this decision."""
         known, charge_path = state.gangs[gang], record.charge_path
         counts = known.counts()
         if known.spec is None or not known.spec.created or counts.bound or counts.running:
@@ -173,7 +173,7 @@ class Telemetry:
             self._tracing.evicted(result)
 
     def pod_seen(self, pod: PodObject) -> None:
-        """A pod as the API holds it."""
+        """Start to measure the wait of a pod."""
         spec = pod.spec
         if not (spec.node_name or spec.scheduling_gates or pod.metadata.deletion_timestamp):
             self.bind_times.pod_waits(pod.metadata.uid)
@@ -192,7 +192,7 @@ class Telemetry:
         self._exceeded.labels(policy).inc()
 
     def failed(self, part: str) -> None:
-        """`part` is one of a few words."""
+        """Count a failure of a part; `part` is one of `_PARTS`."""
         self._failures.labels(part).inc()
 
     def status_refused(self, kind: str) -> None:
@@ -205,7 +205,7 @@ class Telemetry:
         self._nominations[outcome].inc()
 
     async def serve(self, observed: Observed) -> None:
-        """Until cancelled. Raises EndpointError where the address or the certificate cannot be used."""
+        """Serve until cancelled. Raises EndpointError for an unusable address or certificate."""
         if self.endpoint.address:
             async with serving(self.endpoint, observed, partial(self._exposition, observed)):
                 with self._gc_pauses.measured():
@@ -224,7 +224,7 @@ class Telemetry:
 
 
 def _seen(known: set[str], value: str, most: int) -> str:
-    """The value of a label that has at most so many."""
+    """Return the value of a label, or OTHER if the label has `most` values already."""
     if value not in known and len(known) >= most:
         return OTHER
     known.add(value)

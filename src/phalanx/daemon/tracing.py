@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: a cycle with its stages, and each write that came of it. Imported where configured."""
+"""Spans for OpenTelemetry: cycles with their stages, and the writes of each. Imported only if it is configured."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from phalanx.model.decisions import Bind, Evict, Plan
 
 __all__ = ["Tracing", "connect"]
 
-# Of so many cycles with writes the span is remembered, which those of the writes stand below.
+# Maximum number of cycles with a stored span, the parent of the spans of their writes.
 _REMEMBERED = 4096
 
 
 class Tracing:
-    """Every span has the id of its decision (`phalanx.cause`), as log lines and a pod's story have."""
+    """Spans with the id of their decision (`phalanx.cause`), which log lines and stories have too."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("phalanx")
-        # By cycle: its span, and when it was over (nanoseconds since the epoch).
+        # Span and end (nanoseconds since the epoch) by cycle.
         self._cycles: OrderedDict[str, tuple[Context, int]] = OrderedDict()
 
     def cycle(self, plan: Plan, wake: Wake, stages: Sequence[Stage]) -> None:
-        """A cycle is over, whose stages were timed by `time.perf_counter`."""
+        """Record a cycle and its stages, which were timed by `time.perf_counter`."""
         if not stages:
             return
-        # Wall clocks step; what lies between two moments is the performance counter's.
+        # Wall clocks step; intervals are measured by the performance counter.
         epoch = time_ns() - perf_counter_ns()
         times = [(name, epoch + int(begun * 1e9), epoch + int(ended * 1e9)) for name, begun, ended in stages]
         cause, end = f"c{plan.cycle}", times[-1][2]
@@ -88,9 +88,11 @@ class Tracing:
 
 
 def connect(endpoint: str) -> Tracing:
-    """Sends spans to a collector at a URL (OTLP over HTTP), in a thread of their own. Raises ImportError without
-    the extra `otel`. The environment may say more, as for every program with this SDK: OTEL_TRACES_SAMPLER,
-    OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES."""
+    """Return a tracer that sends spans to a collector at a URL (OTLP over HTTP), in its own thread.
+
+    Raises ImportError without the extra `otel`. The environment variables of the SDK apply: OTEL_TRACES_SAMPLER,
+    OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES.
+    """
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     about = {"service.name": "phalanx-scheduler", "service.version": installed("phalanx-scheduler")}

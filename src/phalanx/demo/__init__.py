@@ -1,1 +1,1 @@
-"""A cluster on one machine, and worked scenarios that run on it."""
+"""Local cluster on one machine, and demo scenarios that run on it."""

@@ -1,4 +1,4 @@
-"""The coscheduling KEP: two jobs that each start in half and wait for each other's room."""
+"""Scenario of the coscheduling KEP: two jobs start partly and wait for each other's GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioR
 
 
 def _interleaved(labels_of: dict[str, dict[str, str]], run_seconds: float | None) -> list[dict[str, Any]]:
-    """Two jobs of four pods whose controllers create them in turns."""
+    """Return two jobs of four pods, created alternately as by two controllers."""
     return [
         pod(f"{job}-{number}", requests={"cpu": "1", GPU: "1"}, labels=labels_of[job], run_seconds=run_seconds)
         for number in range(4)
@@ -18,7 +18,7 @@ def _interleaved(labels_of: dict[str, dict[str, str]], run_seconds: float | None
 
 class Deadlock(Scenario):
     name = "deadlock"
-    summary = "two jobs of four on six GPUs; each gets three and waits for ever, or one runs after the other"
+    summary = "two jobs of four pods on six GPUs: without gangs both wait forever, with gangs they run in turn"
     nodes = (
         NodePlan("gpu-0", {"cpu": "8", "memory": "32Gi", GPU: "3"}),
         NodePlan("gpu-1", {"cpu": "8", "memory": "32Gi", GPU: "3"}),
@@ -29,15 +29,15 @@ class Deadlock(Scenario):
         await stage.enter("without-gangs")
         pods = _interleaved({"mpi-a": {}, "mpi-b": {}}, None)
         for pair in range(0, 8, 2):
-            # The controllers take turns, as they do when both are as busy.
+            # The controllers alternate, as they do under equal load.
             await stage.create_pods(pods[pair : pair + 2])
             await stage.until_running(min(pair + 2, 6))
         stage.say("submitted mpi-a and mpi-b, four pods each, one GPU a pod; the cluster has 6 GPUs")
-        await stage.stays(1.0, _both_are_stuck, "both jobs are started in part and stay so")
+        await stage.stays(1.0, _both_are_stuck, "both jobs are partly started and stay so")
         await stage.show_gpus()
-        stage.say("both hold GPUs and wait for the other: nobody will ever compute")
+        stage.say("both hold GPUs and wait for the other's GPUs: a deadlock")
         await stage.delete_pods()
-        stage.title("With gangs: one job runs whole, then the other")
+        stage.title("With gangs: one job runs completely, then the other")
         await stage.enter("with-gangs")
         labels = {job: {"pod-group/name": job, "pod-group/min-available": "4"} for job in ("mpi-a", "mpi-b")}
         await stage.create_pods(_interleaved(labels, 3.0))
@@ -58,7 +58,7 @@ class Deadlock(Scenario):
         await stage.show_gpus()
         if len(running) != 4:
             raise ScenarioError(f"{second} did not start as a whole")
-        stage.say(f"{second} starts with all four: no deadlock, whatever order the pods came in")
+        stage.say(f"{second} starts with all four pods: no deadlock, in any order of creation")
 
 
 def _both_are_stuck(pods: list[StagePod]) -> bool:

@@ -1,11 +1,11 @@
-"""KEP 9, capacity scheduling: elastic quotas; both user stories, both worked examples, each to its end."""
+"""Scenarios of KEP 9, capacity scheduling with elastic quotas: both user stories and both worked examples."""
 
 from __future__ import annotations
 
 from phalanx.demo.quota_board import PRIORITY_CLASSES, QuotaBoard, gpu_nodes
 from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, ScenarioRun
 
-# Whose ceiling is in the way: borrowing ends at the sum of all min.
+# Name of the limit in verdicts: borrowing is limited to the sum of all min.
 _ALL = "all ElasticQuotas together"
 _POLICY = """\
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -32,7 +32,7 @@ _HIGH = {"metadata": {"name": "high-priority"}, "value": 1_000_000, "description
 
 class ElasticQuota1(Scenario):
     name = "elastic-quota-1"
-    summary = "story 1: A (min 4, max 6) borrows from B (min 6, max 8) on 10 GPUs, until B wants it back"
+    summary = "story 1: A (min 4, max 6) borrows from B (min 6, max 8) on 10 GPUs, until B reclaims it"
     nodes = gpu_nodes(10)
 
     async def play(self, stage: ScenarioRun) -> None:
@@ -49,36 +49,36 @@ class ElasticQuota1(Scenario):
         await board.scale("user-a", "train", 4)
         stage.say("user A scales to 4")
         await board.until_used(user_a=4, user_b=3)
-        stage.title("A asks for the 3 GPUs that are free, and gets 2: its max is 6")
+        stage.title("A requests the 3 free GPUs and gets 2: its max is 6")
         stage.say("user A deploys a pod with 2 GPUs, and then one with 1")
         await board.deploy("user-a", "big", 1, amount=2)
         await board.until_used(user_a=6, user_b=3)
         await board.deploy("user-a", "more", 1)
         await board.waits("user-a", "more", "ElasticQuota user-a/user-a", "max 6")
-        await board.nobody_is_harmed(user_a=6, user_b=3)
+        await board.usage_stays(user_a=6, user_b=3)
         stage.say("A borrows 2 GPUs of B's guarantee, which B does not use at the moment")
         await stage.show_command("quota", "list")
-        stage.title("B asks for 3 more, within its min: 1 GPU is free, 2 are lent to A")
+        stage.title("B requests 3 more, within its min: 1 GPU is free, A borrows 2")
         before = await board.running("user-a")
         await board.deploy("user-b", "urgent", 1, amount=3)
         stage.say("user B deploys a pod with 3 GPUs")
         await board.evicted("user-a", before, "big")
         await board.until_used(user_a=4, user_b=6)
         stage.say(
-            "one pod with 2 GPUs had to go rather than two with 1 each; what was lent comes back\n"
-            "whatever the priorities"
+            "one pod with 2 GPUs was evicted instead of two with 1 each;\n"
+            "borrowed quota is reclaimed at any priority"
         )
-        stage.title("B asks for 1 more: what A has now is guaranteed")
+        stage.title("B requests 1 more: A uses only its guarantee now")
         await board.deploy("user-b", "extra", 1)
         await board.waits("user-b", "extra", _ALL)
-        await board.nobody_is_harmed(user_a=4, user_b=6)
+        await board.usage_stays(user_a=4, user_b=6)
         await board.why("user-b", "extra", "Evictions do not help")
         stage.say("A has 4 and B has 6: each has its min")
 
 
 class ElasticQuota2(Scenario):
     name = "elastic-quota-2"
-    summary = "story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; whose pod has to go, and whose not"
+    summary = "story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; which pods are evicted, and which are not"
     nodes = gpu_nodes(10)
 
     async def play(self, stage: ScenarioRun) -> None:
@@ -95,14 +95,16 @@ class ElasticQuota2(Scenario):
         await board.scale("user-a", "work", 4)
         await board.scale("user-b", "work", 3)
         await board.until_used(user_a=4, user_b=3, user_c=3)
-        stage.title("B asks for 1 more, within its min")
+        stage.title("B requests 1 more, within its min")
         before = await board.running("user-a")
         stage.say("user B scales to 4")
         await board.scale("user-b", "work", 4)
         await board.evicted("user-a", before, "work")
         await board.until_used(user_a=3, user_b=4, user_c=3)
-        stage.say("3 + 1 is within B's min of 4, so who is above his min owes it: A (4 of 3), not C (3 of 3)")
-        stage.title("B has 5 GPUs in two pods and asks for 1 more, above its min")
+        stage.say(
+            "3 + 1 is within B's min of 4, so the quota above its min has to give: A (4 of 3), not C (3 of 3)"
+        )
+        stage.title("B uses 5 GPUs in two pods and requests 1 more, above its min")
         stage.say("user A scales to 2, user B replaces its pods by PodB with 3 GPUs and PodA with 2")
         await board.scale("user-a", "work", 2)
         await board.scale("user-b", "work", 0)
@@ -118,14 +120,14 @@ class ElasticQuota2(Scenario):
         await board.evicted("user-b", before, "pod-a")
         await board.until_used(user_a=2, user_b=4, user_c=3)
         stage.say(
-            "5 + 1 is above B's min of 4: nobody owes B anything, a pod of its own with a lower priority goes,\n"
-            "and of two that are alike in that the one whose work is worth less: PodA"
+            "5 + 1 is above B's min of 4: only a pod of B with a lower priority can be evicted,\n"
+            "and of two such pods the one with less work to lose: PodA"
         )
 
 
 class ElasticQuota3(Scenario):
     name = "elastic-quota-3"
-    summary = "a high priority does not reach into another namespace's quota"
+    summary = "a high priority evicts no pod of another namespace's quota"
     nodes = (NodePlan("node-1", {"cpu": "4", "memory": "16Gi"}),)
 
     async def play(self, stage: ScenarioRun) -> None:
@@ -140,24 +142,26 @@ class ElasticQuota3(Scenario):
         await stage.create(PRIORITY_CLASSES, _HIGH)
         await board.deploy("quota2", "nginx", 1, priority_class="high-priority")
         await board.waits("quota2", "nginx", _ALL)
-        await board.nobody_is_harmed(quota1=1, quota2=0, quota3=0)
-        stage.say("the node has room, but all min together are 1 CPU; a priority counts within a namespace only")
-        await board.why("quota2", "nginx", "Evictions do not help", "would hold more cpu than its min")
-        stage.title("quota3 wants its CPU: it is within its min, and needs no priority for that")
+        await board.usage_stays(quota1=1, quota2=0, quota3=0)
+        stage.say(
+            "the node has free CPU, but the sum of all min is 1 CPU; a priority counts within a namespace only"
+        )
+        await board.why("quota2", "nginx", "Evictions do not help", "would use more cpu than its min")
+        stage.title("quota3 reclaims its CPU: it is within its min and needs no priority")
         before = await board.running("quota1")
         await board.deploy("quota3", "nginx", 1)
         await board.evicted("quota1", before, "nginx")
         await board.until_used(quota1=0, quota2=0, quota3=1)
-        stage.title("quota3 is done, and the next may borrow it")
+        stage.title("quota3 is done, and the next quota can borrow its CPU")
         stage.say("quota3's Deployment is scaled to 0")
         await board.scale("quota3", "nginx", 0)
         await board.until_used(quota1=0, quota2=1, quota3=0)
-        stage.say("both others wait for it; the higher priority is first in line")
+        stage.say("both quotas wait for the CPU; the higher priority gets it")
 
 
 class ElasticQuota4(Scenario):
     name = "elastic-quota-4"
-    summary = "what was lent lies on two nodes and is wanted back on one; the known limitation, and solved"
+    summary = "borrowed CPUs on two nodes, reclaimed for one pod: KEP 9's limitation to one node, and without it"
     nodes = (
         NodePlan("node-1", {"cpu": "2", "memory": "16Gi"}),
         NodePlan("node-2", {"cpu": "2", "memory": "16Gi"}),
@@ -176,17 +180,17 @@ class ElasticQuota4(Scenario):
         await stage.show_pods()
         if len({pod.node for pod in await stage.pods()}) != 2:
             raise ScenarioError("the two pods of quota1 share a node")
-        stage.title("As it was: victims are taken from one node at a time")
-        stage.say("the policy says so: singleNodePreemption: true for preempt and reclaim")
+        stage.title("With the limitation: victims of one node at a time")
+        stage.say("the policy sets singleNodePreemption: true for preempt and reclaim")
         await board.deploy("quota2", "nginx", 1, amount=2)
-        stage.say("quota2 wants its 2 CPUs in one pod")
+        stage.say("quota2 reclaims its 2 CPUs for one pod")
         await board.waits("quota2", "nginx", _ALL, "2 cpu in use")
-        await board.nobody_is_harmed(quota1=2, quota2=0)
-        await board.why("quota2", "nginx", "2 pods would have to go", "take singleNodePreemption out of the policy")
-        stage.title("Without that limit")
+        await board.usage_stays(quota1=2, quota2=0)
+        await board.why("quota2", "nginx", "2 pods would have to go", "remove singleNodePreemption from the policy")
+        stage.title("Without the limitation")
         before = await board.running("quota1")
         await stage.change_policy(_POLICY)
-        stage.say("took singleNodePreemption out of the policy file; the scheduler follows it")
+        stage.say("removed singleNodePreemption from the policy file; the scheduler reloads it")
         await board.evicted("quota1", before, "nginx", count=2)
         await board.until_used(quota1=0, quota2=2)
-        stage.say("both had to go, from two nodes at once: quota2 has its guarantee back")
+        stage.say("both pods were evicted, from two nodes at once: quota2 has its guarantee back")

@@ -1,4 +1,4 @@
-"""Gang groups of ACK and Koordinator: roles with minima of their own that start together or not at all."""
+"""Scenario of gang groups as in ACK and Koordinator: gangs with their own minima start together or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class GangGroups(Scenario):
 
     async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("gang-groups")
-        stage.title("Two gangs, one group: 1 PS and 3 workers must be satisfied together")
+        stage.title("Two gangs, one group: 1 PS and 3 workers must fit together")
         await stage.create_pods(_members("ps", stage.namespace))
         stage.say("submitted the PS gang alone (annotation gang.scheduling.koordinator.sh/groups names both gangs)")
         await stage.until_explained(1, "ps")
@@ -24,7 +24,7 @@ class GangGroups(Scenario):
         await stage.create_pods(_members("worker", stage.namespace))
         stage.say("submitted the worker gang: 3 pods x 1 GPU; the cluster has 2")
         await stage.until_explained(3, "worker")
-        await stage.stays(1.0, lambda pods: not any(entry.node for entry in pods), "nobody starts alone")
+        await stage.stays(1.0, lambda pods: not any(entry.node for entry in pods), "no gang starts alone")
         await stage.show_pods()
         await stage.show_why("worker")
         await stage.show_why("ps")

@@ -1,4 +1,4 @@
-"""KEP 34: when a kube-batch job is ready, and that members which have succeeded count."""
+"""Scenario of KEP 34: the readiness of a kube-batch job, counting members that have succeeded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JobReady(Scenario):
         async def counted() -> bool:
             return (await stage.why("train")).reason == "NotEnoughMembers"
 
-        await stage.until(counted, "the group is seen")
+        await stage.until(counted, "the scheduler knows the group")
         await stage.show_why("train")
         stage.title("The third member makes the job ready")
         await stage.create_pods([_member("train-2")])
@@ -49,12 +49,14 @@ class JobReady(Scenario):
         await stage.show_pods()
         status: dict[str, Any] = {}
 
-        async def told() -> bool:
+        async def is_published() -> bool:
             group = await stage.client.get(_GROUPS.path(stage.namespace, "train"))
             status.update(group.get("status") or {})
             return (status.get("running"), status.get("succeeded")) == (2, 1)
 
-        await stage.until(told, "the PodGroup's status counts 2 members that run and the one that succeeded")
+        await stage.until(
+            is_published, "the PodGroup's status counts 2 members that run and the one that succeeded"
+        )
         stage.say(f"PodGroup status: {', '.join(f'{key} {status[key]}' for key in _COUNTS if key in status)}")
 
 

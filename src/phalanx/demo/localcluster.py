@@ -1,4 +1,4 @@
-"""A whole cluster on this machine: API server, kubelets and scheduler as child processes that meet over HTTP."""
+"""Local cluster: API server, kubelets and scheduler as child processes that communicate over HTTP."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from phalanx_local.authentication.kubeconfig import write_private
 from phalanx_local.controllers.volumes import FAKE_PROVISIONER
 from phalanx_local.server import free_port
 
-# Long enough for a slow machine under load; a start takes about two seconds.
+# Long enough for a slow machine under load; a start takes about 2 s.
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _LOG_TAIL = 15
-# The service accounts that `phalanx install` makes; a token is good for as long as anybody keeps a cluster up.
+# Service accounts that `phalanx install` creates, and the lifetime of their tokens: longer than any local cluster.
 _NAMESPACE = "phalanx-system"
 _ACCOUNTS = ("scheduler", "controllers", "webhook")
 _TOKEN_SECONDS = 365 * 24 * 3600
@@ -32,27 +32,28 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def _ends_with_us() -> Callable[[], None] | None:
-    """Makes a child get SIGTERM when we are killed without a chance to stop it. Only Linux can do that."""
+    """Return a function that lets a child receive SIGTERM when this process is killed; None outside Linux."""
     if sys.platform != "linux":
         return None
     library = ctypes.CDLL(None, use_errno=True)
 
-    def ask() -> None:
+    def set_death_signal() -> None:
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
-    return ask
+    return set_death_signal
 
 
 class StartError(Exception):
-    """A part of the cluster did not start; the text holds the end of its log."""
+    """Failure to start a part of the cluster; the text includes the end of its log."""
 
 
 class LocalOptions(msgspec.Struct, frozen=True):
-    """`directory` gets the kubeconfig and a log per process. `nodes_file` is followed while the cluster runs.
+    """Options of a local cluster.
 
-    Pods that name no scheduler of ours are scheduled as well, because nobody else is there to do it. `tenants` are
-    namespaces and the kubeconfigs of those who may edit them. With `webhook` jobs, queues and groups are filled in
-    and checked at admission. With `dashboard` the page is served, with the administrator's rights.
+    `directory` receives the kubeconfig and one log per process. `nodes_file` is watched while the cluster runs. The
+    default `scheduler_names` include Kubernetes' default, because no other scheduler runs. `tenants` are namespaces
+    with the kubeconfigs of their editors. With `webhook` jobs, queues and groups are defaulted and validated at
+    admission. With `dashboard` the page is served with the administrator's rights.
     """
 
     directory: Path
@@ -70,14 +71,16 @@ class LocalOptions(msgspec.Struct, frozen=True):
 
 
 def unused_port() -> int:
-    """One on which nobody listens now."""
+    """Return a port without a listener."""
     return free_port()
 
 
 class LocalCluster:
-    """Its parts: `apiserver`, `node-agent`, `scheduler`, `controllers`; maybe `webhook`, `dashboard` and `hub`.
+    """Local cluster of processes.
 
-    `dashboard_address` opens the page once, "" for none; the address that is good after it is in `dashboard_file`.
+    Its parts are `apiserver`, `node-agent`, `scheduler`, `controllers`, optionally `webhook`, `dashboard`, `hub`.
+
+    `dashboard_address` opens the page once, "" for none; the address for later logins is in `dashboard_file`.
     """
 
     def __init__(self, options: LocalOptions) -> None:
@@ -88,7 +91,7 @@ class LocalCluster:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[LocalCluster]:
-        """The cluster is ready inside and gone after it. Raises StartError."""
+        """Run the cluster inside the context. Raises StartError."""
         options = self.options
         options.directory.mkdir(parents=True, exist_ok=True)
         try:
@@ -99,7 +102,7 @@ class LocalCluster:
                 if options.webhook:
                     await self.start_webhook()
                 else:
-                    await unregister(self.client)  # one of last time would be waited for in vain
+                    await unregister(self.client)  # the API server would wait for a webhook of an earlier run
                 await asyncio.gather(self.start_kubelets(), self.start_scheduler(), self.start_controllers())
                 await self._offer_storage()
                 if options.dashboard:
@@ -110,7 +113,7 @@ class LocalCluster:
                 await self.end(name)
 
     async def _issue_token(self, name: str) -> None:
-        """A part runs as the service account that was installed for it, with its rights and no others."""
+        """Write the kubeconfig of a part with the token of its own service account and rights."""
         path = f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/phalanx-{name}/token"
         issued = await self.client.create(path, {"spec": {"expirationSeconds": _TOKEN_SECONDS}})
         config = msgspec.json.decode(self.options.kubeconfig.read_bytes())
@@ -121,9 +124,8 @@ class LocalCluster:
         return self.options.directory / f"{name}.kubeconfig"
 
     async def _offer_storage(self) -> None:
-        """Claims that name no class get volumes, as users expect of a cluster; they are made when their pods are
-        placed."""
-        with contextlib.suppress(ApiError):  # it may be there from last time
+        """Create a default StorageClass, so that claims without a class get volumes when their pods are placed."""
+        with contextlib.suppress(ApiError):  # it exists if the data are from an earlier run
             await self.client.create(
                 "/apis/storage.k8s.io/v1/storageclasses",
                 {
@@ -161,7 +163,7 @@ class LocalCluster:
         await self._start("scheduler", arguments)
 
     async def start_webhook(self) -> None:
-        """The API server calls it from then on."""
+        """Start the webhook; the API server calls it from then on."""
         arguments = ["webhook", "--kubeconfig", str(self._kubeconfig_of("webhook")), "--listen", "127.0.0.1:0"]
         for name in self.options.scheduler_names:
             arguments += ["--scheduler-name", name]
@@ -174,20 +176,20 @@ class LocalCluster:
         await self._start("controllers", arguments)
 
     async def install(self, *options: str) -> None:
-        """`phalanx install` with more than the usual. Raises StartError."""
+        """Run `phalanx install` with further options. Raises StartError."""
         await self._once("install", ["install", "--kubeconfig", str(self.options.kubeconfig), *options])
 
     async def hub_kubeconfig(self) -> Path:
-        """The kubeconfig of the account phalanx-hub, after it was installed."""
+        """Return the kubeconfig of the account phalanx-hub, which must be installed."""
         await self._issue_token("hub")
         return self._kubeconfig_of("hub")
 
     async def start_hub(self, *options: str) -> None:
-        """It sends gangs to member clusters from then on."""
+        """Start the hub; it dispatches gangs to member clusters from then on."""
         await self._start("hub", ["hub", "--kubeconfig", str(await self.hub_kubeconfig()), *options])
 
     async def start_server(self) -> None:
-        """Again, after it was ended: on the same port and with the same objects, where the options name both."""
+        """Start an ended API server again, on the same port and with the same objects if the options name both."""
         await self._start_server()
 
     @property
@@ -195,7 +197,7 @@ class LocalCluster:
         return self.options.directory / "dashboard.address"
 
     async def start_dashboard(self) -> None:
-        """With the scheduler's own policy, so that it says what the scheduler would."""
+        """Start the dashboard with the scheduler's own policy, so that its answers match the scheduler's."""
         arguments = ["dashboard", "--kubeconfig", str(self.options.kubeconfig)]
         arguments += ["--address-file", str(self.dashboard_file)]
         for name in self.options.scheduler_names:
@@ -206,11 +208,11 @@ class LocalCluster:
         self.dashboard_address = line.partition(": ")[2].strip()
         child = self._children["dashboard"]
         assert child.stdout is not None
-        # Each login is followed by another line: nobody may have to wait because nobody reads them.
+        # Each login prints a line: the dashboard would block if the pipe were not read.
         self._reading = asyncio.create_task(_read_to_end(child.stdout))
 
     async def end(self, name: str, *, kill: bool = False) -> None:
-        """Stops one part, orderly or (to show that nothing is lost) at once."""
+        """Stop one part, in order or (to show that no data are lost) by a kill."""
         child = self._children.pop(name, None)
         if child is None or child.returncode is not None:
             return
@@ -222,8 +224,8 @@ class LocalCluster:
             await child.wait()
 
     async def failure(self) -> str:
-        """Waits until a part ends by itself, and says which."""
-        # (The cluster goes on without a page.)
+        """Return a message about the first part that ends by itself."""
+        # The cluster works without a dashboard.
         parts = {name: child for name, child in self._children.items() if name != "dashboard"}
         waiting = {asyncio.create_task(child.wait()): name for name, child in parts.items()}
         try:
@@ -244,7 +246,7 @@ class LocalCluster:
         await self._start("apiserver", arguments)
 
     async def _start(self, name: str, arguments: Sequence[str]) -> str:
-        """Starts a part and waits for the line in which it says that it is ready, which is returned."""
+        """Start a part and return its first line, which it prints when it is ready."""
         child = await self._spawn(name, arguments)
         self._children[name] = child
         assert child.stdout is not None
@@ -264,7 +266,7 @@ class LocalCluster:
             raise StartError(f"{name} failed:\n{output.decode()}{self._tail(name)}")
 
     async def _spawn(self, name: str, arguments: Sequence[str]) -> asyncio.subprocess.Process:
-        # Ctrl-C reaches only us: we end the parts in order.
+        # Ctrl-C reaches only this process: it ends the parts in order.
         with (self.options.directory / f"{name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -1,4 +1,4 @@
-"""Three clusters: a gang goes whole to where it starts first; one is lost, and each gang goes on as it said."""
+"""Scenario of many clusters: each gang runs in the one with the earliest start, and one cluster is lost."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from phalanx.kube.paths import Resource
 
 GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 _HUB = "phalanx-system"
-# A new hub is believed after its second renewal, and a cluster that is back is tried again every 15 s.
+# A member accepts a new hub after its second renewal, and a restored cluster is tried again every 15 s.
 _PATIENCE = 90.0
 
 
 class ManyClusters(Scenario):
-    """The stage's own cluster is the hub, and has no nodes."""
+    """Scenario with the stage's own cluster as the hub, without nodes."""
 
     name = "many-clusters"
-    summary = "a gang goes where it starts first; a cluster is lost, and each gang goes on as its policy says"
+    summary = (
+        "gangs run in the cluster with the earliest start; one cluster is lost, and each gang follows its policy"
+    )
     nodes = ()
 
     async def play(self, stage: ScenarioRun) -> None:
@@ -46,9 +48,9 @@ class ManyClusters(Scenario):
     async def _first_start(self, stage: ScenarioRun, west: LocalCluster) -> None:
         stage.title("A gang of 8 GPUs: east would never start it")
         await _submit(stage, "large", 8, run_seconds=10)
-        await stage.until(lambda: _is(stage, "large", "Granted", "west"), "large is sent to west", _PATIENCE)
+        await stage.until(lambda: _is(stage, "large", "Granted", "west"), "large is dispatched to west", _PATIENCE)
         await stage.show_command("clusters", "--gangs")
-        stage.title("Two gangs of 2: east has room now, west only when large has ended")
+        stage.title("Two gangs of 2: east has free GPUs now, west only after large has ended")
         await _submit(stage, "careful", 2, run_seconds=16)
         await _submit(stage, "eager", 2, when_lost="Rerun", rerun_after="5s")
         for name in ("careful", "eager"):
@@ -58,24 +60,25 @@ class ManyClusters(Scenario):
         await stage.until(lambda: _is(stage, "large", "Ended", "west"), "large has ended", _PATIENCE)
 
     async def _loss(self, stage: ScenarioRun, east: LocalCluster, west: LocalCluster) -> None:
-        stage.title("East's API server is killed; its nodes run on")
+        stage.title("East's API server is killed; its nodes keep running")
         await east.end("apiserver", kill=True)
         await stage.until(lambda: _is(stage, "eager", "Granted", "west"), "eager is started in west", _PATIENCE)
         await stage.until(
-            lambda: _unknown(stage, "careful"), "careful waits, and says what is not known", _PATIENCE
+            lambda: _unknown(stage, "careful"), "careful waits, and its record has unknownSince", _PATIENCE
         )
         await stage.show_command("clusters", "--gangs")
         stage.say(
-            "eager said Rerun: it goes on in west. careful said nothing, so it waits: it may well run on in east."
+            "eager has the policy Rerun: it runs again in west. careful has the default Wait:\n"
+            "its pods possibly still run in east."
         )
         stage.title("East is back")
         await east.start_server()
-        await stage.until(lambda: _is(stage, "careful", "Ended", "east"), "careful's end is told", _PATIENCE)
-        await stage.until(lambda: _cleared(east), "east has no copy of eager any more", _PATIENCE)
+        await stage.until(lambda: _is(stage, "careful", "Ended", "east"), "careful has ended", _PATIENCE)
+        await stage.until(lambda: _cleared(east), "east has no copy of eager", _PATIENCE)
         await stage.until(lambda: _running(stage, "eager", 2), "eager runs in west", _PATIENCE)
         await stage.show_command("clusters", "--gangs")
         stage.say(
-            "careful ran once, and its end was not lost; of eager, which may run twice, only west's copy is left."
+            "careful ran once, and its result was not lost. Of eager, with Rerun, only the copy in west is left."
         )
 
 
@@ -100,7 +103,7 @@ async def _member(stage: ScenarioRun, name: str, gpus: int) -> AsyncIterator[Loc
 
 
 async def _join(stage: ScenarioRun, name: str, cluster: LocalCluster) -> None:
-    """What `kubectl create secret` and a MemberCluster do."""
+    """Create the Secret with the kubeconfig and the MemberCluster."""
     content = base64.b64encode((await cluster.hub_kubeconfig()).read_bytes()).decode()
     secret = {"metadata": {"name": name}, "data": {"kubeconfig": content}}
     await stage.client.create(SECRETS.path(_HUB), secret)
@@ -123,8 +126,8 @@ async def _submit(
 
 
 async def _record(stage: ScenarioRun, gang: str) -> dict[str, Any]:
-    found = await stage.client.list_all(DISPATCHES.path(stage.namespace))
-    records = [each for each in found["items"] if each["spec"]["gang"]["name"] == gang]
+    dispatches = await stage.client.list_all(DISPATCHES.path(stage.namespace))
+    records = [record for record in dispatches["items"] if record["spec"]["gang"]["name"] == gang]
     return (records[0].get("status") or {}) if records else {}
 
 
@@ -138,15 +141,17 @@ async def _unknown(stage: ScenarioRun, gang: str) -> bool:
 
 
 async def _running(stage: ScenarioRun, gang: str, count: int) -> bool:
-    return sum(each.running and each.name.startswith(gang) for each in await stage.pods()) == count
+    return sum(stage_pod.running and stage_pod.name.startswith(gang) for stage_pod in await stage.pods()) == count
 
 
 async def _active(stage: ScenarioRun, count: int) -> bool:
-    found = (await stage.client.list_all(MEMBER_CLUSTERS.path()))["items"]
-    conditions = [each for item in found for each in (item.get("status") or {}).get("conditions") or ()]
-    return sum(bool(each["status"] == "True") for each in conditions) == count
+    clusters = (await stage.client.list_all(MEMBER_CLUSTERS.path()))["items"]
+    conditions = [
+        condition for item in clusters for condition in (item.get("status") or {}).get("conditions") or ()
+    ]
+    return sum(bool(condition["status"] == "True") for condition in conditions) == count
 
 
 async def _cleared(east: LocalCluster) -> bool:
-    found = (await east.client.list_all(PODS.path("default")))["items"]
-    return not [each for each in found if each["metadata"]["name"].startswith("eager")]
+    pods = (await east.client.list_all(PODS.path("default")))["items"]
+    return not [listed_pod for listed_pod in pods if listed_pod["metadata"]["name"].startswith("eager")]

@@ -1,4 +1,4 @@
-"""Queues that share a cluster by weight, and borrow what another does not use."""
+"""Scenario of queues that share a cluster by weight and borrow unused shares."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 
 class Queues(Scenario):
     name = "queues"
-    summary = "two queues share 12 GPUs 2 : 1 and borrow the part of a third, until that one asks for it"
-    # The GPUs come when everybody has asked: so nobody is first.
+    summary = "two queues share 12 GPUs 2 : 1 and borrow the share of a third queue until it has pending jobs"
+    # The GPUs are added after all jobs are submitted, so that no job has a head start.
     nodes = (NodePlan("cpu-0", {"cpu": "8", "memory": "32Gi"}),)
-    # Without the actions that evict: what is lent comes back as jobs end.
+    # The policy has no evicting actions: borrowed shares are returned as jobs end.
     policy = """\
 actions: "enqueue, allocate, backfill"
 tiers:
@@ -33,44 +33,46 @@ tiers:
 
     async def play(self, stage: ScenarioRun) -> None:
         await stage.enter("jobs")
-        stage.title("Everybody asks for more than his part")
+        stage.title("Each queue requests more than its share")
         for name, weight in (("production", 2), ("research", 1)):
             await stage.create(QUEUES, {"metadata": {"name": name}, "spec": {"weight": weight}})
         stage.say(
-            "created queue production (weight 2) and research (weight 1); default is there (weight 1), and idle"
+            "created queue production (weight 2) and research (weight 1); default (weight 1) exists and is idle"
         )
         await stage.create_pods([_job("research", number) for number in range(12)])
         await stage.create_pods([_job("production", number) for number in range(12)])
-        stage.say("submitted 12 jobs with a GPU each to research, then 12 to production: there is no GPU yet")
+        stage.say(
+            "submitted 12 jobs with a GPU each to research, then 12 to production: the cluster has no GPU yet"
+        )
         await stage.add_nodes(*gpu_nodes(12))
         stage.say("added node gpu-0 with 12 GPUs")
         await _until(stage, {"production": 8, "research": 4})
-        stage.say("8 and 4 run, 2 : 1 by weight; research came first, and that does not matter")
-        stage.title("The part of the idle queue is borrowed")
+        stage.say("8 and 4 run, 2 : 1 by weight; research was first, which does not matter")
+        stage.title("The share of the idle queue is borrowed")
         await stage.show_command("queue", "tree")
-        stage.say("with three queues that ask it would be 6 : 3 : 3, so both borrow from default")
-        stage.title("default asks for its part, and jobs end")
+        stage.say("with three active queues it would be 6 : 3 : 3, so both borrow from default")
+        stage.title("default requests its share, and jobs end")
         await stage.create_pods([_job("default", number) for number in range(4)])
         await stage.until_explained(1, "default")
         await stage.stays(
-            1.0, lambda pods: _running(pods) == {"production": 8, "research": 4}, "nobody is evicted for default"
+            1.0, lambda pods: _running(pods) == {"production": 8, "research": 4}, "no job is evicted for default"
         )
         stage.say(
-            "submitted 4 jobs to default: they wait, nobody gives back what he holds by force\n"
+            "submitted 4 jobs to default: they wait, no running job is evicted for them\n"
             "(this policy does not name the action reclaim; see phalanx demo reclaim)"
         )
         done = [entry.name for entry in await stage.pods() if entry.running]
         ended = sorted(name for name in done if name.startswith("production"))[:2]
         ended += sorted(name for name in done if name.startswith("research"))[:1]
         await stage.delete_pods(*ended)
-        stage.say("2 jobs of production and 1 of research have ended; others of theirs are waiting")
+        stage.say("2 jobs of production and 1 of research have ended; further jobs of both are pending")
         await _until(stage, {"default": 3, "production": 6, "research": 3})
         await stage.show_command("queue", "list")
         stage.say("default has the GPUs that became free: 6 : 3 : 3")
 
 
 async def _until(stage: ScenarioRun, wanted: Mapping[str, int]) -> None:
-    """Waits until exactly so many pods run per queue, and looks for a while whether it stays so."""
+    """Wait until exactly these numbers of pods run per queue, and check for a second that this is stable."""
     seen: dict[str, int] = {}
 
     async def settled() -> bool:
@@ -81,12 +83,12 @@ async def _until(stage: ScenarioRun, wanted: Mapping[str, int]) -> None:
     try:
         await stage.until(settled, f"{wanted} run", patience=10)
     except ScenarioError as error:
-        raise ScenarioError(f"{error}; it is {seen}") from None
-    await stage.stays(1.0, lambda pods: _running(pods) == wanted, f"{wanted} go on running")
+        raise ScenarioError(f"{error}; observed {seen}") from None
+    await stage.stays(1.0, lambda pods: _running(pods) == wanted, f"{wanted} keep running")
 
 
 def _running(pods: list[StagePod]) -> dict[str, int]:
-    """queue -> pods that run."""
+    """Return the number of running pods by queue."""
     counts: dict[str, int] = {}
     for entry in pods:
         if entry.running:

@@ -1,4 +1,4 @@
-"""Elastic quotas on a stage: namespaces with a quota each, Deployments in them, and everyone's numbers."""
+"""Board of elastic quotas for scenarios: one namespace and quota each, their Deployments, and their use."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "Prior
 
 
 class QuotaLimits(msgspec.Struct, frozen=True):
-    """Of the resource that the scenario is about, in whole units."""
+    """Limits of a quota in whole units of the scenario's resource."""
 
     least: int
     most: int
 
 
 class QuotaBoard:
-    """Knows the quotas of a scenario by namespace; all are about one resource."""
+    """Quotas of a scenario by namespace, all for one resource."""
 
     def __init__(self, stage: ScenarioRun, resource: str) -> None:
         self.stage = stage
@@ -34,7 +34,7 @@ class QuotaBoard:
         self._quotas: dict[str, QuotaLimits] = {}
 
     async def quota(self, namespace: str, least: int, most: int) -> None:
-        """A namespace with its ElasticQuota."""
+        """Create a namespace with its ElasticQuota."""
         await self.stage.enter(namespace)
         amounts = {"min": {self._resource: least}, "max": {self._resource: most}}
         await self.stage.create(QUOTAS, {"metadata": {"name": namespace}, "spec": amounts})
@@ -43,7 +43,7 @@ class QuotaBoard:
     async def deploy(
         self, namespace: str, name: str, replicas: int, amount: int = 1, priority_class: str = ""
     ) -> None:
-        """A Deployment whose pods ask for `amount` of the resource each."""
+        """Create a Deployment of pods that each request `amount` of the resource."""
         self.stage.namespace = namespace
         await self.stage.create(DEPLOYMENTS, deployment(name, replicas, {self._resource: amount}, priority_class))
 
@@ -52,24 +52,29 @@ class QuotaBoard:
         await self.stage.client.patch(DEPLOYMENTS.path(namespace, name), patch, PatchType.MERGE)
 
     async def until_used(self, **expected: int) -> None:
-        """Waits until pods on nodes use exactly so much in each namespace (`_` stands for `-`), and the quotas'
-        status says the same; then shows the board. Raises ScenarioError.
+        """Wait until pods and the quotas' status use exactly these amounts, then show the board.
+
+        Raises ScenarioError.
+
+        `expected` has the amount by namespace (`_` stands for `-`).
         """
         wanted = {name.replace("_", "-"): amount for name, amount in expected.items()}
-        seen: dict[str, int] = {}
-        told: dict[str, int] = {}
+        used_by_pods: dict[str, int] = {}
+        used_in_status: dict[str, int] = {}
 
         async def settled() -> bool:
             for namespace in wanted:
-                seen[namespace] = sum(self._amount(pod) for pod in await self._on_nodes(namespace))
-                told[namespace] = await self._told(namespace)
-            return seen == wanted and told == wanted
+                used_by_pods[namespace] = sum(self._amount(pod) for pod in await self._on_nodes(namespace))
+                used_in_status[namespace] = await self._used_in_status(namespace)
+            return used_by_pods == wanted and used_in_status == wanted
 
         try:
             await self.stage.until(settled, f"{_words(wanted)} are used")
         except ScenarioError as error:
-            raise ScenarioError(f"{error}; pods on nodes use {_words(seen)}, status.used {_words(told)}") from None
-        self.show(told)
+            raise ScenarioError(
+                f"{error}; pods on nodes use {_words(used_by_pods)}, status.used {_words(used_in_status)}"
+            ) from None
+        self.show(used_in_status)
 
     def show(self, used: Mapping[str, int]) -> None:
         unit = self._resource.rpartition("/")[2]
@@ -82,31 +87,35 @@ class QuotaBoard:
             lines.append(f"{namespace:{width}}{quota.least:>5}{quota.most:>5}{amount:>6}   {boxes}".rstrip())
         self.stage.say("\n".join(lines))
 
-    async def waits(self, namespace: str, prefix: str, *said: str) -> None:
-        """One pod waits for a quota's sake; its reason, which names all of this, is shown. Raises ScenarioError."""
+    async def waits(self, namespace: str, prefix: str, *texts: str) -> None:
+        """Check that one pod waits for its quota, with all `texts` in its message. Raises ScenarioError."""
         self.stage.namespace = namespace
         waiting = await self.stage.until_explained(1, prefix)
 
         async def explained() -> bool:
             waiting[:] = await self.stage.until_explained(1, prefix)
-            told = waiting[0]
+            waiting_pod = waiting[0]
             return (
-                len(waiting) == 1 and told.reason == QUOTA_EXCEEDED and all(part in told.message for part in said)
+                len(waiting) == 1
+                and waiting_pod.reason == QUOTA_EXCEEDED
+                and all(part in waiting_pod.message for part in texts)
             )
 
         try:
-            await self.stage.until(explained, f"one pod {prefix}* waits and says {said}", patience=10)
+            await self.stage.until(explained, f"one pod {prefix}* waits with {texts}", patience=10)
         except ScenarioError as error:
-            raise ScenarioError(f"{error}; it says {[(pod.reason, pod.message) for pod in waiting]}") from None
+            raise ScenarioError(f"{error}; observed {[(pod.reason, pod.message) for pod in waiting]}") from None
         self.stage.say(f"pod {namespace}/{waiting[0].name} waits:\n{waiting[0].message}")
 
     async def running(self, namespace: str) -> set[str]:
-        """The names of the pods that run now."""
+        """Return the names of the running pods."""
         return {pod.name for pod in await self._on_nodes(namespace)}
 
     async def evicted(self, namespace: str, before: set[str], prefix: str, count: int = 1) -> None:
-        """Waits until exactly `count` of the pods that ran have left, all of them called so, and shows why one did.
-        Raises ScenarioError."""
+        """Wait until exactly `count` pods, all with the name prefix, were evicted; show why one was.
+
+        Raises ScenarioError.
+        """
         gone: set[str] = set()
 
         async def left() -> bool:
@@ -116,34 +125,34 @@ class QuotaBoard:
 
         await self.stage.until(left, f"{count} pods of {namespace} have been evicted")
         if len(gone) != count or not all(name.startswith(prefix) for name in gone):
-            raise ScenarioError(f"{count} of {namespace}'s {prefix}* were to go, and {sorted(gone)} have gone")
+            raise ScenarioError(f"expected {count} evicted pods {prefix}* of {namespace}, observed {sorted(gone)}")
         await self.why(namespace, min(gone), "was evicted")
 
-    async def why(self, namespace: str, prefix: str, *said: str) -> None:
-        """Shows `phalanx why` for a pod, which says all of this. Raises ScenarioError."""
+    async def why(self, namespace: str, prefix: str, *texts: str) -> None:
+        """Show `phalanx why` for a pod, and check that it prints all `texts`. Raises ScenarioError."""
         self.stage.namespace = namespace
         name = next((pod.name for pod in await self.stage.pods() if pod.name.startswith(prefix)), prefix)
         shown = await self.stage.show_command("why", f"pod/{name}", "-n", namespace)
-        missing = [part for part in said if part not in shown]
+        missing = [part for part in texts if part not in shown]
         if missing:
-            raise ScenarioError(f"phalanx why pod/{name} does not say {missing}")
+            raise ScenarioError(f"phalanx why pod/{name} does not print {missing}")
 
-    async def nobody_is_harmed(self, **expected: int) -> None:
-        """Watches for a second that what runs stays as it is. Raises ScenarioError."""
+    async def usage_stays(self, **expected: int) -> None:
+        """Check for a second that the use of each namespace does not change. Raises ScenarioError."""
         for name, amount in expected.items():
             namespace = name.replace("_", "-")
             self.stage.namespace = namespace
             await self.stage.stays(
                 1.0 / len(expected),
                 lambda pods, amount=amount: sum(self._amount(pod) for pod in pods if pod.node) == amount,  # type: ignore[misc]
-                f"what runs in {namespace} stays",
+                f"the pods of {namespace} keep running",
             )
 
     async def _on_nodes(self, namespace: str) -> list[StagePod]:
         self.stage.namespace = namespace
         return [pod for pod in await self.stage.pods() if pod.node and pod.running]
 
-    async def _told(self, namespace: str) -> int:
+    async def _used_in_status(self, namespace: str) -> int:
         quota = await self.stage.client.get(QUOTAS.path(namespace, namespace))
         used = (quota.get("status") or {}).get("used") or {}
         return self._whole(used.get(self._resource, "0"))
@@ -157,7 +166,7 @@ class QuotaBoard:
 
 
 def deployment(name: str, replicas: int, amounts: Mapping[str, object], priority_class: str = "") -> dict[str, Any]:
-    """The Deployment of the seed's examples, for our scheduler."""
+    """Return the Deployment of KEP 9's examples, for our scheduler."""
     resources = {"limits": dict(amounts), "requests": dict(amounts)}
     spec: dict[str, Any] = {
         "schedulerName": "phalanx",

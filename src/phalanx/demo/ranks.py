@@ -1,4 +1,4 @@
-"""Jobs whose ranks really run: they meet over TCP, and are restarted as one."""
+"""Scenarios of jobs with real rank processes: the ranks connect over TCP, and are restarted together."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from phalanx.kube.paths import Resource
 JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 _NODES = (NodePlan("node-0", {"cpu": "4", "memory": "8Gi"}), NodePlan("node-1", {"cpu": "4", "memory": "8Gi"}))
 
-# What each rank runs: only the standard library, and the variables that PyTorch's own rendezvous reads.
+# Script of each rank: only the standard library, and the variables that PyTorch's own rendezvous reads.
 MEET = """
 import os, socket, time
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 def resolve(name):
-    # The master may start after its workers: its name is not known before.
+    # The master can start after its workers, so its name is unknown at first.
     while True:
         with open(os.environ["PHALANX_HOSTS"]) as hosts:
             for address, *names in map(str.split, hosts):
@@ -43,10 +43,10 @@ else:
             time.sleep(0.1)
     peer.sendall(f"{rank}\\n".encode())
     total = int(peer.makefile().readline())
-print(f"rank {rank} of {world} met the others at {place[0]}:{place[1]}; the sum of all ranks is {total}")
+print(f"rank {rank} of {world} met all ranks at {place[0]}:{place[1]}; the sum of all ranks is {total}")
 """
 
-# In the first run rank 1 fails once the file is there, and the others wait for it until they are stopped.
+# In the first run rank 1 fails once the file exists, and the other ranks wait for it until they are stopped.
 _FAIL_ONCE = """
 import os, sys, time
 run, rank = int(os.environ["RUN"]), int(os.environ["VK_TASK_INDEX"])
@@ -83,29 +83,29 @@ def _job(name: str, tasks: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
 
 
 async def _until_phase(stage: ScenarioRun, name: str, phase: str) -> dict[str, Any]:
-    """The job, once it is in the phase."""
-    found: dict[str, Any] = {}
+    """Return the job once it is in the phase."""
+    job: dict[str, Any] = {}
 
-    async def there() -> bool:
-        nonlocal found
-        found = dict(await stage.client.get(JOBS.path(stage.namespace, name)))
-        state = (found.get("status") or {}).get("state") or {}
+    async def in_phase() -> bool:
+        nonlocal job
+        job = dict(await stage.client.get(JOBS.path(stage.namespace, name)))
+        state = (job.get("status") or {}).get("state") or {}
         if state.get("phase") == "Failed":
             raise ScenarioError(f"job {name} failed: {state}")
         return bool(state.get("phase") == phase)
 
-    await stage.until(there, f"job {name} is {phase}", 60.0)
-    return found
+    await stage.until(in_phase, f"job {name} is {phase}", 60.0)
+    return job
 
 
 class PyTorch(Scenario):
     name = "pytorch"
-    summary = "a master and two workers start together and really meet over TCP, by the plugin's variables"
+    summary = "a master and two workers start together and connect over TCP, by the plugin's variables"
     nodes = _NODES
     executes = True
 
     async def play(self, stage: ScenarioRun) -> None:
-        stage.title("One job, three ranks: each is told who it is and where the others are")
+        stage.title("One job, three ranks: each gets its rank and the master's address")
         job = _job(
             "train",
             [_task("master", 1, MEET), _task("worker", 2, MEET)],
@@ -118,15 +118,15 @@ class PyTorch(Scenario):
         done = await _until_phase(stage, "train", "Completed")
         await stage.show_pods()
         printed = await stage.show_command("job", "logs", "train", "-n", stage.namespace)
-        if len(re.findall(r"rank \d of 3 met the others at \S+:23456; the sum of all ranks is 3", printed)) != 3:
-            raise ScenarioError("not all three ranks met")
-        phases = " -> ".join(each["status"] for each in done["status"]["conditions"])
+        if len(re.findall(r"rank \d of 3 met all ranks at \S+:23456; the sum of all ranks is 3", printed)) != 3:
+            raise ScenarioError("not all three ranks connected")
+        phases = " -> ".join(condition["status"] for condition in done["status"]["conditions"])
         stage.say(f"phases of the job: {phases}; {done['status']['succeeded']} ranks succeeded")
 
 
 class RestartScenario(Scenario):
     name = "restart"
-    summary = "one rank fails, and by the job's policy all of them begin again as one"
+    summary = "one rank fails, and by the job's policy all ranks restart together"
     nodes = _NODES
     executes = True
 
@@ -146,14 +146,14 @@ class RestartScenario(Scenario):
         first = await stage.pods()
         _show_uids(stage, first)
         breaks.touch()
-        stage.say("rank 1 ends with exit code 3; the other two would wait for it for ever")
+        stage.say("rank 1 ends with exit code 3; the other two would wait for it forever")
 
         async def restarted() -> bool:
-            found = await stage.client.get(JOBS.path(stage.namespace, "train"))
-            return bool(((found.get("status") or {}).get("retryCount") or 0) >= 1)
+            job_object = await stage.client.get(JOBS.path(stage.namespace, "train"))
+            return bool(((job_object.get("status") or {}).get("retryCount") or 0) >= 1)
 
         await stage.until(restarted, "the failure of one rank restarts the job")
-        stage.title("All of them begin again, together")
+        stage.title("All ranks restart, together")
         done = await _until_phase(stage, "train", "Completed")
         second = await stage.pods()
         _show_uids(stage, second)
@@ -161,13 +161,13 @@ class RestartScenario(Scenario):
             raise ScenarioError("the ranks of the second run are not three new pods")
         printed = await stage.show_command("job", "logs", "train", "-n", stage.namespace)
         if len(re.findall(r"rank \d is done in run 2$", printed, re.MULTILINE)) != 3:
-            raise ScenarioError("not all three ranks did their work in the second run")
+            raise ScenarioError("not all three ranks finished in the second run")
         status = done["status"]
         if status["retryCount"] != 1:
             raise ScenarioError(f"one failure made {status['retryCount']} retries")
         stage.say(
-            f"the job is {status['state']['phase']} after {status['retryCount']} retry: none of the first three "
-            "pods is left, three new ones did it all anew"
+            f"the job is {status['state']['phase']} after {status['retryCount']} retry: none of the first "
+            "three pods is left, three new pods repeated the work"
         )
 
 

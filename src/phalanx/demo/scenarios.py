@@ -1,4 +1,4 @@
-"""The scenarios that `phalanx demo` knows, the main one first."""
+"""Scenarios of `phalanx demo`, the main one first."""
 
 from __future__ import annotations
 

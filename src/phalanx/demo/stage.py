@@ -1,4 +1,4 @@
-"""What a scenario acts on and shows with: a cluster, a clock, a timeline on the terminal."""
+"""Stage of a scenario: a cluster, a clock, and a timeline on the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE = 30.0
 
 
 class ScenarioError(Exception):
-    """The cluster did not do what the scenario shows."""
+    """Failure of the cluster to behave as the scenario claims."""
 
 
 class StagePod(msgspec.Struct, frozen=True):
@@ -50,17 +50,17 @@ class StagePod(msgspec.Struct, frozen=True):
 
 
 class NodePlan(msgspec.Struct, frozen=True):
-    """A node that a scenario wants: amounts as Kubernetes writes them."""
+    """Node of a scenario, with amounts in Kubernetes' notation."""
 
     name: str
     amounts: Mapping[str, str]
 
 
 class Scenario:
-    """A worked case. `nodes` stand at the start; `play` tells the story, or raises ScenarioError.
+    """Demo scenario; `nodes` exist at the start, and `play` acts and checks, or raises ScenarioError.
 
-    `policy` is the policy file that the story needs, "" for the built-in one. Where it `executes`, the commands of
-    its pods run as processes on this machine.
+    `policy` is the scenario's policy file, "" for the built-in one. With `executes` the commands of its pods run as
+    processes on this machine.
     """
 
     name: ClassVar[str]
@@ -74,7 +74,7 @@ class Scenario:
 
 
 class ScenarioRun:
-    """Every line that is shown carries the seconds since the scenario began."""
+    """Run of a scenario; every shown line has the seconds since its start."""
 
     def __init__(self, cluster: LocalCluster, scenario: Scenario, show: Callable[[str], None]) -> None:
         self.cluster = cluster
@@ -84,19 +84,19 @@ class ScenarioRun:
         self._began = time.monotonic()
         self._nodes = list(scenario.nodes)
 
-    # telling
+    # Output.
 
     def title(self, text: str) -> None:
         self._show(f"\n── {text} " + "─" * max(0, 74 - len(text)))
 
     def say(self, text: str) -> None:
-        first, *rest = text.splitlines()
+        first, *continuation = text.splitlines()
         self._show(f"{time.monotonic() - self._began:6.1f} s  {first}")
-        for line in rest:
+        for line in continuation:
             self._show(f"          {line}")
 
     async def show_pods(self) -> None:
-        """The pods as `kubectl get pods` would show them, with the node each has."""
+        """Show the pods as in `kubectl get pods`, with their nodes."""
         pods = await self.pods()
         width = max((len(pod.name) for pod in pods), default=4) + 2
         lines = [f"{'POD':{width}}{'STATUS':11}NODE"]
@@ -104,7 +104,7 @@ class ScenarioRun:
         self.say("\n".join(lines))
 
     async def show_gpus(self, name: Callable[[str], str] | None = None) -> None:
-        """Each node's GPUs, one box each, with the pod that holds it, or what `name` makes of the pod's name."""
+        """Show each node's GPUs, one box each, with the name of its pod, changed by `name`."""
         pods = [pod for pod in await self.pods() if pod.node and pod.phase in ("Running", "Pending")]
         lines = []
         for node in self._nodes:
@@ -116,7 +116,7 @@ class ScenarioRun:
         self.say("\n".join(lines))
 
     async def show_why(self, gang: str) -> WhyAnswer:
-        """What `phalanx why podgroup/NAME` says."""
+        """Show the output of `phalanx why podgroup/NAME`; return the answer."""
         answer = await self.why(gang)
         text = f"$ phalanx why podgroup/{gang}\n{answer.message}"
         if answer.change:
@@ -125,12 +125,13 @@ class ScenarioRun:
         return answer
 
     async def show_command(self, *arguments: str) -> str:
-        """What a phalanx command that asks the cluster prints. Raises ScenarioError."""
+        """Show and return the output of a phalanx command on the cluster. Raises ScenarioError."""
         options = self.cluster.options
-        more = ["--kubeconfig", str(options.kubeconfig), *(["--config", options.policy] if options.policy else [])]
+        cluster_options = ["--kubeconfig", str(options.kubeconfig)]
+        cluster_options += ["--config", options.policy] if options.policy else []
         child = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "phalanx.cli", *arguments, *more),
+            *("-m", "phalanx.cli", *arguments, *cluster_options),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -142,10 +143,10 @@ class ScenarioRun:
         self.say(f"$ phalanx {' '.join(arguments)}\n{text}")
         return text
 
-    # acting
+    # Actions.
 
     async def enter(self, namespace: str) -> None:
-        """Goes on in a namespace of its own."""
+        """Create a namespace and use it from now on."""
         await self._create(NAMESPACES.path(), {"metadata": {"name": namespace}})
         self.namespace = namespace
 
@@ -158,7 +159,7 @@ class ScenarioRun:
             await self.create(PODS, document)
 
     async def delete_pods(self, *names: str) -> None:
-        """Deletes the named pods, or all, and waits until they are gone."""
+        """Delete the named pods, or all, and wait until they no longer exist."""
         deleted = set(names) or {pod.name for pod in await self.pods()}
         for name in sorted(deleted):
             await self.client.delete(PODS.path(self.namespace, name), grace_seconds=0)
@@ -169,18 +170,18 @@ class ScenarioRun:
         await self.until(gone, "the pods are deleted")
 
     async def change_policy(self, text: str) -> None:
-        """Writes the policy file of the scenario; the scheduler follows it. Raises ScenarioError."""
+        """Write the policy file of the scenario; the scheduler reloads it. Raises ScenarioError."""
         file = policy_file(self.cluster.options.directory)
         if self.cluster.options.policy != str(file):
             raise ScenarioError("this scenario changes its policy: play it without --policy")
         file.write_text(text, "utf-8")
 
     async def add_nodes(self, *nodes: NodePlan) -> None:
-        """Writes the nodes file; the kubelets of the new nodes report for duty."""
+        """Add nodes to the nodes file; their kubelets register them."""
         self._nodes += nodes
         write_nodes(self.cluster, self._nodes)
 
-    # watching
+    # Observation.
 
     async def pods(self) -> list[StagePod]:
         listed = await self.client.list_all(PODS.path(self.namespace))
@@ -191,11 +192,11 @@ class ScenarioRun:
         snapshot = await read_cluster(self.client, self.cluster.options.scheduler_names, dialect_options(policy))
         answer = WhyReport(snapshot, policy, time.time()).gang(GangKey(self.namespace, gang))
         if answer is None:
-            raise ScenarioError(f"nobody declares gang {self.namespace}/{gang}")
+            raise ScenarioError(f"unknown gang {self.namespace}/{gang}")
         return answer
 
     async def until(self, holds: Callable[[], Awaitable[bool]], what: str, patience: float = _PATIENCE) -> None:
-        """Waits for something to become true. Raises ScenarioError."""
+        """Wait until a condition holds. Raises ScenarioError."""
         deadline = time.monotonic() + patience
         while not await holds():
             if time.monotonic() > deadline:
@@ -203,7 +204,7 @@ class ScenarioRun:
             await asyncio.sleep(_POLL)
 
     async def until_running(self, count: int, prefix: str = "") -> list[StagePod]:
-        """Waits until exactly `count` pods (whose names begin with `prefix`) run."""
+        """Wait until `count` pods with the name prefix run; return the running ones."""
 
         async def enough() -> bool:
             return sum(pod.running and pod.name.startswith(prefix) for pod in await self.pods()) >= count
@@ -212,27 +213,27 @@ class ScenarioRun:
         return [pod for pod in await self.pods() if pod.running and pod.name.startswith(prefix)]
 
     async def until_explained(self, count: int, prefix: str = "") -> list[StagePod]:
-        """Waits until `count` waiting pods carry a reason in their conditions."""
+        """Wait until `count` waiting pods have a reason in their conditions; return the waiting ones."""
 
         async def explained() -> bool:
             return sum(_waits(pod) and pod.name.startswith(prefix) for pod in await self.pods()) >= count
 
-        await self.until(explained, f"{count} pods say why they wait")
+        await self.until(explained, f"{count} pods have a reason for their wait")
         return [pod for pod in await self.pods() if _waits(pod) and pod.name.startswith(prefix)]
 
     async def stays(self, seconds: float, holds: Callable[[list[StagePod]], bool], what: str) -> None:
-        """Watches for a while that something does not change. Raises ScenarioError."""
+        """Check for some time that a condition holds. Raises ScenarioError."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if not holds(await self.pods()):
-                raise ScenarioError(f"it was to be shown that {what}, but it changed")
+                raise ScenarioError(f"expected that {what}, but it changed")
             await asyncio.sleep(_POLL)
 
     async def _create(self, path: str, body: Mapping[str, Any]) -> None:
         try:
             await self.client.create(path, body)
         except ApiError as error:
-            raise ScenarioError(f"the API server refused an object of the scenario: {error}") from error
+            raise ScenarioError(f"the API server rejected an object of the scenario: {error}") from error
 
 
 def write_nodes(cluster: LocalCluster, nodes: Sequence[NodePlan]) -> None:
@@ -245,7 +246,7 @@ def policy_file(directory: Path) -> Path:
 
 
 def write_policy(directory: Path, scenario: Scenario) -> str:
-    """The file with the scenario's own policy, "" if it has none."""
+    """Write the scenario's own policy to a file; return its path, "" without a policy."""
     if not scenario.policy:
         return ""
     file = policy_file(directory)
@@ -261,7 +262,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     run_seconds: float | None = None,
 ) -> dict[str, Any]:
-    """A pod of one container for our scheduler; with `run_seconds` it succeeds after that time."""
+    """Return a pod of one container for our scheduler; with `run_seconds` it succeeds after that time."""
     notes = dict(annotations or {})
     if run_seconds is not None:
         notes["phalanx.dev/run-seconds"] = f"{run_seconds:g}"
@@ -284,7 +285,7 @@ def pod(
 
 def _view(item: Mapping[str, Any]) -> StagePod:
     spec, status = item["spec"], item.get("status") or {}
-    # Where a quota is in the way, autoscalers must not act: that is told in a condition of its own.
+    # A pod that waits for quota must not trigger autoscalers, so its reason is in another condition.
     condition: Mapping[str, Any] = next(
         (
             entry
@@ -315,5 +316,5 @@ def _waits(view: StagePod) -> bool:
 
 
 def _short(name: str) -> str:
-    """The last eight characters: what tells one member from another."""
+    """Return the last eight characters of a name, which distinguish members."""
     return f"{name[-8:]:8}"

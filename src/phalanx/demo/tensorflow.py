@@ -1,4 +1,4 @@
-"""ACK's example: a TensorFlow job of one parameter server and four workers with two GPUs each, on four GPUs."""
+"""Scenario of ACK's example: a TensorFlow job of one parameter server and four workers x 2 GPUs, on four GPUs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _job(labels: dict[str, str]) -> list[dict[str, Any]]:
 
 class TensorFlow(Scenario):
     name = "tensorflow"
-    summary = "1 PS + 4 workers x 2 GPUs on 4 GPUs; without a gang half a job holds them for ever"
+    summary = "1 PS + 4 workers x 2 GPUs on 4 GPUs; without a gang half a job holds them forever"
     nodes = (NodePlan("gpu-0", {"cpu": "16", "memory": "64Gi", GPU: "4"}),)
 
     async def play(self, stage: ScenarioRun) -> None:
@@ -32,7 +32,7 @@ class TensorFlow(Scenario):
         await self._with(stage)
 
     async def _without(self, stage: ScenarioRun) -> None:
-        stage.title("Without a gang: half a job starts, and holds what it cannot use")
+        stage.title("Without a gang: half a job starts, and holds GPUs that it cannot use")
         await stage.enter("without-gang")
         await stage.create_pods(_job({}))
         stage.say("submitted 1 PS and 4 workers x 2 GPUs as plain pods; the cluster has 4 GPUs")
@@ -46,16 +46,16 @@ class TensorFlow(Scenario):
         stage.say("deleted the job")
 
     async def _with(self, stage: ScenarioRun) -> None:
-        stage.title("With a gang: all five wait as one, and say why")
+        stage.title("With a gang: all five wait as one, with one reason")
         await stage.enter("with-gang")
         await stage.create_pods(_job(_LABELS))
         stage.say("submitted the same job with two labels on its pods: name tf-smoke-gpu, min-available 5")
         waiting = await stage.until_explained(5)
-        await stage.stays(1.0, lambda pods: not any(entry.node for entry in pods), "nobody starts alone")
+        await stage.stays(1.0, lambda pods: not any(entry.node for entry in pods), "no pod starts alone")
         await stage.show_pods()
         await stage.show_gpus()
         if len({entry.message for entry in waiting}) != 1:
-            raise ScenarioError("the members of one gang do not give the same reason")
+            raise ScenarioError("the members of one gang have different reasons")
         await stage.show_why(_JOB)
         stage.title("Four more GPUs: all five start together")
         await stage.add_nodes(NodePlan("gpu-1", {"cpu": "16", "memory": "64Gi", GPU: "4"}))
@@ -65,7 +65,7 @@ class TensorFlow(Scenario):
         await stage.show_gpus()
         if len(running) != 5:
             raise ScenarioError("not all five run")
-        stage.say("all five run: a gang moves as one, or not at all")
+        stage.say("all five run: a gang starts as a whole, or not at all")
 
 
 def _two_workers_run(pods: list[StagePod]) -> bool:

@@ -1,4 +1,4 @@
-"""Close to each other: gangs in one rack, under one spine, and subgroups in racks of their own."""
+"""Scenario of network topology: gangs in one rack, under one spine, and subgroups in racks of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PICTURE = """\
 
 class TopologyDemo(Scenario):
     name = "topology"
-    summary = "HyperNodes: a gang whole in one rack, one that needs a spine, a replacement that stays, subgroups"
+    summary = "HyperNodes: a whole gang in one rack, one that needs a spine, a replacement that stays, subgroups"
     nodes = tuple(
         NodePlan(f"{rack}{place}", {"cpu": "16", "memory": "64Gi", GPU: "2"}) for rack in _RACKS for place in "ab"
     )
@@ -31,7 +31,7 @@ class TopologyDemo(Scenario):
         for spine, racks in _SPINES.items():
             await stage.create(_HYPER_NODES, _hypernode(spine, 2, "HyperNode", racks))
         await stage.enter("network")
-        stage.title("Eight nodes in four racks under two spines, told by HyperNode objects")
+        stage.title("Eight nodes in four racks under two spines, described by HyperNode objects")
         stage.say(_PICTURE)
 
         stage.title("A gang of four that must stay in one rack")
@@ -40,26 +40,26 @@ class TopologyDemo(Scenario):
         await _submit(stage, "tight", 4, tier=1)
         pods = await stage.until_running(4, "tight")
         if _racks(pods) not in ({"r2"}, {"r4"}):
-            raise ScenarioError(f"tight was to have a whole rack; it has {_racks(pods)}")
+            raise ScenarioError(f"expected tight in a whole rack; it is in {_racks(pods)}")
         await stage.show_gpus()
-        stage.say("only r2 and r4 have four free GPUs; half a gang in a rack was never tried")
+        stage.say("only r2 and r4 have four free GPUs; half a gang in a rack is never tried")
 
         stage.title("A gang of five fits into no rack")
         await _submit(stage, "wide", 5, tier=1)
         await stage.until_explained(5, "wide")
         answer = await stage.show_why("wide")
         if "roomiest of 4 domains of tier 1" not in answer.message:
-            raise ScenarioError("it was to be told which rack came nearest")
+            raise ScenarioError("expected the rack with the most members in the verdict")
         higher = {"spec": {"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}}
         await stage.client.patch(POD_GROUPS.path(stage.namespace, "wide"), higher, PatchType.MERGE)
         stage.say("its owner allows a spine: highestTierAllowed: 2")
         pods = await stage.until_running(5, "wide")
         if not any(_racks(pods) <= set(racks) for racks in _SPINES.values()):
-            raise ScenarioError(f"wide was to be under one spine; it is in {_racks(pods)}")
+            raise ScenarioError(f"expected wide under one spine; it is in {_racks(pods)}")
         await stage.show_gpus()
-        stage.say(f"PodGroup wide says: volcano.sh/job-allocated-hypernode: {await _told(stage, 'wide')}")
+        stage.say(f"PodGroup wide: volcano.sh/job-allocated-hypernode: {await _hyper_node_of(stage, 'wide')}")
 
-        stage.title("A member is lost: its replacement waits for its own rack, though others have room")
+        stage.title("A member is lost: its replacement waits for its own rack, although other racks have free GPUs")
         rack = next(iter(_racks(await stage.until_running(4, "tight"))))
         lost = next(entry for entry in await stage.pods() if entry.name == "tight-0")
         await stage.delete_pods("tight-0")
@@ -67,12 +67,12 @@ class TopologyDemo(Scenario):
         await stage.until_explained(1, "tight-9")
         answer = await stage.show_why("tight")
         if f"fit in {rack} (tier 1), where other members are" not in answer.message:
-            raise ScenarioError("it was to be told that only its own rack will do")
+            raise ScenarioError("expected the verdict that only its own rack is allowed")
         await stage.delete_pods("guest")
-        stage.say("the guest has left")
+        stage.say("pod guest is deleted")
         pods = await stage.until_running(4, "tight")
         if _racks(pods) != {rack}:
-            raise ScenarioError(f"tight was to stay in {rack}; it is in {_racks(pods)}")
+            raise ScenarioError(f"expected tight in {rack}; it is in {_racks(pods)}")
         await stage.show_gpus()
 
 
@@ -102,16 +102,16 @@ def _racks(pods: list[StagePod]) -> set[str]:
     return {entry.node[:2] for entry in pods}
 
 
-async def _told(stage: ScenarioRun, name: str) -> str:
-    """The HyperNode that a group's annotation names."""
-    found: list[str] = []
+async def _hyper_node_of(stage: ScenarioRun, name: str) -> str:
+    """Return the HyperNode in a group's annotation."""
+    hyper_nodes: list[str] = []
 
-    async def is_told() -> bool:
+    async def is_annotated() -> bool:
         group = await stage.client.get(POD_GROUPS.path(stage.namespace, name))
-        found[:] = filter(
+        hyper_nodes[:] = filter(
             None, [group["metadata"].get("annotations", {}).get("volcano.sh/job-allocated-hypernode")]
         )
-        return bool(found)
+        return bool(hyper_nodes)
 
-    await stage.until(is_told, f"PodGroup {name} says in which HyperNode it is")
-    return found[0]
+    await stage.until(is_annotated, f"PodGroup {name} is annotated with its HyperNode")
+    return hyper_nodes[0]

@@ -1,4 +1,4 @@
-"""Jobs whose controllers make a pod anew for each that goes: what evicted jobs need to come back."""
+"""Demo jobs as Deployments: their controllers replace evicted pods, so that evicted jobs start again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def submit(
     stops: float = 0.1,
     annotations: Mapping[str, str] | None = None,
 ) -> None:
-    """A gang of pods with a GPU each (Volcano's PodGroup). `stops` is how many seconds a pod takes to end."""
+    """Create a gang of pods with a GPU each (Volcano's PodGroup); a pod takes `stops` seconds to end."""
     group = {"minMember": members if minimum is None else minimum, "queue": queue}
     notes = {GROUP_NAME: name, TERMINATE_SECONDS: f"{stops:g}", **(annotations or {})}
     resources = {"requests": {"cpu": "1", GPU: "1"}, "limits": {GPU: "1"}}
@@ -44,23 +44,25 @@ async def submit(
 
 
 async def finish(stage: ScenarioRun, name: str) -> None:
-    """The job is done: nothing of it is wanted any more."""
+    """Scale a finished job to 0."""
     await stage.client.patch(DEPLOYMENTS.path(stage.namespace, name), {"spec": {"replicas": 0}}, PatchType.MERGE)
 
 
 def job_of(pod: str) -> str:
-    """The job that a pod belongs to, by the names that Deployments give."""
+    """Return the job of a pod, by the names that Deployments give."""
     return pod.rsplit("-", 2)[0]
 
 
 def running(pods: Iterable[StagePod]) -> dict[str, int]:
-    """job -> how many of its pods run."""
+    """Return the number of running pods by job."""
     return dict(Counter(job_of(pod.name) for pod in pods if pod.running and not pod.terminating))
 
 
 async def until(stage: ScenarioRun, **wanted: int) -> list[StagePod]:
-    """Waits until exactly so many pods of each job run and no others (`_` stands for `-`), and for a second that it
-    stays so; shows the GPUs. Raises ScenarioError."""
+    """Wait until exactly these numbers of pods run per job, and for a second that this is stable; show the GPUs.
+
+    `_` stands for `-` in names. Raises ScenarioError.
+    """
     goal = {name.replace("_", "-"): count for name, count in wanted.items() if count}
     seen: dict[str, int] = {}
 
@@ -72,12 +74,12 @@ async def until(stage: ScenarioRun, **wanted: int) -> list[StagePod]:
     try:
         await stage.until(settled, f"{goal} run")
     except ScenarioError as error:
-        raise ScenarioError(f"{error}; it is {seen}") from None
-    await stage.stays(1.0, lambda pods: running(pods) == goal, f"{goal} go on running")
+        raise ScenarioError(f"{error}; observed {seen}") from None
+    await stage.stays(1.0, lambda pods: running(pods) == goal, f"{goal} keep running")
     await stage.show_gpus(job_of)
     return [pod for pod in await stage.pods() if pod.running]
 
 
 def uids(pods: Iterable[StagePod], job: str) -> set[str]:
-    """The pods of one job that run, by their uids: whoever was made anew has another."""
+    """Return the uids of a job's running pods; a replacement has another uid."""
     return {pod.uid for pod in pods if pod.running and job_of(pod.name) == job}

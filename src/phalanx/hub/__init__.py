@@ -1,1 +1,1 @@
-"""Many clusters: a gang that is submitted at the hub goes whole to one member cluster."""
+"""Hub of many clusters: dispatches each submitted gang as a whole to one member cluster."""

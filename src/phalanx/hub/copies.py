@@ -1,4 +1,4 @@
-"""Objects of the hub as they are created in a member cluster, and what is read back of them."""
+"""Copies of the hub's pods and PodGroups for member clusters, and the state that is read back from them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from phalanx.model.text.decoding import parse_whole
 
 Json = dict[str, Any]
 
-# What is decided anew where the copy is: by its API server, its admission, its scheduler.
+# Spec fields that the member cluster sets itself, by its API server, admission or scheduler.
 _OF_THE_CLUSTER = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers", "serviceAccount", "overhead")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# What is said to the hub alone, and kubectl's note of what was applied there.
+# Labels and annotations for the hub only, and kubectl's last applied configuration.
 _OF_THE_HUB = frozenset({CLUSTERS, DISPATCH_GATE, RERUN_AFTER, SPILL_AFTER, SUSPEND, _APPLIED})
 _TOKEN_VOLUME = "kube-api-access-"
 _MIRRORED = ("phase", "reason", "message", "startTime", "containerStatuses", "initContainerStatuses")
@@ -35,7 +35,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def pod_copy(pod: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
-    """The copy of a pod, gated. Nothing in it ends or deletes it by itself that the pod did not ask for."""
+    """Return the gated copy of a pod; only the pod's own spec can end or delete it."""
     spec = {key: value for key, value in pod["spec"].items() if key not in _OF_THE_CLUSTER}
     if not spec.get("priorityClassName"):
         spec.pop("priorityClassName", None)
@@ -50,11 +50,11 @@ def pod_copy(pod: Json, origin: str, dispatch_uid: str, epoch: int, policy: Lost
 
 
 def group_copy(group: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy, ended: int) -> Json:
-    """The copy of a PodGroup, of which `ended` members have ended elsewhere and will not come again."""
+    """Return the copy of a PodGroup; `ended` members have ended in other clusters and are not started again."""
     spec = dict(group.get("spec") or {})
-    least = spec.get("minMember")
-    if isinstance(least, int) and ended:
-        spec["minMember"] = max(1, least - ended)
+    min_member = spec.get("minMember")
+    if isinstance(min_member, int) and ended:
+        spec["minMember"] = max(1, min_member - ended)
     return {
         "apiVersion": group["apiVersion"],
         "kind": group["kind"],
@@ -64,7 +64,7 @@ def group_copy(group: Json, origin: str, dispatch_uid: str, epoch: int, policy: 
 
 
 def copy_metadata(source: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
-    """Name, labels and annotations of a copy, with what says whose it is."""
+    """Return name, labels and annotations of a copy, with the marks of its origin."""
     metadata = source["metadata"]
     own = {ORIGIN_UID: metadata["uid"], EPOCH: str(epoch), WHEN_LOST: policy.value}
     return {
@@ -82,13 +82,13 @@ def _theirs(entries: object) -> dict[str, str]:
 
 
 def copy_labels(origin: str, dispatch_uid: str) -> dict[str, str]:
-    """The labels by which copies, and the pods of copied jobs, are known."""
+    """Return the labels of copies and of the pods of copied jobs."""
     managed = "app.kubernetes.io/managed-by"
     return {managed: LABELS[managed], ORIGIN_LABEL: origin, DISPATCH_LABEL: dispatch_uid}
 
 
 def _drop_token_volumes(spec: Json) -> None:
-    """The volumes that the hub's API server has added for its own tokens; the other server adds its own."""
+    """Remove the volumes with tokens of the hub's API server; the member's API server adds its own."""
     volumes = [v for v in spec.get("volumes") or () if not str(v.get("name", "")).startswith(_TOKEN_VOLUME)]
     spec["volumes"] = volumes
     for key in ("containers", "initContainers"):
@@ -107,20 +107,20 @@ def _drop_token_volumes(spec: Json) -> None:
 
 
 def startable(copy: Json) -> Json:
-    """The copy without its gate, for a question when it would start."""
+    """Return the copy without its gate, for a question about its start."""
     spec = {key: value for key, value in copy["spec"].items() if key != "schedulingGates"}
     metadata = {key: value for key, value in copy["metadata"].items() if key != "finalizers"}
     return {**copy, "metadata": metadata, "spec": spec}
 
 
 def waits_for_hub(pod: Json) -> bool:
-    """Whether our gate is the only one left: other gates are for others to lift, before anything is copied."""
+    """Return whether the dispatch gate is the only gate; all other gates must be removed before a pod is copied."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return [gate.get("name") for gate in gates if isinstance(gate, Mapping)] == [DISPATCH_GATE]
 
 
 def has_gate(pod: Json) -> bool:
-    """Whether the pod is left to the hub."""
+    """Return whether the pod has the dispatch gate."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return any(isinstance(gate, Mapping) and gate.get("name") == DISPATCH_GATE for gate in gates)
 
@@ -130,11 +130,11 @@ def ended(pod: Json) -> bool:
 
 
 def copy_view(pod: Json, origin: Json | None) -> CopyView:
-    """A copy as it was read in its cluster, beside the pod at the hub, where that is there."""
+    """Return the state of a copy, compared with the pod at the hub if that exists."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     deleting = metadata.get("deletionTimestamp") is not None
-    over = deleting and (not spec.get("nodeName") or metadata.get("deletionGracePeriodSeconds") == 0)
+    finished = deleting and (not spec.get("nodeName") or metadata.get("deletionGracePeriodSeconds") == 0)
     gates = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
     return CopyView(
         metadata["name"],
@@ -143,7 +143,7 @@ def copy_view(pod: Json, origin: Json | None) -> CopyView:
         parse_whole(str(annotations.get(EPOCH) or ""), 0) or 0,
         GRANT_GATE in gates,
         ended=ended(pod),
-        over=over or ended(pod),
+        over=finished or ended(pod),
         deleting=deleting,
         held=RESULT_FINALIZER in (metadata.get("finalizers") or ()),
         failed=status.get("phase") == "Failed",
@@ -154,7 +154,7 @@ def copy_view(pod: Json, origin: Json | None) -> CopyView:
 
 
 def mirrored(status: Mapping[str, Any]) -> Json:
-    """What of a copy's status becomes the pod's."""
+    """Return the status fields of a copy that are mirrored to the pod."""
     return {key: value for key in _MIRRORED if (value := status.get(key))}
 
 

@@ -1,4 +1,4 @@
-"""The record of one gang: which cluster may start it, in which epoch, and which copies exactly."""
+"""Dispatch record of one gang: its cluster, its epoch, and exactly the copies that are free to start."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ _MOST_ATTEMPTS = 10
 
 
 class Phase(enum.Enum):
-    """Pending: nowhere. Copying: gated copies are made in `cluster`. Granted: the gates of those that are named in
-    `granted` may be lifted. Recalling: those are taken back unless one of them has started. Withdrawing: all copies
-    of the epoch are being deleted. Ended: all pods have ended."""
+    """Phase of a dispatch.
+
+    Pending: in no cluster. Copying: gated copies are created in `cluster`. Granted: the gates of the copies in
+    `granted` are being removed. Recalling: these copies are deleted unless one has started. Withdrawing: all copies
+    of the epoch are being deleted. Ended: all pods have ended.
+    """
 
     PENDING = "Pending"
     COPYING = "Copying"
@@ -28,7 +31,7 @@ class Phase(enum.Enum):
 
 
 class GangReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The PodGroup, or the job, at the hub; the record is about this very object."""
+    """Reference to the PodGroup or job at the hub, by uid."""
 
     api_version: str
     name: str
@@ -37,7 +40,7 @@ class GangReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False):
-    """One pod: its name, its uid at the hub, and the uid of the copy that may start for it."""
+    """Grant for one pod: its name, its uid at the hub, and the uid of the copy that is free to start."""
 
     name: str
     origin_uid: str
@@ -45,10 +48,12 @@ class GrantedCopy(msgspec.Struct, frozen=True, rename="camel", array_like=False)
 
 
 class DispatchAttempt(msgspec.Struct, frozen=True, rename="camel"):
-    """An epoch that is over: Withdrawn (its copies are gone), SpillOver (so, because it starts sooner elsewhere),
-    Refused (the cluster does not take them), Silent (it
-    did not answer before anything was granted), or Lost (it was given up by the gang's policy; what runs there is
-    not known)."""
+    """Ended epoch.
+
+    Outcomes: Withdrawn (all copies are deleted), SpillOver (withdrawn for an earlier start in another cluster),
+    Refused (the cluster rejects the copies), Silent (the cluster did not answer before anything was granted), Lost
+    (given up by the gang's policy; the state of the copies is unknown).
+    """
 
     epoch: int
     cluster: str
@@ -58,7 +63,7 @@ class DispatchAttempt(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ForecastAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a cluster said when it was asked: it would start at `start` (RFC 3339), or why not."""
+    """Answer of one cluster: the start that it forecasts (`start`, RFC 3339), or the reason why there is none."""
 
     cluster: str
     start: str = ""
@@ -66,9 +71,12 @@ class ForecastAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """`epoch` counts the choices of a cluster; a copy may start only under the newest, and only in phase Granted.
-    `unknown_since` is when the cluster was found not to answer. `promised` is when the cluster said that it would
-    start it. `reason` and `message` say why it is as it is."""
+    """Status of a dispatch.
+
+    `epoch` counts the choices of a cluster; a copy starts only under the newest epoch, and only in phase Granted.
+    `unknown_since` is the time since when the cluster has not answered. `promised` is the start that the cluster
+    forecast. `reason` and `message` explain the phase.
+    """
 
     phase: str = Phase.PENDING.value
     epoch: int = 0
@@ -86,12 +94,12 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     conditions: tuple[dict[str, Any], ...] = ()
 
     def moved(self, phase: Phase, now: int, **fields: Any) -> DispatchStatus:
-        """In another phase since now, with `reason` and `message` of its own."""
+        """Return this status in another phase as of `now`, with its own `reason` and `message`."""
         fresh = {"reason": "", "message": "", "unknown_since": "", **fields}
         return msgspec.structs.replace(self, phase=phase.value, since=format_time(now), **fresh)
 
     def ended_attempt(self, outcome: str, message: str, now: int) -> DispatchStatus:
-        """Nowhere; the epoch's number is never used again."""
+        """Return the pending status after an ended epoch; the number of the epoch is never used again."""
         entry = DispatchAttempt(self.epoch, self.cluster, outcome, message, format_time(now))
         attempts = (*self.attempts, entry)[-_MOST_ATTEMPTS:]
         return self.moved(
@@ -107,12 +115,12 @@ class DispatchStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     @property
     def unknown_time(self) -> int:
-        """Seconds since the epoch; 0 while the cluster answers."""
+        """Time since when the cluster has not answered, in seconds since the epoch; 0 while it answers."""
         return parse_time(self.unknown_since)
 
 
 class Dispatch(msgspec.Struct, frozen=True):
-    """A Dispatch object. `version` is its resourceVersion: whoever writes it must have read this one."""
+    """Dispatch object; `version` is its resourceVersion, and a write must be based on it."""
 
     namespace: str
     name: str
@@ -155,30 +163,30 @@ _DECODER = msgspec.json.Decoder(_Object)
 
 
 def read_dispatch(raw: bytes) -> Dispatch:
-    """Raises msgspec.ValidationError for what no hub has written: it is not acted upon."""
-    found = _DECODER.decode(raw)
-    if found.status.phase not in {phase.value for phase in Phase} or found.status.epoch < 0:
-        raise msgspec.ValidationError("status.phase or status.epoch is none that a hub writes")
-    metadata = found.metadata
+    """Return a Dispatch. Raises msgspec.ValidationError for an object that no hub has written: it is ignored."""
+    decoded = _DECODER.decode(raw)
+    if decoded.status.phase not in {phase.value for phase in Phase} or decoded.status.epoch < 0:
+        raise msgspec.ValidationError("invalid status.phase or status.epoch")
+    metadata = decoded.metadata
     return Dispatch(
         metadata.namespace,
         metadata.name,
         metadata.uid,
         metadata.resource_version,
-        found.spec.gang,
-        found.status,
+        decoded.spec.gang,
+        decoded.status,
         metadata.deletion_timestamp is not None,
         parse_time(metadata.creation_timestamp),
     )
 
 
 def dispatch_name(gang: str, uid: str) -> str:
-    """One name for one gang's uid: a gang that is made anew under its old name has another record."""
+    """Return the name of the dispatch of a gang's uid: a new gang with an old name has another record."""
     return f"{gang[:230].rstrip('-.')}-{uid.replace('-', '')[:10].lower()}"
 
 
 def new_dispatch(namespace: str, gang: GangReference) -> dict[str, Any]:
-    """The object to create."""
+    """Return the manifest of a new dispatch."""
     return {
         "apiVersion": DISPATCHES.api_version,
         "kind": DISPATCHES.kind,
@@ -193,7 +201,7 @@ def new_dispatch(namespace: str, gang: GangReference) -> dict[str, Any]:
 
 
 def with_status(dispatch: Dispatch, status: DispatchStatus) -> dict[str, Any]:
-    """The object to replace the status of; it is refused (409) where somebody has written since it was read."""
+    """Return the object for a status update; the API server answers 409 for an outdated version."""
     return {
         "apiVersion": DISPATCHES.api_version,
         "kind": DISPATCHES.kind,

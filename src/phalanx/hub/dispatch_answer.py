@@ -1,4 +1,4 @@
-"""What a Dispatch says, for people: where a gang is, what each cluster answered, and what would help."""
+"""Summary of a Dispatch for users: the cluster, all clusters' answers, the smallest helpful change."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from phalanx.hub.objects import Json, printable
 
 _HELP = {
     "QuotaExceeded": "raise the queue's capability at the hub, or wait until some of its gangs have ended",
-    "NoCluster": "let it go to more clusters (phalanx.dev/clusters), or make room: `phalanx why` in one",
-    "StageIn": "see why what brings its data in is not complete, or take phalanx.dev/stage-in off",
-    "DataSourceClaim": "a DataSource of that system, type, name and attributes, or delete the claim",
+    "NoCluster": "allow more clusters (phalanx.dev/clusters), or free resources: see `phalanx why` in one of them",
+    "StageIn": "complete the stage-in objects, or remove the annotation phalanx.dev/stage-in",
+    "DataSourceClaim": "create a DataSource of that system, type, name and attributes, or delete the claim",
 }
 
 
 class ClusterAnswer(msgspec.Struct, kw_only=True):
-    """`start` (RFC 3339) is "" where it would not start; `message` says why, or what would have to go."""
+    """Answer of one cluster; `start` (RFC 3339) is "" without a start, and `message` then explains the reason."""
 
     cluster: str
     start: str = ""
@@ -24,7 +24,7 @@ class ClusterAnswer(msgspec.Struct, kw_only=True):
 
 
 class EndedAttempt(msgspec.Struct, kw_only=True):
-    """An epoch that is over, and how it ended."""
+    """Ended epoch and its outcome."""
 
     epoch: int
     cluster: str
@@ -34,8 +34,11 @@ class EndedAttempt(msgspec.Struct, kw_only=True):
 
 
 class DispatchAnswer(msgspec.Struct, kw_only=True):
-    """`gang` is namespace/name. `promised` is when its cluster said that it would start, `unknownSince` since when
-    that has not answered, "" while it does. `change` is the smallest change that would help."""
+    """Summary of a dispatch.
+
+    `gang` is namespace/name. `promised` is the start that its cluster forecast. `unknownSince` is the time since
+    when the cluster has not answered, "" while it answers. `change` is the smallest helpful change.
+    """
 
     gang: str
     kind: str
@@ -53,7 +56,7 @@ class DispatchAnswer(msgspec.Struct, kw_only=True):
 
 
 def dispatch_answer(record: Json) -> DispatchAnswer:
-    """Of a Dispatch as it came from the API server; the texts of other clusters are made harmless."""
+    """Return the summary of a Dispatch from the API server, with printable texts only."""
     status = record.get("status") or {}
     gang = (record.get("spec") or {}).get("gang") or {}
     phase, reason = printable(status.get("phase", Phase.PENDING.value)), printable(status.get("reason", ""))
@@ -69,15 +72,15 @@ def dispatch_answer(record: Json) -> DispatchAnswer:
         reason=reason,
         message=printable(status.get("message", "")),
         answers=[
-            ClusterAnswer(**{key: printable(each.get(key, "")) for key in ("cluster", "start", "message")})
-            for each in _entries(status.get("answers"))
+            ClusterAnswer(**{key: printable(entry.get(key, "")) for key in ("cluster", "start", "message")})
+            for entry in _entries(status.get("answers"))
         ],
         attempts=[
             EndedAttempt(
-                epoch=_number(each.get("epoch")),
-                **{key: printable(each.get(key, "")) for key in ("cluster", "outcome", "message", "time")},
+                epoch=_number(entry.get("epoch")),
+                **{key: printable(entry.get(key, "")) for key in ("cluster", "outcome", "message", "time")},
             )
-            for each in _entries(status.get("attempts"))
+            for entry in _entries(status.get("attempts"))
         ],
         change=_HELP.get(reason, "") if phase == Phase.PENDING.value else "",
     )
@@ -88,4 +91,4 @@ def _number(value: object) -> int:
 
 
 def _entries(value: object) -> list[Json]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

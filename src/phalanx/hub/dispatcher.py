@@ -1,4 +1,4 @@
-"""Brings each gang on: what is seen goes to the protocol, what the protocol says is written."""
+"""Dispatcher: observes each gang, asks the protocol for its next steps, and executes them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ _AGAIN = 2.0
 
 
 class Dispatcher:
-    """`connections` are the member clusters by name, with the spec of each MemberCluster in `specs`. `choose` is
-    told that a cluster is to be chosen for a gang, `left` that one goes from a cluster (by name, and the record's
-    uid); `recall` says why a gang is to be taken back from where it waits, "" mostly. `moved` is told of each
-    record as it was with the status that was written."""
+    """Executor of the protocol for all gangs.
+
+    `connections` are the member clusters by name, `specs` the specs of their MemberClusters. `choose` is called
+    with a gang that needs a cluster. `left` is called with a cluster and the uid of a record that has left it.
+    `recall` returns the reason to recall a waiting gang, usually "". `moved` is called with each written record and
+    its new status.
+    """
 
     def __init__(
         self,
@@ -61,22 +64,25 @@ class Dispatcher:
         self._patience = patience
         self._moved = moved
         self._began = int(time.time())
-        #: What a cluster said no to, until the record tells it: by gang and epoch.
+        #: Rejections of clusters by record and epoch, until the record has them.
         self._refused: dict[tuple[str, int], str] = {}
         self._jobs = JobWrites(client, objects, origin, self._refused)
 
     async def look(self, gang_uid: str) -> float | None:
-        """Seconds until the next look, None for not before a change. Raises ApiError, ConnectionLost."""
-        again: float | None = None
+        """Execute the next steps of a gang; return the seconds until the next call, None to wait for a change.
+
+        Raises ApiError, ConnectionLost.
+        """
+        pause: float | None = None
         for _ in range(20):
             record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
             if record is None and gang is None:
                 return None
-            if record is not None and gang is not None and (why := self._recall(record)):
-                gang = msgspec.structs.replace(gang, recall=why)
+            if record is not None and gang is not None and (recall_reason := self._recall(record)):
+                gang = msgspec.structs.replace(gang, recall=recall_reason)
             steps = protocol.next_steps(record, gang, self._views(record, gang), int(time.time()))
             if not steps:
-                return 30.0 if record is not None and record.status.unknown_since else again
+                return 30.0 if record is not None and record.status.unknown_since else pause
             if isinstance(steps[0], protocol.Choose):
                 assert record is not None
                 assert gang is not None
@@ -86,52 +92,52 @@ class Dispatcher:
                 if not await self._record_step(steps[0], record, gang_uid):
                     return _AGAIN
             else:
-                # What was written comes back by the watches; after a while somebody looks again all the same.
+                # The writes come back as watch events; the gang is examined again later in any case.
                 await self._carry_out(steps, record, gang_uid)
-                again = _AGAIN
+                pause = _AGAIN
                 if not any(isinstance(step, protocol.ConfirmGone | protocol.RemoveRecord) for step in steps):
-                    return again
+                    return pause
         return _AGAIN
 
     async def refuse(self, key: Key) -> float | None:
-        """Says at a pod that it is not dispatched, and what is. Raises ApiError, ConnectionLost."""
+        """Write into a pod's status that it is not dispatched, and the fix. Raises ApiError, ConnectionLost."""
         pod = self._objects.pods.get(key)
         if pod is None or group_of(pod) is not None:
             return None
         status = pod.document.get("status") or {}
         owners = pod.document["metadata"].get("ownerReferences") or ()
-        kinds = ", ".join(sorted({printable(each.get("kind"), 60) for each in owners}))
-        told = {
+        kinds = ", ".join(sorted({printable(entry.get("kind"), 60) for entry in owners}))
+        condition = {
             "type": DISPATCHED,
             "status": "False",
             "reason": "NotSupported",
             "message": f"pods {f'of a {kinds} ' if kinds else ''}without a PodGroup are not dispatched; name one "
             "of " + " or ".join(kind.resource.group for kind in GROUP_KINDS) + "; " + _advice(owners),
         }
-        listed = status.get("conditions") or ()
-        others = [each for each in listed if each.get("type") != DISPATCHED]
-        before = [each for each in listed if each.get("type") == DISPATCHED]
-        if before and {name: before[0].get(name) for name in told} == told:
+        conditions_before = status.get("conditions") or ()
+        other_conditions = [entry for entry in conditions_before if entry.get("type") != DISPATCHED]
+        last_dispatched = [entry for entry in conditions_before if entry.get("type") == DISPATCHED]
+        if last_dispatched and {field: last_dispatched[0].get(field) for field in condition} == condition:
             return None
-        conditions = [*others, {**told, "lastTransitionTime": format_time(int(time.time()))}]
+        conditions = [*other_conditions, {**condition, "lastTransitionTime": format_time(int(time.time()))}]
         precise = {"uid": pod.uid, "resourceVersion": pod.resource_version}
         patch = {"metadata": precise, "status": {"conditions": conditions}}
         await expecting(self._client.patch(PODS.path(*key, "status"), patch, PatchType.MERGE), 404, 409)
         return None
 
-    # -- what is seen ---------------------------------------------------------------------------------------
+    # -- observed state ------------------------------------------------------------------------------------
 
     def _views(self, record: Dispatch | None, gang: OriginGang | None) -> dict[str, ClusterView]:
         if record is None:
             return {}
         origins = {}
-        if gang is not None and (found := self._objects.group(record.gang.uid)) is not None:
-            origins = {pod.uid: pod.document for pod in self._objects.members(*found)}
+        if gang is not None and (group := self._objects.group(record.gang.uid)) is not None:
+            origins = {pod.uid: pod.document for pod in self._objects.members(*group)}
         names = list(self._connections) if not record.status.cluster else [record.status.cluster]
         views = {name: self._view(name, record, gang, origins) for name in names if name in self._connections}
         for name in names:
             if name not in views and self._objects.clusters.get(("", name)) is not None:
-                # It is a member, and is not connected yet, or cannot be.
+                # It is a member that is not connected yet, or cannot be connected.
                 views[name] = ClusterView(name, silent_since=self._began, patience=self._patience)
         return views
 
@@ -141,15 +147,15 @@ class Dispatcher:
         connection = self._connections[name]
         refusal = self._refused.get((record.uid, record.status.epoch), "")
         if gang is not None and gang.clusters and name not in gang.clusters:
-            refusal = refusal or f"the gang may not go to {name}"
+            refusal = refusal or f"the gang does not allow cluster {name}"
         if self._specs.get(name, {}).get("state") == "Drain":
-            refusal = refusal or f"{name} is being drained"
+            refusal = refusal or f"cluster {name} is being drained"
         if not connection.ready:
             since, lost = connection.unheard_since, connection.lost
             return ClusterView(name, None, "", lost, since, refusal, self._patience)
         if (kind := job_kind(record.gang.api_version, record.gang.kind)) is not None:
             jobs = connection.jobs(kind.resource, record.uid)
-            copies = {each.uid: self._jobs.seen(kind, each, origins) for each in jobs}
+            copies = {copy.uid: self._jobs.seen(kind, copy, origins) for copy in jobs}
             return ClusterView(name, copies, "", refusal=refusal, patience=self._patience, grouped=False)
         views = [
             copy_view(pod.document, origins.get(pod.annotation(ORIGIN_UID)))
@@ -158,32 +164,32 @@ class Dispatcher:
         group = connection.group(record.uid)
         return ClusterView(
             name,
-            {each.uid: each for each in views},
+            {copy.uid: copy for copy in views},
             group.uid if group is not None else "",
             refusal=refusal,
             patience=self._patience,
         )
 
-    # -- the record -----------------------------------------------------------------------------------------
+    # -- record --------------------------------------------------------------------------------------------
 
     async def _record_step(self, step: protocol.Step, record: Dispatch | None, gang_uid: str) -> bool:
         if isinstance(step, protocol.WriteStatus):
             assert record is not None
             return await self.write(record, step.status)
-        found = self._objects.group(gang_uid)
-        if found is None:
+        kind_and_group = self._objects.group(gang_uid)
+        if kind_and_group is None:
             return False
-        kind, group = found
+        kind, group = kind_and_group
         try:
             await self._put(DISPATCHES.path(group.namespace), new_dispatch(group.namespace, reference(kind, group)))
         except ApiError as error:
             if error.status != 409:
                 raise
-            return False  # the watch shows it
+            return False  # the watch shows the record
         return True
 
     async def write(self, record: Dispatch, status: DispatchStatus) -> bool:
-        """Whether it was the newest that had been read."""
+        """Write a status; return whether it was based on the newest version."""
         path = DISPATCHES.path(record.namespace, record.name, "status")
         try:
             body = msgspec.json.encode(await self._client.replace(path, with_status(record, status)))
@@ -194,9 +200,9 @@ class Dispatcher:
         self._objects.records.put((record.namespace, record.name), body)
         self._moved(record, status)
         if not status.cluster:
-            if (left := self._connections.get(record.status.cluster)) is not None:
-                left.sweep_soon()
-                self._left(left.name, record.uid)
+            if (former := self._connections.get(record.status.cluster)) is not None:
+                former.sweep_soon()
+                self._left(former.name, record.uid)
             self._refused.pop((record.uid, record.status.epoch), None)
         log.info(
             "gang %s/%s: %s%s%s, epoch %d",
@@ -210,37 +216,38 @@ class Dispatcher:
         metadata = body["metadata"]
         self._objects.records.put((metadata["namespace"], metadata["name"]), msgspec.json.encode(body))
 
-    # -- copies ---------------------------------------------------------------------------------------------
+    # -- copies --------------------------------------------------------------------------------------------
 
     def copies(self, record: Dispatch, gang: OriginGang, epoch: int) -> list[Json]:
-        """The gang's objects as they would be created in a cluster in this epoch; none where it is gone, and
-        none of a job."""
-        found = self._objects.group(gang.uid)
-        if found is None:
+        """Return the copies of the gang's objects for this epoch; none for a deleted gang or a job."""
+        kind_and_group = self._objects.group(gang.uid)
+        if kind_and_group is None:
             return []
-        kind, group = found
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return []
-        more = (self._origin, record.uid, epoch, gang.lost_policy)
+        marks = (self._origin, record.uid, epoch, gang.lost_policy)
         live = {pod.uid for pod in gang.pods if not pod.ended}
-        pods = [pod_copy(pod.document, *more) for pod in self._objects.members(kind, group) if pod.uid in live]
-        return [group_copy(group.document, *more, len(gang.pods) - len(live)), *pods]
+        pods = [pod_copy(pod.document, *marks) for pod in self._objects.members(kind, group) if pod.uid in live]
+        return [group_copy(group.document, *marks, len(gang.pods) - len(live)), *pods]
 
-    # -- what is written in clusters, and of pods here ------------------------------------------------------
+    # -- writes to clusters, and to pods at the hub --------------------------------------------------------
 
     async def _carry_out(self, steps: Sequence[protocol.Step], record: Dispatch | None, gang_uid: str) -> None:
         assert record is not None
         limit = asyncio.Semaphore(16)
 
-        async def one(step: protocol.Step) -> None:
+        async def execute(step: protocol.Step) -> None:
             async with limit:
                 await self._step(step, record, gang_uid)
 
-        # The group before its pods, so that they wait for each other from the first moment.
-        first = [step for step in steps if isinstance(step, protocol.CreateGroup)]
-        for step in first:
-            await one(step)
-        results = await asyncio.gather(*(one(step) for step in steps if step not in first), return_exceptions=True)
+        # The group is created before its pods, so that they wait for each other from the start.
+        group_steps = [step for step in steps if isinstance(step, protocol.CreateGroup)]
+        for step in group_steps:
+            await execute(step)
+        results = await asyncio.gather(
+            *(execute(step) for step in steps if step not in group_steps), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -258,15 +265,15 @@ class Dispatcher:
                 status = {
                     "phase": "Failed",
                     "reason": "CopyLost",
-                    "message": f"its copy in {record.status.cluster} is gone, and how it ended is not known",
+                    "message": f"its copy in {record.status.cluster} is deleted; its result is unknown",
                 }
                 await self._write_pod(record, name, origin_uid, status)
             case protocol.MirrorStatus(name, origin_uid, uid):
                 copies = connection.copies(record.uid) if connection is not None else ()
                 for copy in copies:
                     if copy.uid == uid:
-                        seen = mirrored(copy.document.get("status") or {})
-                        await self._write_pod(record, name, origin_uid, seen)
+                        copied_status = mirrored(copy.document.get("status") or {})
+                        await self._write_pod(record, name, origin_uid, copied_status)
             case _ if connection is None:
                 return
             case protocol.ConfirmGone():
@@ -289,29 +296,29 @@ class Dispatcher:
     async def _create(
         self, connection: ClusterConnection, record: Dispatch, gang_uid: str, step: protocol.Step
     ) -> None:
-        found, gang = self._objects.group(gang_uid), self._objects.view(gang_uid)
-        if found is None or gang is None:
+        kind_and_group, gang = self._objects.group(gang_uid), self._objects.view(gang_uid)
+        if kind_and_group is None or gang is None:
             return
-        kind, group = found
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return
-        more = (self._origin, record.uid, record.status.epoch, gang.lost_policy)
+        marks = (self._origin, record.uid, record.status.epoch, gang.lost_policy)
         if isinstance(step, protocol.CreateGroup):
             resource: Resource = kind.resource
-            document = group_copy(group.document, *more, sum(pod.ended for pod in gang.pods))
+            document = group_copy(group.document, *marks, sum(pod.ended for pod in gang.pods))
         else:
             assert isinstance(step, protocol.CreateCopy)
             pods = [pod for pod in self._objects.members(kind, group) if pod.uid == step.origin_uid]
             if not pods:
                 return
-            resource, document = PODS, pod_copy(pods[0].document, *more)
+            resource, document = PODS, pod_copy(pods[0].document, *marks)
         await create_copy(connection, record, resource, document, self._refused)
 
     async def _lift(self, connection: ClusterConnection, record: Dispatch, name: str, uid: str) -> None:
-        copy = next((each for each in connection.copies(record.uid) if each.uid == uid), None)
+        copy = next((candidate for candidate in connection.copies(record.uid) if candidate.uid == uid), None)
         if copy is None:
             return
-        # Of the version that was seen: what others have put there meanwhile is theirs to lift.
+        # The patch applies to the seen version only: it must not remove a gate that another client has added since.
         gates = [gate for gate in copy.document["spec"]["schedulingGates"] if gate.get("name") != GRANT_GATE]
         precise = {"uid": uid, "resourceVersion": copy.resource_version}
         patch = {"metadata": precise, "spec": {"schedulingGates": gates}}
@@ -319,14 +326,14 @@ class Dispatcher:
         await expecting(connection.client.patch(path, patch, PatchType.MERGE), 404, 409)
 
     async def _write_pod(self, record: Dispatch, name: str, uid: str, status: Json) -> None:
-        """The status of a pod at the hub, of the version that was seen."""
+        """Write the status of a pod at the hub, based on the seen version."""
         pod = self._objects.pods.get((record.namespace, name))
         if pod is None or pod.uid != uid:
             return
         conditions = [
-            each
-            for each in (pod.document.get("status") or {}).get("conditions") or ()
-            if each.get("type") != DISPATCHED
+            condition
+            for condition in (pod.document.get("status") or {}).get("conditions") or ()
+            if condition.get("type") != DISPATCHED
         ]
         conditions.append(
             {
@@ -347,7 +354,7 @@ class Dispatcher:
             self._objects.pods.put((record.namespace, name), msgspec.json.encode(answer))
 
     async def _remove(self, record: Dispatch) -> None:
-        """Deletes the record and takes its finalizer off, both of the version that was read."""
+        """Delete the record and remove its finalizer, both based on the read version."""
         path = DISPATCHES.path(record.namespace, record.name)
         precise = {"uid": record.uid, "resourceVersion": record.version}
         if not record.deleting:
@@ -361,9 +368,11 @@ class Dispatcher:
 
 
 def _advice(owners: Sequence[Json]) -> str:
-    """What to do with those who make such pods."""
-    for kind in (each for each in JOB_KINDS if any(owner.get("kind") == each.name for owner in owners)):
+    """Return the advice for owners of such pods."""
+    for kind in (known for known in JOB_KINDS if any(owner.get("kind") == known.name for owner in owners)):
         field = ".".join(kind.managed_by)
         note = f" and the annotation {DISPATCH}" if kind.accepts == MULTIKUEUE else ""
-        return f"or leave the {kind.name} to the hub by {field}: {kind.accepts}{note}, without this gate"
+        return (
+            f"or let the hub dispatch the whole {kind.name} with {field}: {kind.accepts}{note}, without this gate"
+        )
     return "only jobs that have the field managedBy are dispatched as a whole"

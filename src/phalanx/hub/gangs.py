@@ -1,4 +1,4 @@
-"""What the hub's own API holds: PodGroups, the pods that are left to the hub, and the records."""
+"""Objects of the hub's own API: PodGroups, pods with the dispatch gate, jobs, and the records."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector
 from phalanx.model.text.duration import parse_duration
 
-#: What a gang is: a PodGroup with its pods, or one job.
+#: Kind of a gang: a PodGroup with its pods, or one job.
 GangKind: TypeAlias = DispatchedGroupKind | JobKind
-#: A group by its kind (an index into GROUP_KINDS), namespace and name.
+#: Key of a group: its kind (an index into GROUP_KINDS), namespace and name.
 GroupKey = tuple[int, str, str]
 
 
 class HubObjects:
-    """`refused` is told of a pod that is left to the hub although it is in no group that is dispatched, and
-    `job_seen` of each job (an object of a kind that could be dispatched, or of one that is known not to be) as it
-    is. `changed` is told which gang (the uid of its PodGroup or job) to look at, `clusters_changed` that a
-    MemberCluster has changed."""
+    """Stores of the hub's objects.
+
+    `refused` is called with a gated pod without a group that can be dispatched. `job_seen` is called with each job
+    of a kind that can be dispatched, or is known not to be. `changed` is called with the uid of a changed gang's
+    PodGroup or job, `clusters_changed` after a change of a MemberCluster.
+    """
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class HubObjects:
         self.groups = [self._group_store() for _ in GROUP_KINDS]
         self.jobs = [(kind, self._job_store(kind.resource)) for kind in JOB_KINDS]
         self.records: ObjectStore[Dispatch] = ObjectStore(
-            read_dispatch, index=lambda each: each.gang.uid, changed=self._record_changed
+            read_dispatch, index=lambda record: record.gang.uid, changed=self._record_changed
         )
         self.data = DataObjects(self._batch_job)
         self._gang_of: dict[str, str] = {}
@@ -75,7 +77,7 @@ class HubObjects:
             (QUEUES, self.queues.sink),
             *((kind.resource, store.sink) for kind, store in zip(GROUP_KINDS, self.groups, strict=True)),
         ]
-        # These may be somebody else's definitions, or not be there.
+        # These CRDs belong to other projects and are optional.
         jobs = [(kind.resource, store.sink) for kind, store in self.jobs]
         jobs += [(resource, self._job_store(resource).sink) for resource in REFUSED_KINDS]
         return [
@@ -87,19 +89,19 @@ class HubObjects:
             *self.data.reflectors(client, failures),
         ]
 
-    # -- what is asked --------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------
 
     def record(self, gang_uid: str) -> Dispatch | None:
-        """The record of a gang; the oldest where somebody has made a second."""
-        found = sorted(self.records.of(gang_uid), key=lambda each: (each.created, each.uid))
-        return found[0] if found else None
+        """Return the record of a gang, the oldest if a user has created a second."""
+        records = sorted(self.records.of(gang_uid), key=lambda record: (record.created, record.uid))
+        return records[0] if records else None
 
     def gang_of(self, dispatch_uid: str) -> str:
-        """The uid of the PodGroup that a record is about; "" for a record that is not there."""
+        """Return the uid of the gang of a record; "" for an unknown record."""
         return self._gang_of.get(dispatch_uid, "")
 
     def gangs(self) -> Iterator[str]:
-        """All that there may be something to do for."""
+        """Yield the uids of all gangs and of the gangs of all records."""
         for store in self.groups:
             for group in store.values():
                 yield group.uid
@@ -107,26 +109,26 @@ class HubObjects:
             yield record.gang.uid
 
     def group(self, gang_uid: str) -> tuple[GangKind, StoredObject] | None:
-        """The PodGroup or the job."""
+        """Return the PodGroup or the job of a gang."""
         for kind, store in zip(GROUP_KINDS, self.groups, strict=True):
-            for each in store.of(gang_uid):
-                if each.document["metadata"].get("deletionTimestamp") is None:
-                    return kind, each
+            for group in store.of(gang_uid):
+                if group.document["metadata"].get("deletionTimestamp") is None:
+                    return kind, group
         return self.job(gang_uid)
 
     def job(self, uid: str) -> tuple[JobKind, StoredObject] | None:
-        """A job that is left to the hub."""
+        """Return a job that is managed by the hub."""
         for kind, store in self.jobs:
-            for each in store.of(uid):
-                if each.document["metadata"].get("deletionTimestamp") is None and is_left(kind, each.document):
-                    return kind, each
+            for job in store.of(uid):
+                if job.document["metadata"].get("deletionTimestamp") is None and is_left(kind, job.document):
+                    return kind, job
         return None
 
     def data_needs(self, gang_uid: str) -> DataNeeds:
-        found = self.group(gang_uid)
-        if found is None:
+        kind_and_group = self.group(gang_uid)
+        if kind_and_group is None:
             return DataNeeds()
-        kind, group = found
+        kind, group = kind_and_group
         return self.data.needs(kind.resource.api_version, kind.resource.kind, group)
 
     def _batch_job(self, namespace: str, name: str) -> StoredObject | None:
@@ -134,19 +136,19 @@ class HubObjects:
         return store.get((namespace, name))
 
     def members(self, kind: GangKind, group: StoredObject) -> Iterable[StoredObject]:
-        """The pods of a group that are left to the hub, by name. A job is its only member."""
+        """Return the gated pods of a group by name. A job is its own only member."""
         if isinstance(kind, JobKind):
             return [group]
         key = _text(GROUP_KINDS.index(kind), group.namespace, group.name)
-        found = [pod for pod in self.pods.of(key) if pod.document["metadata"].get("deletionTimestamp") is None]
-        return sorted(found, key=lambda pod: pod.name)
+        pods = [pod for pod in self.pods.of(key) if pod.document["metadata"].get("deletionTimestamp") is None]
+        return sorted(pods, key=lambda pod: pod.name)
 
     def view(self, gang_uid: str) -> OriginGang | None:
-        """None where there is no such PodGroup or job any more."""
-        found = self.group(gang_uid)
-        if found is None:
+        """Return the gang, or None if its PodGroup or job no longer exists."""
+        kind_and_group = self.group(gang_uid)
+        if kind_and_group is None:
             return None
-        kind, group = found
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return self._job_view(kind, group)
         pods = tuple(
@@ -154,11 +156,11 @@ class HubObjects:
             for pod in self.members(kind, group)
             if waits_for_hub(pod.document)
         )
-        least = (group.document.get("spec") or {}).get("minMember")
+        min_member = (group.document.get("spec") or {}).get("minMember")
         return OriginGang(
             gang_uid,
             pods,
-            least if isinstance(least, int) and least > 0 else 1,
+            min_member if isinstance(min_member, int) and min_member > 0 else 1,
             suspended(group.document),
             _policy(group.annotation(WHEN_LOST)),
             _seconds(group.annotation(RERUN_AFTER)),
@@ -166,7 +168,7 @@ class HubObjects:
         )
 
     def _job_view(self, kind: JobKind, job: StoredObject) -> OriginGang:
-        """One that is suspended is not sent anywhere; one that has been granted is suspended where it is."""
+        """Return a job as a gang; a suspended job is not dispatched, and its granted copy is suspended."""
         end, record = job_end(kind, job.document), self.record(job.uid)
         nowhere = record is None or record.phase in (Phase.PENDING, Phase.COPYING)
         return OriginGang(
@@ -178,23 +180,23 @@ class HubObjects:
             clusters=_names(job.annotation(CLUSTERS)),
         )
 
-    # -- what has changed -----------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------
 
     def _group_store(self) -> ObjectStore[StoredObject]:
         def changed(key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
-            for uid in {each.uid for each in (old, new) if each is not None}:
+            for uid in {group.uid for group in (old, new) if group is not None}:
                 self._changed(uid)
 
-        return ObjectStore(read_object, index=lambda each: each.uid, changed=changed)
+        return ObjectStore(read_object, index=lambda group: group.uid, changed=changed)
 
     def _job_store(self, resource: Resource) -> ObjectStore[StoredObject]:
         def changed(key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
             if new is not None:
                 self._job_seen(resource, new)
-            for uid in {each.uid for each in (old, new) if each is not None}:
+            for uid in {job.uid for job in (old, new) if job is not None}:
                 self._changed(uid)
 
-        return ObjectStore(read_object, index=lambda each: each.uid, changed=changed)
+        return ObjectStore(read_object, index=lambda job: job.uid, changed=changed)
 
     def _pod_changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
         if new is not None and group_of(new) is None:
@@ -202,16 +204,16 @@ class HubObjects:
         for pod in (old, new):
             if pod is not None and (group := group_of(pod)) is not None:
                 kind, namespace, name = group
-                found = self.groups[kind].get((namespace, name))
-                if found is not None:
-                    self._changed(found.uid)
+                stored_group = self.groups[kind].get((namespace, name))
+                if stored_group is not None:
+                    self._changed(stored_group.uid)
 
     def _record_changed(self, key: Key, old: Dispatch | None, new: Dispatch | None) -> None:
         if old is not None:
             self._gang_of.pop(old.uid, None)
         if new is not None:
             self._gang_of[new.uid] = new.gang.uid
-        for uid in {each.gang.uid for each in (old, new) if each is not None}:
+        for uid in {record.gang.uid for record in (old, new) if record is not None}:
             self._changed(uid)
 
 
@@ -220,7 +222,7 @@ def reference(kind: GangKind, group: StoredObject) -> GangReference:
 
 
 def group_of(pod: StoredObject) -> GroupKey | None:
-    """Which group a pod is in; None for none of a kind that is dispatched."""
+    """Return the group of a pod; None if it has no group of a dispatched kind."""
     for index, kind in enumerate(GROUP_KINDS):
         if name := kind.group_of(pod.document["metadata"]):
             return index, pod.namespace, name
@@ -228,13 +230,13 @@ def group_of(pod: StoredObject) -> GroupKey | None:
 
 
 def _gated(raw: bytes) -> StoredObject | None:
-    found = read_object(raw)
-    return found if found is not None and has_gate(found.document) else None
+    pod = read_object(raw)
+    return pod if pod is not None and has_gate(pod.document) else None
 
 
 def _group_text(pod: StoredObject) -> str:
-    found = group_of(pod)
-    return _text(*found) if found is not None else ""
+    group = group_of(pod)
+    return _text(*group) if group is not None else ""
 
 
 def _text(kind: int, namespace: str, name: str) -> str:
@@ -246,7 +248,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _policy(text: str) -> LostPolicy:
-    """Wait where nothing else is said, and where what is said is not understood."""
+    """Return the policy for lost clusters; Wait without a valid one."""
     try:
         return LostPolicy(text or LostPolicy.WAIT.value)
     except ValueError:
@@ -263,7 +265,9 @@ def _seconds(text: str) -> int:
 
 
 def records_by_uid(items: Iterable[object]) -> dict[str, Dispatch]:
-    """Of a list from the API. Raises msgspec.ValidationError where one cannot be read: nothing may be swept
-    then."""
-    found = [read_dispatch(msgspec.json.encode(item)) for item in items]
-    return {each.uid: each for each in found}
+    """Return the records of an API list by uid. Raises msgspec.ValidationError for an unreadable one.
+
+    Then no copy must be deleted as stale.
+    """
+    records = [read_dispatch(msgspec.json.encode(item)) for item in items]
+    return {record.uid: record for record in records}

@@ -1,4 +1,4 @@
-"""Objects as they came from an API server, kept whole, with what has to be asked of all of them."""
+"""API objects as they arrived, unparsed, with common accessors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """`document` has metadata with a name, a uid and a resourceVersion that are text."""
+    """API object; the metadata of `document` has a name, a uid and a resourceVersion as text."""
 
     document: Json
 
@@ -42,8 +42,10 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 def read_object(raw: bytes) -> StoredObject | None:
-    """None for what is no object at all, or lacks a part that every object has; other parts that have another shape
-    than Kubernetes gives them are left out."""
+    """Return the object; None if it is not an object or lacks a required part.
+
+    Optional parts of another type than in Kubernetes are removed.
+    """
     try:
         document = decode_json(raw)
     except msgspec.DecodeError:
@@ -66,7 +68,6 @@ def read_object(raw: bytes) -> StoredObject | None:
 
 
 def printable(value: object, most: int = 300) -> str:
-    """What others have written, as one line for a terminal: without control characters, cut to a readable
-    length."""
-    text = "".join(each if each.isprintable() else " " for each in str(value)[: most + 1])
+    """Return a foreign value as one printable line of at most `most` characters."""
+    text = "".join(character if character.isprintable() else " " for character in str(value)[: most + 1])
     return text if len(text) <= most else text[: most - 3] + "..."

@@ -1,4 +1,4 @@
-"""What the hub can see of a gang, of its copies, and of the clusters that they are in."""
+"""Observed state of a gang, of its copies, and of their clusters."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import msgspec
 
 from phalanx.dialects.dispatched import LEASE_SECONDS
 
-#: From the last renewal that was sent until the cluster's scheduler has stopped what it was told to stop: the
-#: lease, a minute for pods to end, and a margin for clocks that run apart.
+#: Seconds from the last renewal of the lease until the cluster's scheduler has stopped the pods of policy Stop: the
+#: lease, a minute for pods to end, and a margin for clock differences.
 STOP_SECONDS = LEASE_SECONDS + 60 + 15
 RERUN_SECONDS = 900
 
 
 class LostPolicy(enum.Enum):
-    """What becomes of a gang whose cluster does not answer. Wait: nothing, whatever happens. Rerun: after a time it
-    is started elsewhere, and may run twice. Stop: the cluster's own scheduler ends it once the hub's lease there
-    has run out; then it is started elsewhere."""
+    """Policy for a gang in a cluster that does not answer.
+
+    Wait: do nothing. Rerun: start the gang in another cluster after a time; it possibly runs twice. Stop: the
+    cluster's own scheduler ends the gang after the hub's lease has expired there; then the gang is started in
+    another cluster.
+    """
 
     WAIT = "Wait"
     RERUN = "Rerun"
     STOP = "Stop"
 
     def gives_up_after(self, rerun_after: int) -> int | None:
-        """Seconds without an answer; None for never."""
+        """Return the seconds without an answer after which the gang is given up; None for never."""
         match self:
             case LostPolicy.WAIT:
                 return None
@@ -35,7 +38,7 @@ class LostPolicy(enum.Enum):
 
 
 class OriginPod(msgspec.Struct, frozen=True):
-    """A pod at the hub that carries the gate and no other. It has `ended` when its status says so."""
+    """Pod at the hub with the dispatch gate only; `ended` follows from its status."""
 
     name: str
     uid: str
@@ -44,8 +47,11 @@ class OriginPod(msgspec.Struct, frozen=True):
 
 
 class OriginGang(msgspec.Struct, frozen=True):
-    """A PodGroup at the hub with its pods. `clusters` are those that it may go to; empty for all.
-    `recall` says why it is to be taken back from where it is, provided that it has not started there."""
+    """PodGroup at the hub with its pods.
+
+    `clusters` are the allowed clusters, empty for all. `recall` is the reason to recall the gang unless it has
+    started.
+    """
 
     uid: str
     pods: tuple[OriginPod, ...]
@@ -58,21 +64,22 @@ class OriginGang(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether there are enough pods, and some that could start; those that have ended count, they had
-        started."""
+        """Return whether there are enough pods, including ended ones, and not all have ended."""
         return len(self.pods) >= self.min_member and not self.ended
 
     @property
     def ended(self) -> bool:
-        """Whether all pods have ended."""
+        """Return whether all pods have ended."""
         return all(pod.ended for pod in self.pods)
 
 
 class CopyView(msgspec.Struct, frozen=True):
-    """A copy of a pod, or of a job, in a cluster. `over` says that no container of it runs or will; `held` that the
-    finalizer is still there; `news` that the object at the hub has another status; `hold` that a granted copy is
-    to be gated again, because the job at the hub is suspended. `bound` says that it has, or had, a node (of a job,
-    that nobody can say); `version` is its resourceVersion."""
+    """Copy of a pod or job in a cluster.
+
+    `over`: no container runs or will run. `held`: the finalizer is still set. `news`: the object at the hub has
+    another status. `hold`: a granted copy has to be gated again, because the job at the hub is suspended. `bound`:
+    the copy has or had a node (always true for a job). `version` is its resourceVersion.
+    """
 
     name: str
     uid: str
@@ -91,12 +98,12 @@ class CopyView(msgspec.Struct, frozen=True):
 
     @property
     def stopped(self) -> bool:
-        """Whether it failed because it was told to go; what it was about is not over."""
+        """Return whether the copy failed because it was deleted; the gang's work is not finished."""
         return self.failed and self.deleting
 
     @property
     def started(self) -> bool:
-        """Whether it may have run; who is being deleted without a node has not, and never will."""
+        """Return whether the copy possibly ran; a copy that is deleted without a node has not and never will."""
         return self.bound or self.ended
 
     @property
@@ -105,10 +112,12 @@ class CopyView(msgspec.Struct, frozen=True):
 
 
 class ClusterView(msgspec.Struct, frozen=True):
-    """A member cluster with the copies of one gang by uid; None while they are not known. `lost` says that nothing
-    can be sent to it, since `silent_since`; `refusal` why it does not take this gang. A cluster that is silent for
-    longer than `patience` seconds loses what it has not been granted. A gang that is one job is not `grouped`: no
-    PodGroup is copied."""
+    """Member cluster with the copies of one gang by uid; None while they are unknown.
+
+    `lost`: no request reaches the cluster, since `silent_since`. `refusal` is the reason why it rejects this gang.
+    After `patience` seconds of silence a cluster loses the gangs that are not granted. A gang that is one job is
+    not `grouped`: no PodGroup is copied.
+    """
 
     name: str
     copies: dict[str, CopyView] | None = None

@@ -1,4 +1,4 @@
-"""What the hub's three processes have in common: the hub itself, Karmada's scheduler, MultiKueue's dispatcher."""
+"""Common base of the hub's three processes: the hub itself, Karmada's scheduler, MultiKueue's dispatcher."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from phalanx.kube.leadership import Leadership, LeaseOptions
 from phalanx.kube.process import LeadingService
 from phalanx.scheduling.framework.policy import Policy
 
-# The most that a member cluster may answer at once, and say in one line of a watch.
+# Limit in bytes of one answer of a member cluster, and of one line of a watch.
 _ANSWER_BYTES = 64 * 2**20
 
 
 class HubProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`namespace` holds the lease of replicas; forecasts in clusters are about pods of `scheduler_names`."""
+    """Options of a hub process.
+
+    `namespace` contains the lease of replicas. Forecasts in member clusters cover the pods of `scheduler_names`.
+    """
 
     namespace: str = "phalanx-system"
     scheduler_names: tuple[str, ...] = ("phalanx",)
@@ -30,7 +33,7 @@ class HubProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HubProcess(LeadingService):
-    """A process that asks member clusters for forecasts and writes what follows from them, while it leads.
+    """Process that requests forecasts from member clusters and writes the results while it leads.
 
     `transports` carry the requests to member clusters.
     """
@@ -55,7 +58,7 @@ class HubProcess(LeadingService):
         self._estimates.close()
 
     def _member_client(self, config: ClusterConfig, max_connections: int) -> KubeClient:
-        """Return a client of a member cluster whose answers are bounded."""
+        """Return a client of a member cluster with a limited answer size."""
         bounded = dataclasses.replace(config, answer_limit=_ANSWER_BYTES)
         return KubeClient(
             bounded, user_agent="phalanx-hub", max_connections=max_connections, transports=self._transports

@@ -1,16 +1,16 @@
-"""What the hub writes next for one gang: a pure function of its record and of what can be seen.
+"""Protocol of the hub: a pure function from a gang's record and observed state to the next writes.
 
-The rules from which it follows that no two clusters run one gang (docs/decisions/020-one-record-one-grant.md):
+The rules that let no two clusters run one gang (docs/decisions/020-one-record-one-grant.md):
 
-1. The record moves by compare-and-swap on its resourceVersion; an epoch has one cluster, and its number is never
+1. The record changes by compare-and-swap on its resourceVersion; an epoch has one cluster, and its number is never
    used again.
-2. Copies are created gated. A gate is lifted only from a pod whose uid the record, in phase Granted, names.
-3. A gang is recalled by deleting each copy in the very version in which it had no node (the API server refuses
-   that once it has one). One that has a node decides: the gang has started, and stays.
-4. From Granted the record goes on only through Withdrawing, and from there only when a list that was read after
-   that was written shows that none of the copies is left. (A policy may give a lost cluster up; then it says so.)
+2. Copies are created gated. A gate is removed only from a pod that the record, in phase Granted, names by uid.
+3. A recall deletes each copy in the very version in which it had no node; the API server rejects the deletion of
+   a newer version. If one copy has a node, the gang has started and is not recalled.
+4. From Granted the record changes only to Withdrawing. It leaves Withdrawing only when a list that was read after
+   that write shows no copy. (A policy can give a lost cluster up; the record then has the outcome Lost.)
 
-Each step may be repeated, may arrive late, and may be the last that a hub does before it dies.
+Each step can be repeated, can arrive late, and can be the last one before the hub crashes.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from phalanx.dialects.times import format_time
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, GrantedCopy, Phase
 from phalanx.hub.observed import ClusterView, CopyView, LostPolicy, OriginGang
 
-#: Why a gang leaves a cluster in which it has not started.
+#: Reason of a recall for an earlier start in another cluster.
 SPILL_OVER = "SpillOver"
 
 
 class CreateRecord(msgspec.Struct, frozen=True):
-    """The gang gets a Dispatch."""
+    """Step: create a Dispatch for the gang."""
 
 
 class RemoveRecord(msgspec.Struct, frozen=True):
-    """Nothing is left of it anywhere: the finalizer goes, and the record with it."""
+    """Step: remove the finalizer and the record; no copy exists in any cluster."""
 
 
 class Choose(msgspec.Struct, frozen=True):
-    """A cluster is to be chosen; then `chosen` is the status to write."""
+    """Step: choose a cluster; then `chosen` is the status to write."""
 
 
 class WriteStatus(msgspec.Struct, frozen=True):
-    """By compare-and-swap."""
+    """Step: write the status by compare-and-swap."""
 
     status: DispatchStatus
 
 
 class CreateGroup(msgspec.Struct, frozen=True):
-    """A copy of the PodGroup, in the record's cluster and epoch. So are all below."""
+    """Step: create a copy of the PodGroup in the record's cluster and epoch, as for all steps below."""
 
 
 class CreateCopy(msgspec.Struct, frozen=True):
@@ -61,21 +61,21 @@ class LiftGate(msgspec.Struct, frozen=True):
 
 
 class HoldCopy(msgspec.Struct, frozen=True):
-    """The job at the hub is suspended: so is its copy, where it is."""
+    """Step: suspend the copy of a job that is suspended at the hub."""
 
     name: str
     uid: str
 
 
 class DeleteCopy(msgspec.Struct, frozen=True):
-    """This very pod (its uid), as `kubectl delete` would."""
+    """Step: delete the pod with this uid, as `kubectl delete` does."""
 
     name: str
     uid: str
 
 
 class RecallCopy(msgspec.Struct, frozen=True):
-    """This very pod in this very version (its resourceVersion): one that has got a node meanwhile stays."""
+    """Step: delete the pod with this uid in this resourceVersion, so that a pod with a node is not deleted."""
 
     name: str
     uid: str
@@ -87,14 +87,14 @@ class DeleteGroup(msgspec.Struct, frozen=True):
 
 
 class ReleaseCopy(msgspec.Struct, frozen=True):
-    """Its end is written down, or nobody asks for it: its finalizer goes."""
+    """Step: remove the finalizer of a copy with a recorded result, or of a copy without a gang."""
 
     name: str
     uid: str
 
 
 class MirrorStatus(msgspec.Struct, frozen=True):
-    """The status of this copy becomes that of the pod at the hub."""
+    """Step: write the status of this copy to the pod at the hub."""
 
     name: str
     origin_uid: str
@@ -102,14 +102,14 @@ class MirrorStatus(msgspec.Struct, frozen=True):
 
 
 class FailLost(msgspec.Struct, frozen=True):
-    """A copy that was granted is gone and nobody saw its end: the pod at the hub has failed, and says so."""
+    """Step: mark a pod at the hub as failed; its granted copy was deleted before its result was read."""
 
     name: str
     origin_uid: str
 
 
 class ConfirmGone(msgspec.Struct, frozen=True):
-    """A fresh list, not a cache, must show that nothing is left; then `withdrawn` is the status to write."""
+    """Step: confirm by a fresh list, not a cache, that no copy exists; then `withdrawn` is the status to write."""
 
 
 Step: TypeAlias = (
@@ -134,69 +134,71 @@ Step: TypeAlias = (
 def next_steps(
     record: Dispatch | None, gang: OriginGang | None, clusters: Mapping[str, ClusterView], now: int
 ) -> Sequence[Step]:
-    """The writes that bring it on, in any order; none where it has to wait. `gang` is None when the PodGroup of the
-    record's uid is gone. `now` in seconds since the epoch."""
+    """Return the next writes for a gang, in any order; none if it has to wait.
+
+    `gang` is None when the PodGroup of the record's uid is deleted. `now` is in seconds since the epoch.
+    """
     if record is None:
         return [CreateRecord()] if gang is not None and gang.complete and not gang.suspended else []
     status, cluster = record.status, clusters.get(record.status.cluster)
-    leaving = _leaving(record, gang)
+    withdrawal_reason = _leaving(record, gang)
     match record.phase:
         case Phase.PENDING:
-            return _pending(record, gang, clusters, leaving, now)
+            return _pending(record, gang, clusters, withdrawal_reason, now)
         case Phase.COPYING:
-            if leaving:
-                # Nothing was granted, so nothing has started: what is there is swept away, whenever that is.
-                return [WriteStatus(status.ended_attempt("Withdrawn", leaving, now))]
+            if withdrawal_reason:
+                # Nothing was granted, so nothing has started: a sweep deletes the copies at any later time.
+                return [WriteStatus(status.ended_attempt("Withdrawn", withdrawal_reason, now))]
             assert gang is not None
             return _copying(status, gang, cluster, now)
         case Phase.GRANTED:
-            if leaving:
-                return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=leaving))]
+            if withdrawal_reason:
+                return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=withdrawal_reason))]
             assert gang is not None
             return _granted(status, gang, cluster, now)
         case Phase.RECALLING:
-            if leaving:
-                return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=leaving))]
+            if withdrawal_reason:
+                return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=withdrawal_reason))]
             assert gang is not None
             return _recalling(status, gang, cluster, now)
         case Phase.WITHDRAWING:
             return _withdrawing(gang, cluster)
         case Phase.ENDED:
-            if leaving and leaving != "Suspended":
-                return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=leaving))]
+            if withdrawal_reason and withdrawal_reason != "Suspended":
+                return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=withdrawal_reason))]
             if gang is not None and any(not pod.ended and not status_names(status, pod.uid) for pod in gang.pods):
                 return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason="NewPods"))]
             return []
 
 
 def status_names(status: DispatchStatus, origin_uid: str) -> bool:
-    """Whether the grant names a copy of this pod."""
+    """Return whether the grant names a copy of this pod."""
     return any(copy.origin_uid == origin_uid for copy in status.granted)
 
 
 def chosen(status: DispatchStatus, cluster: str, now: int, promised: str = "") -> DispatchStatus:
-    """What to write when a cluster was chosen, which said that it would start it at `promised` (RFC 3339)."""
+    """Return the status after the choice of a cluster; `promised` (RFC 3339) is the start that it forecast."""
     fresh = {"granted": (), "succeeded": 0, "failed": 0, "promised": promised}
     return status.moved(Phase.COPYING, now, epoch=status.epoch + 1, cluster=cluster, **fresh)
 
 
 def withdrawn(status: DispatchStatus, now: int) -> DispatchStatus:
-    """What to write when a fresh list showed nothing of a record in Withdrawing."""
+    """Return the status after a fresh list has shown no copy of a record in Withdrawing."""
     if status.reason == SPILL_OVER:
         return status.ended_attempt(SPILL_OVER, status.message, now)
     return status.ended_attempt("Withdrawn", status.reason, now)
 
 
 def not_started(status: DispatchStatus, cluster: ClusterView | None) -> bool:
-    """Whether all copies that were granted are there, and none has got a node, as far as can be seen."""
+    """Return whether all granted copies exist and none has a node, as far as observed."""
     if cluster is None or cluster.copies is None or not status.granted:
         return False
-    copies = [cluster.copies.get(grant.uid) for grant in status.granted]
-    return all(copy is not None and not copy.started and not copy.deleting for copy in copies)
+    granted_copies = [cluster.copies.get(grant.uid) for grant in status.granted]
+    return all(copy is not None and not copy.started and not copy.deleting for copy in granted_copies)
 
 
 def _leaving(record: Dispatch, gang: OriginGang | None) -> str:
-    """Why it must not go on where it is; "" if it may."""
+    """Return the reason to withdraw the gang from its cluster; "" for none."""
     if record.deleting:
         return "Deleted"
     if gang is None or not gang.pods:
@@ -205,27 +207,27 @@ def _leaving(record: Dispatch, gang: OriginGang | None) -> str:
 
 
 def _pending(
-    record: Dispatch, gang: OriginGang | None, clusters: Mapping[str, ClusterView], leaving: str, now: int
+    record: Dispatch, gang: OriginGang | None, clusters: Mapping[str, ClusterView], withdrawal_reason: str, now: int
 ) -> Sequence[Step]:
     for cluster in clusters.values():
-        # The hub's own records are from a backup: the copies know of an epoch that they do not.
+        # The hub's records were restored from a backup: the copies have a newer epoch.
         newer = [copy.epoch for copy in (cluster.copies or {}).values() if copy.epoch > record.status.epoch]
         if newer:
             reason = "OlderRecord"
-            found = record.status.moved(
+            status = record.status.moved(
                 Phase.WITHDRAWING, now, epoch=max(newer), cluster=cluster.name, granted=(), reason=reason
             )
-            return [WriteStatus(found)]
-    if leaving in ("Deleted", "GangGone"):
+            return [WriteStatus(status)]
+    if withdrawal_reason in ("Deleted", "GangGone"):
         return [RemoveRecord()]
     if gang is not None and gang.ended:
         return [WriteStatus(_ended(record.status, gang, now))]
-    return [Choose()] if gang is not None and gang.complete and not leaving else []
+    return [Choose()] if gang is not None and gang.complete and not withdrawal_reason else []
 
 
 def _copying(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | None, now: int) -> Sequence[Step]:
     if cluster is None:
-        return [WriteStatus(status.ended_attempt("Refused", "the cluster is no member any more", now))]
+        return [WriteStatus(status.ended_attempt("Refused", "the cluster is no longer a member", now))]
     if cluster.refusal:
         return [WriteStatus(status.ended_attempt("Refused", cluster.refusal, now))]
     if cluster.copies is None:
@@ -244,8 +246,8 @@ def _copying(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | No
             steps += clear(copy)
     if cluster.group_uid == "" and cluster.grouped:
         steps.append(CreateGroup())
-    there = {copy.name for copy in cluster.copies.values()}
-    steps += [CreateCopy(pod.name, pod.uid) for pod in wanted.values() if pod.name not in there]
+    existing = {copy.name for copy in cluster.copies.values()}
+    steps += [CreateCopy(pod.name, pod.uid) for pod in wanted.values() if pod.name not in existing]
     if not steps and len(ready) == len(wanted) and gang.complete:
         granted = tuple(sorted(ready, key=lambda copy: copy.name))
         return [WriteStatus(status.moved(Phase.GRANTED, now, granted=granted))]
@@ -262,7 +264,7 @@ def _granted(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | No
     origins = {pod.uid: pod for pod in gang.pods}
     by_uid = {copy.uid: copy for copy in cluster.copies.values()}
     steps: list[Step] = []
-    kept: list[GrantedCopy] = []
+    kept_grants: list[GrantedCopy] = []
     for grant in status.granted:
         copy, origin = by_uid.pop(grant.uid, None), origins.get(grant.origin_uid)
         if copy is None:
@@ -274,21 +276,21 @@ def _granted(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | No
             steps += clear(copy)
         elif origin.ended:
             if not copy.ended:
-                steps += clear(copy)  # it was restored after its end had been told
+                steps += clear(copy)  # it was restored after its result was read
             elif copy.held:
                 steps.append(ReleaseCopy(copy.name, copy.uid))
         elif copy.over and not copy.ended:
-            # Deleted before it ran, or by force: there is no end to be read.
+            # It was deleted before it ran, or by force: there is no result.
             steps.append(FailLost(origin.name, origin.uid))
         else:
             if copy.gated != copy.hold and not copy.deleting and not copy.ended:
                 steps.append((HoldCopy if copy.hold else LiftGate)(copy.name, copy.uid))
             if copy.news:
                 steps.append(MirrorStatus(copy.name, origin.uid, copy.uid))
-        kept.append(grant)
-    named = {grant.origin_uid for grant in kept}
-    taken = {copy.name for copy in cluster.copies.values()}
-    more: list[GrantedCopy] = []
+        kept_grants.append(grant)
+    named = {grant.origin_uid for grant in kept_grants}
+    existing = {copy.name for copy in cluster.copies.values()}
+    new_grants: list[GrantedCopy] = []
     for copy in by_uid.values():
         origin = origins.get(copy.origin_uid)
         if copy.epoch > status.epoch:
@@ -296,13 +298,13 @@ def _granted(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | No
         if origin is None or origin.uid in named or origin.ended or copy.epoch != status.epoch or not copy.gated:
             steps += clear(copy)
         elif copy.deleting:
-            steps += clear(copy)  # it was recalled before its gate was lifted; it is made anew
+            steps += clear(copy)  # it was recalled before its gate was removed, and is created again
         else:
-            more.append(GrantedCopy(copy.name, copy.origin_uid, copy.uid))
+            new_grants.append(GrantedCopy(copy.name, copy.origin_uid, copy.uid))
     missing = [pod for pod in gang.pods if not pod.ended and pod.uid not in named]
-    steps += [CreateCopy(pod.name, pod.uid) for pod in missing if pod.name not in taken]
-    if more:
-        granted = tuple(sorted([*kept, *more], key=lambda each: each.name))
+    steps += [CreateCopy(pod.name, pod.uid) for pod in missing if pod.name not in existing]
+    if new_grants:
+        granted = tuple(sorted([*kept_grants, *new_grants], key=lambda grant: grant.name))
         return [WriteStatus(msgspec.structs.replace(status, granted=granted))]
     if not steps and not missing and gang.ended:
         return [WriteStatus(_ended(status, gang, now))]
@@ -314,16 +316,20 @@ def _recalling(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | 
         return _silent(status, gang, cluster, now)
     copies = {grant.uid: cluster.copies.get(grant.uid) for grant in status.granted}
     if any(copy is None or copy.started for copy in copies.values()):
-        # It has started, or nobody can say: it stays. Those that were taken back already are made anew.
-        kept = tuple(grant for grant in status.granted if (copy := copies[grant.uid]) is None or not copy.recalled)
-        message = f"it had started in {status.cluster} before it could be taken back"
+        # A copy has started or its state is unknown: the gang stays. Recalled copies are created again.
+        remaining_grants = tuple(
+            grant for grant in status.granted if (copy := copies[grant.uid]) is None or not copy.recalled
+        )
+        message = f"it started in {status.cluster} before it was recalled"
         return [
-            WriteStatus(status.moved(Phase.GRANTED, now, granted=kept, reason="RecallRefused", message=message))
+            WriteStatus(
+                status.moved(Phase.GRANTED, now, granted=remaining_grants, reason="RecallRefused", message=message)
+            )
         ]
-    left = [copy for copy in copies.values() if copy is not None and not copy.recalled]
-    if not left:
+    waiting = [copy for copy in copies.values() if copy is not None and not copy.recalled]
+    if not waiting:
         return [WriteStatus(status.moved(Phase.WITHDRAWING, now, reason=SPILL_OVER, message=status.message))]
-    return [RecallCopy(copy.name, copy.uid, copy.version) for copy in left]
+    return [RecallCopy(copy.name, copy.uid, copy.version) for copy in waiting]
 
 
 def _ended(status: DispatchStatus, gang: OriginGang, now: int) -> DispatchStatus:
@@ -332,18 +338,21 @@ def _ended(status: DispatchStatus, gang: OriginGang, now: int) -> DispatchStatus
 
 
 def _silent(status: DispatchStatus, gang: OriginGang, cluster: ClusterView | None, now: int) -> Sequence[Step]:
-    """The cluster does not answer. Only one that nothing can be sent to is lost; one that refuses us goes on."""
+    """Return the steps for a silent cluster.
+
+    Only an unreachable one counts as lost; one that rejects the hub does not.
+    """
     if cluster is None or not cluster.lost:
         return []
     if not status.unknown_since:
-        message = f"{status.cluster} does not answer; what runs there is not known"
+        message = f"cluster {status.cluster} does not answer; the state of its pods is unknown"
         moment = format_time(now)
         return [
             WriteStatus(msgspec.structs.replace(status, unknown_since=moment, reason="Unknown", message=message))
         ]
-    after = gang.lost_policy.gives_up_after(gang.rerun_after)
-    if after is not None and now - max(status.unknown_time, cluster.silent_since) >= after:
-        message = f"not heard of since {status.unknown_since}: {gang.lost_policy.value}"
+    timeout = gang.lost_policy.gives_up_after(gang.rerun_after)
+    if timeout is not None and now - max(status.unknown_time, cluster.silent_since) >= timeout:
+        message = f"no answer since {status.unknown_since}: {gang.lost_policy.value}"
         return [WriteStatus(status.ended_attempt("Lost", message, now))]
     return []
 
@@ -356,7 +365,7 @@ def _withdrawing(gang: OriginGang | None, cluster: ClusterView | None) -> Sequen
     for copy in cluster.copies.values():
         origin = origins.get(copy.origin_uid)
         if copy.ended and copy.news and origin is not None and not origin.ended and not copy.stopped:
-            steps.append(MirrorStatus(copy.name, origin.uid, copy.uid))  # it was faster than we
+            steps.append(MirrorStatus(copy.name, origin.uid, copy.uid))  # the copy ended before the withdrawal
         else:
             steps += clear(copy)
     if not steps and not cluster.copies:
@@ -365,22 +374,24 @@ def _withdrawing(gang: OriginGang | None, cluster: ClusterView | None) -> Sequen
 
 
 def clear(copy: CopyView) -> list[Step]:
-    """What makes a copy go; nothing while its kubelet ends it."""
+    """Return the steps that delete a copy; none while its kubelet ends it."""
     if not copy.deleting:
         return [DeleteCopy(copy.name, copy.uid)]
     return [ReleaseCopy(copy.name, copy.uid)] if copy.over and copy.held else []
 
 
 def stale(copy: CopyView, cluster: str, record: Dispatch | None) -> bool:
-    """Whether a copy in a cluster is to be swept away, by the record as it was read after the copy had been seen.
-    `record` is None where there is none any more."""
+    """Return whether a copy is left over from an old epoch.
+
+    `record` must be read after the copy was seen; None if the record no longer exists.
+    """
     if record is None:
         return True
     status = record.status
     if copy.epoch > status.epoch:
         return False
-    here = status.cluster == cluster and copy.epoch == status.epoch and record.phase is not Phase.PENDING
-    return not here
+    current = status.cluster == cluster and copy.epoch == status.epoch and record.phase is not Phase.PENDING
+    return not current
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The hub as a service: watch what is submitted, and bring each gang on, until told to stop."""
+"""Service of the hub: watches submitted gangs and dispatches them until it is stopped."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from phalanx.hub.choice.ledger import queues_of
 from phalanx.hub.choice.rounds import Rounds
 from phalanx.hub.choice.spill_over import SpillOver
 from phalanx.hub.dispatch import Dispatch, DispatchStatus, Phase
+from phalanx.hub.dispatch_events import DispatchEvents
 from phalanx.hub.dispatcher import Dispatcher
 from phalanx.hub.gangs import HubObjects, records_by_uid
 from phalanx.hub.members.connection import ClusterConnection, ConnectionPace
 from phalanx.hub.members.member_clusters import MemberClusters
 from phalanx.hub.names import DISPATCHES
 from phalanx.hub.process import HubProcess, HubProcessOptions
-from phalanx.hub.told_users import ToldUsers
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient
@@ -34,9 +34,11 @@ _BUSY = 0.2
 
 
 class HubOptions(HubProcessOptions, frozen=True, kw_only=True):
-    """`namespace` holds the Secrets with kubeconfigs too. `patience` is for how long
-    (seconds) a cluster may be silent before it loses what has not been granted. `workers` look at gangs, for each
-    cluster."""
+    """Options of the hub.
+
+    `namespace` also contains the kubeconfig Secrets. `patience` is the number of seconds without an answer after
+    which a cluster loses the gangs that are not granted. `workers` is the number of workers per cluster.
+    """
 
     lease_name: str = "phalanx-hub-leader"
     workers: int = 16
@@ -47,7 +49,7 @@ class HubOptions(HubProcessOptions, frozen=True, kw_only=True):
 
 
 class HubService(HubProcess):
-    """The hub that dispatches gangs; `ready` is set once all gangs have been seen."""
+    """Hub that dispatches gangs; `ready` is set once all gangs are listed."""
 
     def __init__(
         self, client: KubeClient, options: HubOptions, policy: Policy, transports: Transports | None = None
@@ -58,9 +60,9 @@ class HubService(HubProcess):
         self._queues: dict[str, WorkQueue[str]] = {}
         self._new_queue = asyncio.Event()
         self._refusals: WorkQueue[Key] = WorkQueue()
-        self._told = ToldUsers(self._recorder)
+        self._dispatch_events = DispatchEvents(self._recorder)
         self.objects = HubObjects(
-            self._changed, lambda: self.clusters.look(), self._refusals.add, self._told.job_seen
+            self._changed, lambda: self.clusters.look(), self._refusals.add, self._dispatch_events.job_seen
         )
         self.clusters = MemberClusters(
             self._client,
@@ -114,8 +116,8 @@ class HubService(HubProcess):
 
         looking: set[str] = set()
 
-        async def look(gang_uid: str) -> float | None:
-            # The queue of a cluster that it has just left may still be at it.
+        async def process_gang(gang_uid: str) -> float | None:
+            # The queue of the gang's former cluster is possibly still processing it.
             if gang_uid in looking:
                 return _BUSY
             looking.add(gang_uid)
@@ -145,9 +147,9 @@ class HubService(HubProcess):
             self.ready.set()
             running: set[str] = set()
             while True:
-                # A queue and workers for each cluster: who waits for one holds up nobody else's gangs.
+                # Each cluster has its own queue and workers: a slow cluster delays no gang of another cluster.
                 for name in self._queues.keys() - running:
-                    tasks.create_task(self._queues[name].run(look, self.options.workers))
+                    tasks.create_task(self._queues[name].run(process_gang, self.options.workers))
                     running.add(name)
                 self._new_queue.clear()
                 await self._new_queue.wait()
@@ -157,7 +159,7 @@ class HubService(HubProcess):
             self._cluster_changed("")
             await asyncio.sleep(_RESYNC)
 
-    # -- who is to be looked at -----------------------------------------------------------------------------
+    # -- work queues ---------------------------------------------------------------------------------------
 
     def _changed(self, gang_uid: str) -> None:
         record = self.objects.record(gang_uid)
@@ -169,7 +171,7 @@ class HubService(HubProcess):
         queue.add(gang_uid)
 
     def _moved(self, record: Dispatch, status: DispatchStatus) -> None:
-        self._told.moved(record, status)
+        self._dispatch_events.moved(record, status)
         if status.phase == Phase.ENDED.value:
             self._estimates.ended(status.cluster, record.uid)
 
@@ -188,7 +190,7 @@ class HubService(HubProcess):
         for gang_uid in set(self.objects.gangs()):
             self._changed(gang_uid)
 
-    # -- clusters -------------------------------------------------------------------------------------------
+    # -- clusters ------------------------------------------------------------------------------------------
 
     def _connect(self, name: str, config: ClusterConfig) -> ClusterConnection:
         fenced = self._member_client(config, 16).fenced(self.leadership.holds)
@@ -199,10 +201,10 @@ class HubService(HubProcess):
         return account.used() if account is not None else None
 
     def _queues_here(self) -> dict[str, Queue]:
-        """The hub's own queues, read anew where one has changed."""
-        version = tuple(sorted((each.uid, each.resource_version) for each in self.objects.queues.values()))
+        """Return the hub's own queues, parsed again after a change."""
+        version = tuple(sorted((queue.uid, queue.resource_version) for queue in self.objects.queues.values()))
         if self._read_queues[0] != version:
-            documents = [each.document for each in self.objects.queues.values()]
+            documents = [queue.document for queue in self.objects.queues.values()]
             self._read_queues = (version, queues_of(documents, self._policy))
         return self._read_queues[1]
 

@@ -43,7 +43,7 @@ class EvictionReason(enum.StrEnum):
     """Why a pod is evicted; the value is the reason of its event."""
 
     PREEMPTED = "Preempted"  # for something of higher priority in its queue or quota
-    RECLAIMED = "Reclaimed"  # what it holds was lent and is taken back
+    RECLAIMED = "Reclaimed"  # it uses borrowed amounts, which are reclaimed
     RESCHEDULED = "Rescheduled"  # to be placed better elsewhere
     REVOKED = "Revoked"  # its time on this node is over
 
@@ -81,12 +81,12 @@ class Evict(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """All of it: `preempted by gang a/train (priority 0 gives way to priority 10)`."""
+        """All of it: `preempted by gang a/train (priority 0 is below priority 10)`."""
         return eviction_sentence(self.reason, self.preemptor, self.message)
 
 
 def eviction_sentence(reason: EvictionReason, preemptor: str, message: str) -> str:
-    """Return `preempted by gang a/train (priority 0 gives way to priority 10)`; either part may be empty."""
+    """Return `preempted by gang a/train (priority 0 is below priority 10)`; either part may be empty."""
     by = f" by {preemptor}" if preemptor else ""
     return f"{reason.value.lower()}{by}" + (f" ({message})" if message else "")
 

@@ -1,4 +1,4 @@
-"""Another look at what waits: verdicts stay true while the cluster changes."""
+"""Rechecks of waiting units: their verdicts stay true while the cluster changes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.units.refusals import refusal_now
 
-# How many demands of unschedulable units a cycle looks at again, so that what they were told stays true, and how
-# many units it tells what is different now. The rest is for the next cycles.
+# Maximum of demands that one cycle rechecks, and of units whose verdicts it updates. Later cycles continue.
 _RECHECKS = 16
-_RETOLD = 1000
+_MOST_UPDATES = 1000
 
 
 def recheck(session: Session) -> None:
-    """Look again at demands that were refused when the cluster was different, and publish the changes."""
-    retold = 0
+    """Recheck demands that were refused in an older state of the cluster, and update changed verdicts."""
+    updated = 0
     for _ in range(_RECHECKS):
         stale = session.queue.next_outdated()
         if stale is None or session.out_of_time():
@@ -42,12 +41,12 @@ def recheck(session: Session) -> None:
         if fit_error is None:
             session.queue.activate_first(demand)
             return
-        asker = session.queue.first_preemptor(demand)
-        if asker is not None and could_preempt(session, asker, demand):
+        preemptor = session.queue.first_preemptor(demand)
+        if preemptor is not None and could_preempt(session, preemptor, demand):
             session.queue.ask_preemption_for_all()
-        for other in session.queue.update_fit_error(demand, fit_error):
-            session.decisions.explain(other, fit_error.facts)
+        for waiting_unit in session.queue.update_fit_error(demand, fit_error):
+            session.decisions.explain(waiting_unit, fit_error.facts)
             session.count_step()
-            retold += 1
-            if retold == _RETOLD or session.out_of_time():
+            updated += 1
+            if updated == _MOST_UPDATES or session.out_of_time():
                 return

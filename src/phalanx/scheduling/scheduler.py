@@ -1,4 +1,4 @@
-"""The cycle: from what changed to a plan."""
+"""The cycle of the scheduler: from changes of the cluster to a plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from phalanx.scheduling.session.no_solution import NoSolutionCache
 from phalanx.scheduling.session.session import Memo, Session
 from phalanx.scheduling.units.kinds import UNIT_KINDS
 
-# How long (seconds) an action of a third party is left out after it has raised.
+# Seconds for which a third-party action is skipped after it has raised an exception.
 _ACTION_REST = 60.0
 
 
@@ -40,14 +40,15 @@ def never() -> bool:
 
 
 def untimed(stage: str) -> None:
-    """Nobody wants to know how long the stages of a cycle take."""
+    """Default of `stage`: do not time the stages of a cycle."""
 
 
 class Scheduler:
-    """Plans over one `ClusterState`. Deterministic: the same history and the same `now` give the same plans.
+    """Planner over one `ClusterState`. It is deterministic: the same history and the same `now` give the same
+    plans.
 
-    What was told to those who wait is kept true if it `refresh_verdicts`: a simulation, in which nobody reads it,
-    may do without. `features` are the parts of the cycle beside order and placement (policy/registry.py), `kinds`
+    With `refresh_verdicts` the verdicts of waiting units are kept up to date; a simulation, which has no readers,
+    can skip this. `features` are the parts of the cycle besides order and placement (policy/registry.py), `kinds`
     the kinds of units (units/kinds.py).
     """
 
@@ -57,7 +58,7 @@ class Scheduler:
         self.state = state
         self._refresh_verdicts = refresh_verdicts
         self.queue = SchedulingQueue(state, kinds)
-        # With the rules in force from the beginning: what a former process tells goes on fading by them.
+        # The decay of the policy applies from the start, so that usage loaded from a former process decays too.
         self.cycle_history = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
         self.features = CycleFeatures(cycle_plugins(state, self.queue, self.cycle_history))
         self._actions = builtin_actions()
@@ -65,9 +66,9 @@ class Scheduler:
         self.use(policy)
 
     def use(self, policy: Policy) -> None:
-        """Switches to another policy; everything that waits is looked at again.
+        """Switch to another policy and activate all waiting units.
 
-        Raises PolicyError if a plugin cannot be used in this cluster; then the policy is what it was.
+        Raises PolicyError if a plugin cannot be used in this cluster; then the former policy stays in force.
         """
         plugin_runtime = PluginRuntime(policy)
         self.placer = build_placer(plugin_runtime, self.state.nodes, self.cycle_history.node_backoff)
@@ -79,39 +80,43 @@ class Scheduler:
         self._time_key: tuple[Hashable, ...] = ()
         self._next_wake: float | None = None
         self._failed_actions: dict[str, float] = {}
-        # A plugin that wants cycles at certain times has not been asked for the first yet.
+        # The plugins with timers have not been called yet.
         self._due = bool(self.plugin_runtime.plugins("next_wake"))
         self.queue.activate_everything()
 
     def _close_reserved_room(self) -> None:
-        """Let placements and verdicts know what is reserved."""
+        """Update the reserved room for placements and verdicts."""
         self.placer.reserved = self.plugin_runtime.reserved = self.features.reserved_room()
 
     @property
     def history(self) -> UsageHistory:
-        """What accounts have held."""
+        """Past usage of accounts."""
         return self.cycle_history.history
 
     @property
     def idle(self) -> bool:
-        """Whether a cycle now would find nothing to do and nothing to say."""
+        """True if a cycle now would neither plan nor publish anything."""
         return not self._due and not self.features.outdated and self.queue.idle_but_for_news(self._refresh_verdicts)
 
     @property
     def next_recheck(self) -> float | None:
-        """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
+        """Time of the next cycle that is needed without events, in seconds since the epoch; None if there is
+        none.
+        """
         times = (self.queue.next_recheck, self._next_wake, self.features.next_due)
         return min((when for when in times if when is not None), default=None)
 
     def activate_due(self, now: float) -> None:
-        """Wakes what waits for a time that has come; `idle` knows no time."""
+        """Activate units and features whose time has come; `idle` does not read the clock."""
         self.queue.activate_due(now)
         times = (self._next_wake, self.features.next_due)
         self._due = self._due or any(when is not None and when <= now for when in times)
 
     def observe(self, now: float) -> None:
-        """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
-        account with a budget. To be called whenever pods may have come or gone.
+        """Record the usage of accounts from `now` on if it counts: with a policy with usage decay, or an account
+        with a budget.
+
+        The caller calls this whenever pods were added or removed.
         """
         self.features.observe(now)
 
@@ -120,22 +125,21 @@ class Scheduler:
     ) -> Plan:
         """Plan one cycle at `now` (seconds since the epoch) and return the plan.
 
-        `should_stop` is asked between transactions; `stage` is called with the name of each stage that begins: pop,
-        order, act_ and an action, requeue, publish. The plan holds new verdicts only: one that still holds is not
-        repeated, unless the gang has a new pending member.
+        `should_stop` is called between transactions; `stage` is called with the name of each stage that begins:
+        pop, order, act_ and an action, requeue, publish. The plan contains only new verdicts: an unchanged verdict
+        is repeated only if the gang has a new pending member.
         """
         self._cycles += 1
         self._due = False
         self.state.pods.stories.now, self.state.pods.stories.cycle = now, f"c{self._cycles}"
-        # 1. Pop the units that may get something: those that changed, and as many unschedulable ones as there may
-        # be room for.
+        # 1. Pop the units that could be placed: changed units, and as many unschedulable ones as could have room.
         stage("pop")
         session = self.begin(now, should_stop)
         self._pop_units(session)
         # 2. Order them: repairs first, then by the plugins' keys, then by age and name.
         stage("order")
         order_units(session)
-        self._return_unasked(session)
+        self._restore_units_without_search(session)
         # 3. Run the actions of the policy.
         for action in self.policy.actions:
             if session.plan.complete:
@@ -144,17 +148,17 @@ class Scheduler:
         stage("act_evict_ended")
         if session.plan.complete:
             self.features.evict_ended(session, guarded)
-        # 4. Requeue: what lacks room waits until there may be some, what had no turn stays active.
+        # 4. Requeue: units without room wait for a change, units without a turn stay active.
         stage("requeue")
         self._requeue_units(session)
         self.observe(now)
-        # 5. Publish the verdicts that are new, and refresh those that are no longer true.
+        # 5. Publish new verdicts, and refresh outdated ones.
         stage("publish")
         self._publish(session)
         return session.plan
 
     def begin(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
-        """Let time pass up to `now`: end what has expired, wake what has waited for a time. Return a session."""
+        """Advance the time to `now`: end expired reservations, activate due units. Return a session."""
         self.features.advance(now)
         self._close_reserved_room()
         self.observe(now)
@@ -173,7 +177,7 @@ class Scheduler:
         session.decisions.withdraw_nominations(self.queue.pop_orphaned_nominations())
 
     def new_session(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
-        """The cluster as plugins see it at `now`, with nothing planned yet."""
+        """Return a session of the cluster at `now` with an empty plan."""
         plan = Plan(self._cycles, [], [], [], [], [], [])
         session = Session(
             self.state,
@@ -192,14 +196,14 @@ class Scheduler:
         return session
 
     def waiting_units(self, session: Session) -> list[QueuedUnit]:
-        """Everything that asks for something, each with its rank, for those who ask; nothing moves."""
+        """Return all waiting units with their ranks, for queries; no unit is popped."""
         units = self.queue.all_units()
         for unit in units:
             rank_unit(session, unit)
         return units
 
     def _update_time(self, session: Session) -> None:
-        """Looks at every node and everything that waits again when the time alone has changed what is eligible."""
+        """Invalidate all nodes and activate all units if the time has changed the eligibility of nodes."""
         time_key = ask_plugins(
             session, "the time", partial(self.plugin_runtime.time_key, session.now), self._time_key
         )
@@ -217,13 +221,13 @@ class Scheduler:
             (self._actions[action] if custom is None else custom.execute)(session)
         except Exception as error:
             if custom is not None:
-                # Asked again at once it would undo and raise for ever.
+                # A retry at once would roll back and raise without end.
                 self._failed_actions[action] = session.now + _ACTION_REST
                 session.decisions.undo_turn(marks)
             report_failure(session, f"action {action}", error)
 
-    def _return_unasked(self, session: Session) -> None:
-        """Brings back those that were refused when the time was up before anybody could be asked to go for them."""
+    def _restore_units_without_search(self, session: Session) -> None:
+        """Return units to the session that were refused in an earlier cycle before a search for victims."""
         for unit, demand, fit_error in self.queue.pop_unasked():
             if unit.key not in session.unschedulable:
                 rank_unit(session, unit)
@@ -231,16 +235,16 @@ class Scheduler:
                 session.set_unschedulable(unit, demand, fit_error)
 
     def _requeue_units(self, session: Session) -> None:
-        asks = self.policy.eviction.active
+        evicts = self.policy.eviction.active
         for unit in (*session.units, *session.unasked):
             if unit.key in session.unschedulable:
                 demand, fit_error = session.unschedulable[unit.key]
                 self.queue.add_unschedulable(unit, demand, fit_error)
-                if asks and unit.key not in session.asked:
+                if evicts and unit.key not in session.asked:
                     self.queue.ask_preemption_later(unit.key)
                 if demand.changes_in_time:
-                    question = partial(session.recheck_at, unit)
-                    when = ask_plugins(session, f"the time of {unit.name}", question, None)
+                    read_time = partial(session.recheck_at, unit)
+                    when = ask_plugins(session, f"the time of {unit.name}", read_time, None)
                     if when is not None:
                         self.queue.recheck_at(unit, when)
             elif not session.plan.complete and unit.key not in session.attempted:
@@ -253,7 +257,7 @@ class Scheduler:
             self.queue.set_aside(session.set_aside)
 
     def _publish(self, session: Session) -> None:
-        """Publish the verdicts that are new, those of a recheck among them, and ask plugins for the next cycle."""
+        """Publish new verdicts, also of rechecks, and read the plugins' next timers."""
         if session.plan.complete and self._refresh_verdicts:
             recheck(session)
         self.features.revise(session, guarded)
@@ -263,18 +267,18 @@ class Scheduler:
             session, "the next wake", partial(self.plugin_runtime.next_wake, session), None
         )
         if self.plugin_runtime.enable_all():
-            # The scores of nodes were computed without the plugins that were silenced.
+            # Scores were computed without the plugins that failed in this cycle.
             self.placer.invalidate()
 
     def _not_considered(self, session: Session, unit: QueuedUnit) -> None:
-        """No action of the policy is for this unit."""
+        """Set the verdict of a unit that no action of the policy places."""
         if unit.pod is not None:
             session.decisions.set_pod_verdict(
                 unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions, (pod_object(unit.pod),))
             )
         for gang in unit.gangs:
-            told = not_considered(f"gang {gang.title}", self.policy.actions, (gang_object(gang.key),))
-            session.decisions.set_gang_verdict(gang, told)
+            verdict = not_considered(f"gang {gang.title}", self.policy.actions, (gang_object(gang.key),))
+            session.decisions.set_gang_verdict(gang, verdict)
 
 
 def _bound(session: Session, demand: WaitReason, unit: QueuedUnit) -> int:

@@ -1,8 +1,8 @@
-"""Tests of plugins and actions: a cluster in a few lines, the real scheduler, and the outcome.
+"""Test tools for plugins and actions: a cluster in a few lines, the real scheduler, and its results.
 
-`ClusterScenario` declares nodes, queues, gangs and pods, runs cycles and answers them as an API server and kubelets
-would. `installed` offers the entry points of a project that is not installed. Nothing here needs a test framework.
-docs/plugins.md shows both.
+`ClusterScenario` declares nodes, queues, gangs and pods, runs cycles, and acts as API server and kubelets.
+`installed` registers the entry points of a project that is not installed. No test framework is required.
+docs/plugins.md shows examples.
 """
 
 from __future__ import annotations

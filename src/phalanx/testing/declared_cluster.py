@@ -30,7 +30,7 @@ NAMESPACE = "ns"
 """The namespace of gangs and pods, unless `within` names another one."""
 
 Audit = Callable[[ClusterState], object]
-"""Raises where the state of the cluster contradicts itself."""
+"""Function that raises an exception if the state of the cluster is inconsistent."""
 
 
 class DeclaredCluster:
@@ -71,7 +71,7 @@ class DeclaredCluster:
         return self.observe(f"node {name}", NodeUpdated(node))
 
     def nodes(self, count: int, prefix: str = "n", **offered: object) -> Self:
-        """Declare equal nodes `n1`, `n2`, …"""
+        """Declare `count` equal nodes `n1`, `n2` and so on."""
         for number in range(1, count + 1):
             self.node(f"{prefix}{number}", **offered)  # type: ignore[arg-type]
         return self
@@ -182,7 +182,7 @@ class DeclaredCluster:
         return self.observe(f"pod {name}", PodUpdated(pod))
 
     def pods(self, prefix: str, count: int, **fields: object) -> Self:
-        """Declare equal pods `prefix-0`, `prefix-1`, …"""
+        """Declare `count` equal pods `prefix-0`, `prefix-1` and so on."""
         for number in range(count):
             self.pod(f"{prefix}-{number}", **fields)  # type: ignore[arg-type]
         return self

@@ -1,4 +1,4 @@
-"""The entry points of a project, in tests that run without its installation."""
+"""Entry points of a project in tests that run without its installation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 @contextmanager
 def installed(pyproject: Path) -> Iterator[None]:
-    """Offer the entry points of a project in this process as `pip install` does, and make its folder importable.
+    """Register the entry points of a project in this process as `pip install` does; make its folder importable.
 
-    Where the project is installed as well, this declaration of its entry points counts.
+    If the project is installed as well, its entry points in `pyproject` override the installed ones.
     """
     project = tomllib.loads(pyproject.read_text("utf-8"))["project"]
     name, version = project["name"], project.get("version", "0")

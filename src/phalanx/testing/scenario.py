@@ -1,4 +1,4 @@
-"""A declared cluster and its scheduler: cycles go in, placements and verdicts come out."""
+"""A declared cluster with its scheduler, whose cycles return placements and verdicts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClusterScenario(DeclaredCluster):
     # cycles
 
     def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
-        """Run one cycle at `now`; return its plan. The API does not answer yet."""
+        """Run one cycle at `now` without answers of the API; return its plan."""
         plan = self.scheduler.cycle(self.now, should_stop)
         self.audit()
         self.plans.append(plan)
@@ -49,7 +49,7 @@ class ClusterScenario(DeclaredCluster):
         return plan
 
     def work(self) -> Self:
-        """Run cycles until the scheduler is idle. The API does not answer yet."""
+        """Run cycles without answers of the API until the scheduler is idle."""
         for _ in range(MOST_CYCLES):
             if self.scheduler.idle:
                 return self
@@ -57,7 +57,7 @@ class ClusterScenario(DeclaredCluster):
         raise AssertionError(f"not idle after {MOST_CYCLES} cycles")
 
     def confirm(self, *names: str) -> Self:
-        """Let placed pods (these, or all) be bound and run; without names, let groups be admitted too."""
+        """Let placed pods (the named ones, or all) be bound and run; without names, let groups be admitted too."""
         for uid, record in list(self.state.pods.items()):
             if record.state is MemberState.ASSUMED and not record.pod.placeholder and (not names or uid in names):
                 bound = msgspec.structs.replace(record.pod, node=record.assumed_node, mark=record.mark)
@@ -71,14 +71,16 @@ class ClusterScenario(DeclaredCluster):
         return self
 
     def depart(self, *names: str) -> Self:
-        """Delete evicted pods (these, or all)."""
+        """Delete evicted pods (the named ones, or all)."""
         for uid, record in list(self.state.pods.items()):
             if uid in names or (record.evicting and not names):
                 self.gone(uid)
         return self
 
     def settle(self, *, after: int = 0) -> Self:
-        """Run cycles and answer them until nothing is left to do; evicted pods leave `after` so many seconds."""
+        """Run cycles with answers of the API until no work remains; evicted pods terminate after `after`
+        seconds.
+        """
         for _ in range(MOST_CYCLES):
             self.work()
             decided = len(self.evicted) + len(self.order)
@@ -102,7 +104,7 @@ class ClusterScenario(DeclaredCluster):
         return self
 
     def restart(self) -> Self:
-        """Start another scheduler process: it observes the cluster anew, all that was in memory only is lost."""
+        """Start another scheduler process: it observes the cluster again and has no state of the former process."""
         self.state = ClusterState()
         self.scheduler = Scheduler(self.state, self.policy)
         self._gang_verdicts.clear()
@@ -135,13 +137,13 @@ class ClusterScenario(DeclaredCluster):
         return counts
 
     def why(self, gang: str) -> Verdict:
-        """Return the verdict of a gang that waits."""
+        """Return the verdict of a waiting gang."""
         verdict = self._gang_verdicts[gang]
         assert verdict is not None, f"gang {gang} does not wait"
         return verdict
 
     def why_pod(self, name: str) -> Verdict:
-        """Return the verdict of a pod that waits: one without a gang, or a member above the minimum of its gang."""
+        """Return the verdict of a waiting pod without a gang, or of a waiting surplus member."""
         verdict = self._pod_verdicts[name]
         assert verdict is not None, f"pod {name} does not wait"
         return verdict

@@ -1,7 +1,7 @@
-"""Names of the gangs in a cluster's state, and the gangs that a user means by a name.
+"""Names of the gangs in a cluster's state, and the resolution of names that users type.
 
-`phalanx.model.gang_names` has the rules. Every view prints `GangRecord.title`, or `shown` where the namespace has a
-column of its own; every command that takes a gang finds it here.
+`phalanx.model.gang_names` has the rules. Views print `GangRecord.title`, or `shown` next to a namespace column.
+Commands resolve their gang arguments here.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def gang_kind(record: GangRecord) -> str:
 
 
 def target(record: GangRecord) -> str:
-    """Return KIND/NAME, as other commands take it."""
+    """Return KIND/NAME, the form that other commands accept."""
     kind, name = gang_kind(record), shown(record)
     return name if name.startswith(f"{kind}/") else f"{kind}/{name}"
 
 
 def gangs_named(gangs: Mapping[GangKey, GangRecord], namespace: str, typed: str, kind: str = "") -> list[GangKey]:
-    """Return the gangs that a user means, sorted; several only where one job has several gangs.
+    """Return the gangs that a user means, sorted; there are several only if one job has several gangs.
 
-    `typed` and `kind` are as of `find_gangs`. Raises AmbiguousGangError.
+    `typed` and `kind` are arguments of `find_gangs`. Raises AmbiguousGangError.
     """
     facts = {key: facts_of(key, gangs[key].spec) for key in gangs if key.namespace == namespace}
     return find_gangs(facts, namespace, typed, kind)

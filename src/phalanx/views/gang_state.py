@@ -1,4 +1,4 @@
-"""State of a gang: one enum, the facts that decide it, and the function from the one to the other."""
+"""State of a gang: an enum, the facts that decide it, and the function that derives it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class GangState(enum.StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Whether the gang waits for nodes for its minimum."""
+        """True if the gang waits for nodes for its minimum."""
         return self in (GangState.PENDING, GangState.GATED, GangState.PARTIAL)
 
     @property
     def over(self) -> bool:
-        """Whether the gang has ended for good."""
+        """True if the gang has ended for good."""
         return self in (GangState.COMPLETED, GangState.FAILED, GangState.CANCELLED)
 
 
@@ -86,28 +86,28 @@ CODES: Mapping[GangState, str] = MappingProxyType(
 
 
 class PlacementForecast(enum.StrEnum):
-    """Result of a dry run for a gang that waits: what the scheduler would do with it now."""
+    """Result of a dry run for a waiting gang."""
 
-    NONE = ""  # it would not be placed, or there was no dry run
+    NONE = ""  # not placed, or no dry run
     STARTS_NOW = "StartsNow"
     STARTS_AFTER_EVICTIONS = "StartsAfterEvictions"
 
     @property
     def words(self) -> str:
-        """PlacementForecast as it stands behind the state in a line of text."""
+        """The forecast as a suffix of the state in a line of text."""
         return {"StartsNow": "starts now", "StartsAfterEvictions": "starts after evictions"}.get(self, "")
 
 
 class GangFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Facts that decide the state of a gang.
 
-    Each member is counted once: `pending` (ours, without a node), `gated`, `other_scheduler` (without a node),
-    `placed` (with a node, or on the way to one, and not running), `running`, `succeeded`, `failed`, `terminating`
-    (being deleted). `evicted` counts the terminating members that are evicted. `minimum` members start together;
-    with `minimum_met` the match policy asks for none any more.
+    Each member is counted once: `pending` (of this scheduler, without a node), `gated`, `other_scheduler` (without
+    a node), `placed` (assumed or bound, not running), `running`, `succeeded`, `failed`, `terminating` (being
+    deleted). `evicted` counts evicted pods among the terminating ones. `minimum` members start together; with
+    `minimum_met` the match policy requires no minimum any more.
 
-    The owner's word comes first where it is known: `ended` is how it ended, `suspended` and `stopping` what it does
-    with its pods, `owner_decides` that only it says when the gang has ended.
+    Fields of the owner have precedence: `ended` is its final state, `suspended` and `stopping` its action on its
+    pods. With `owner_decides` only the owner determines when the gang has ended.
     """
 
     minimum: int = 0
@@ -128,7 +128,7 @@ class GangFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def gang_state(facts: GangFacts) -> GangState:
-    """Return the state that follows from the facts."""
+    """Return the state that the facts imply."""
     on_nodes = facts.placed + facts.running
     if facts.ended is not None:
         return facts.ended
@@ -142,7 +142,7 @@ def gang_state(facts: GangFacts) -> GangState:
 
 
 def _state_on_nodes(facts: GangFacts, on_nodes: int) -> GangState:
-    # A member that has succeeded has done its part: its gang is not short of it.
+    # A succeeded member has finished its work, so it counts towards the minimum.
     if not facts.minimum_met and on_nodes + facts.succeeded < facts.minimum:
         return GangState.EVICTING if facts.evicted and not facts.pending else GangState.PARTIAL
     enough = 1 if facts.minimum_met else max(1, facts.minimum)

@@ -1,4 +1,4 @@
-"""The ConfigMap in which the scheduler keeps its promised starts, as views read it."""
+"""ConfigMap of promised starts: the scheduler writes it, views read it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITTEN_KEY = "written.json"
 
 
 class Written(msgspec.Struct, frozen=True):
-    """When the record was written, in seconds since the epoch, and from which number of the plan."""
+    """Time of the record in seconds since the epoch, and the number of its plan."""
 
     time: int
     plan: int
@@ -27,9 +27,9 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def promises_of(document: Mapping[str, Any]) -> Promises:
-    """Return the promised starts that a ConfigMap holds."""
-    metadata, given = document.get("metadata") or {}, document.get("data")
-    data = given if isinstance(given, dict) else {}
+    """Return the promised starts in a ConfigMap."""
+    metadata, raw_data = document.get("metadata") or {}, document.get("data")
+    data = raw_data if isinstance(raw_data, dict) else {}
     promises, faults = list[StoredReservation](), list[str]()
     if DATA_KEY in data:
         promises, faults = decode(str(data[DATA_KEY]))
@@ -37,9 +37,9 @@ def promises_of(document: Mapping[str, Any]) -> Promises:
     origin = PromiseOrigin(
         PromiseSource.STORED, str(metadata.get("resourceVersion", "")), _written(str(data.get(WRITTEN_KEY, "")))
     )
-    wrong = "; ".join(filter(None, [*faults, fault]))
+    problems = "; ".join(filter(None, [*faults, fault]))
     place = f"{metadata.get('namespace')}/{metadata.get('name')}"
-    warning = f"configmap {place}, promised starts: {wrong}" if wrong else ""
+    warning = f"configmap {place}, promised starts: {problems}" if problems else ""
     return Promises(tuple(promises), starts, origin, warning)
 
 
@@ -48,7 +48,7 @@ def encode_written(now: float, plan: int) -> str:
 
 
 def _written(text: str) -> str:
-    """Return when the record was written, RFC 3339; "" where it does not say so, as those of older versions."""
+    """Return the time of the record, RFC 3339; "" if it has none, as records of older versions."""
     try:
         written = msgspec.convert(decode_json(text.encode("utf-8", "surrogatepass")), Written) if text else None
     except (msgspec.DecodeError, msgspec.ValidationError):

@@ -1,4 +1,4 @@
-"""Promised starts as every view shows them: one set, with its source, version and time."""
+"""Promised starts for views: one set, with its source, version and time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from phalanx.scheduling.reservations.telling import basis_of, postponement
 from phalanx.scheduling.start_reservations.plugin import StartReservations
 from phalanx.scheduling.start_reservations.rehearsal import PromiseMove
 
-#: A start that is promised may be late by so many seconds (binding, a cycle) before a view calls it overdue.
+#: Seconds by which a promised start can be late (binding, a cycle) before views report it as overdue.
 _GRACE = 120
 
 
 class PromiseSource(enum.StrEnum):
-    """Where promised starts come from."""
+    """Source of promised starts."""
 
     NONE = ""
     #: The plan of the running scheduler.
@@ -33,8 +33,8 @@ class PromiseSource(enum.StrEnum):
 class PromiseOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Source, version and time of promised starts.
 
-    `version` is the number of the plan (live) or the resourceVersion of the ConfigMap (stored). `time` is when the
-    plan was published or the record was written, RFC 3339, "" where that is not known.
+    `version` is the number of the plan (live) or the resourceVersion of the ConfigMap (stored). `time` is the
+    publication of the plan or the write of the record, RFC 3339, "" if unknown.
     """
 
     source: PromiseSource = PromiseSource.NONE
@@ -45,14 +45,13 @@ class PromiseOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
 class PromisedStart(msgspec.Struct, omit_defaults=True):
     """Start of a waiting unit: promised, or planned by a dry run.
 
-    `no_later_than` is the promised start ("" without a promise), `promised` the one that was published first,
-    at `told_at`; `postponements` say when and why it has moved back. `origin` says where the promise comes from.
+    `no_later_than` is the promised start ("" without a promise). `promised` is the first published one, at
+    `told_at`; `postponements` are the later changes with their causes. `origin` is the source of the promise.
 
-    `expected` is when half of the units with such a promise have started, `expected_until` when 80 of 100 have.
-    `planned` is where the plan has the start, promised or not, as of `planned_at`; `basis` says by whose limits.
-    Where nothing is expected, `reason` (a code) and `message` say why. `moves_to` is where a dry run moves the
-    promised start, "" where it stays; `moves_because` is the cause. A dry run that gives the promise up has the
-    cause alone.
+    Half of the units with such a promise have started by `expected`, 80 of 100 by `expected_until`. `planned` is
+    the start in the plan as of `planned_at`; `basis` names the run time limits behind it. Without an expected
+    start, `reason` (a code) and `message` explain why. `moves_to` is the start in a dry run, "" if unchanged;
+    `moves_because` is the cause. If a dry run drops the promise, only `moves_because` is set.
     """
 
     no_later_than: str = ""
@@ -72,9 +71,9 @@ class PromisedStart(msgspec.Struct, omit_defaults=True):
 
 
 class Promises(msgspec.Struct, frozen=True, dict=True):
-    """All promised starts of a scheduler, in the order of the plan, and the starts that it observed.
+    """All promised starts of a scheduler in the order of the plan, and the observed starts.
 
-    `warning` says why they could not be read, or which part of them.
+    `warning` is the reason why all or some of them could not be read.
     """
 
     promises: tuple[StoredReservation, ...] = ()
@@ -84,49 +83,52 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_gang(self) -> dict[tuple[str, str], tuple[str, StoredReservation]]:
-        return {(each[0], each[1]): (each[2], promise) for promise in self.promises for each in promise.gangs}
+        return {(gang[0], gang[1]): (gang[2], promise) for promise in self.promises for gang in promise.gangs}
 
     @cached_property
     def _by_owner(self) -> dict[tuple[str, str], StoredReservation]:
-        """By namespace and uid of the owner, of gangs that an owner of pods names."""
-        found: dict[tuple[str, str], StoredReservation] = {}
+        """Promises by namespace and owner uid, for gangs named after an owner of pods."""
+        promises: dict[tuple[str, str], StoredReservation] = {}
         for (namespace, name), (_, promise) in self._by_gang.items():
             if uid := _owner_uid(name):
-                found.setdefault((namespace, uid), promise)
-        return found
+                promises.setdefault((namespace, uid), promise)
+        return promises
 
     @cached_property
     def _by_pod(self) -> dict[str, StoredReservation]:
         return {promise.pod: promise for promise in self.promises if promise.pod}
 
     def of_gang(self, namespace: str, name: str, uid: str) -> StoredReservation | None:
-        """Return the promise of a gang. `uid` is that of the object that declares it ("" for none): another object
-        of the same name has no promise."""
+        """Return the promise of a gang.
+
+        `uid` belongs to the object that declares the gang ("" for none): another object of that name has no
+        promise.
+        """
         known, promise = self._by_gang.get((namespace, name), ("", None))
         return promise if known == uid else None
 
     def of_owner(self, namespace: str, uid: str) -> StoredReservation | None:
-        """Return the first promise of the gangs of a job's pods that no PodGroup declares."""
+        """Return the first promise of the gangs of a job's pods without a PodGroup."""
         return self._by_owner.get((namespace, uid)) if uid else None
 
     def of_pod(self, uid: str) -> StoredReservation | None:
-        """Return the promise of a pod on its own."""
+        """Return the promise of a pod without a gang."""
         return self._by_pod.get(uid)
 
     def of_unit(self, unit: QueuedUnit) -> StoredReservation | None:
-        """Return the promise of a unit; None where one of its gangs is another object than the promised one."""
+        """Return the promise of a unit; None if one of its gangs is another object than the promised one."""
         if unit.pod is not None:
             return self.of_pod(unit.pod.pod.uid)
-        found = None
+        promise = None
         for gang in unit.gangs:
             uid = gang.spec.uid if gang.spec is not None else ""
-            found = self.of_gang(gang.key.namespace, gang.key.name, uid)
-            if found is None or found.key != unit.key:
+            promise = self.of_gang(gang.key.namespace, gang.key.name, uid)
+            if promise is None or promise.key != unit.key:
                 return None
-        return found
+        return promise
 
     def start(self, promise: StoredReservation) -> PromisedStart:
-        """Return a promise as views show it."""
+        """Return a promise in the form of views."""
         words = promise.words or ToldStart(promise.made)
         return PromisedStart(
             no_later_than=shown_moment(promise.told),
@@ -142,17 +144,17 @@ class Promises(msgspec.Struct, frozen=True, dict=True):
         )
 
     def warnings(self, now: float) -> list[str]:
-        """Return what a user should know of the whole: that it was not read, or that the record is old."""
-        found = [self.warning] if self.warning else []
+        """Return warnings about the whole: it could not be read, or the record is outdated."""
+        messages = [self.warning] if self.warning else []
         overdue = sum(promise.told + _GRACE < now for promise in self.promises)
         if overdue and self.origin.source is PromiseSource.STORED:
             written = f"written at {self.origin.time}" if self.origin.time else "of an unknown time"
             starts = "1 promised start has" if overdue == 1 else f"{overdue} promised starts have"
-            found.append(
+            messages.append(
                 f"{starts} passed, and the record of promised starts, {written}, was not updated since; check that "
                 "the scheduler runs"
             )
-        return found
+        return messages
 
 
 def live_promises(feature: StartReservations | None) -> Promises:
@@ -165,7 +167,7 @@ def live_promises(feature: StartReservations | None) -> Promises:
 
 
 def with_move(start: PromisedStart, promise: StoredReservation, moves: Iterable[PromiseMove]) -> PromisedStart:
-    """Return the start of a promise with where a dry run moves it."""
+    """Return the start of a promise with its move in a dry run."""
     for move in moves:
         if move.promise.key == promise.key:
             return msgspec.structs.replace(start, moves_to=shown_moment(move.to), moves_because=move.cause)
@@ -173,6 +175,6 @@ def with_move(start: PromisedStart, promise: StoredReservation, moves: Iterable[
 
 
 def _owner_uid(name: str) -> str:
-    """Return the uid in the name of a gang that an owner of pods names (KIND:OWNER:UID/PART)."""
+    """Return the owner uid in the name of a gang that is named after an owner of pods (KIND:OWNER:UID/PART)."""
     parts = name.split(":")
     return parts[2].partition("/")[0] if len(parts) > 2 else ""

@@ -1,4 +1,4 @@
-"""Facts about gangs and pods from the records of a cluster's state: the live one, or the snapshot of a dry run."""
+"""Facts about gangs and pods from records of the cluster's state, live or in the snapshot of a dry run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from phalanx.views.gang_state import GangFacts, GangState, gang_state
 
 
 def gang_facts(record: GangRecord, evicted: Collection[str] = ()) -> GangFacts:
-    """Return the facts about a gang, from its counts. `evicted` holds the uids of pods with the condition
-    DisruptionTarget, where the reader knows them: the records know only those of schedulers."""
+    """Return the facts about a gang from its counts.
+
+    `evicted` are uids of pods with the condition DisruptionTarget, if the caller has read them. Records know only
+    evictions by schedulers.
+    """
     counts, spec = record.counts(), record.spec
     minimum = spec.min_member if spec is not None else 0
     met = False
@@ -24,12 +27,12 @@ def gang_facts(record: GangRecord, evicted: Collection[str] = ()) -> GangFacts:
 
 
 def observed_states(state: ClusterState, evicted: Collection[str] = ()) -> dict[GangKey, GangState]:
-    """Return the state of every gang; before a dry run, which changes the records."""
+    """Return the state of every gang. Call it before a dry run, which changes the records."""
     return {key: gang_state(gang_facts(record, evicted)) for key, record in state.gangs.items()}
 
 
 def pod_facts(record: PodRecord, evicted: Collection[str] = ()) -> GangFacts:
-    """Return the facts about a pod on its own, as a gang of one."""
+    """Return the facts about a pod without a gang, as a gang of one."""
     return member_facts([record.state], minimum=1, evicted=int(_is_evicted(record, evicted)))
 
 
@@ -62,7 +65,9 @@ def _evicted(record: GangRecord, evicted: Collection[str]) -> int:
 
 
 def _is_evicted(record: PodRecord, evicted: Collection[str]) -> bool:
-    """Return whether a terminating pod is evicted: by this scheduler, by its condition, or as `evicted` says."""
+    """Return whether a terminating pod is evicted: by this scheduler, by its condition, or because `evicted`
+    contains it.
+    """
     if record.state is not MemberState.TERMINATING:
         return False
     return record.evicting or bool(record.pod.condemned) or record.pod.uid in evicted

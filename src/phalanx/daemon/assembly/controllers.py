@@ -57,7 +57,7 @@ class Controllers(msgspec.Struct, frozen=True, eq=False):
 def build_stored_state(core: Core, writes: Writes) -> StoredState:
     client, pool, options, features = writes.client, writes.pool, core.options, core.scheduler.features
     place, prefix = options.lease_namespace, name_prefix(options.scheduler_names)
-    # Where the registry of features leaves one out, its instance here takes part in no cycle and stores nothing.
+    # Without the feature in the registry, this instance takes part in no cycle and stores nothing.
     starts = features.get(StartReservations) or StartReservations(core.state, core.scheduler.queue)
     defragmentation = features.get(Defragmentation) or Defragmentation()
     return StoredState(

@@ -26,7 +26,7 @@ def service_parts(built: Assembly) -> list[ServicePart]:
         ServicePart("endpoint", Runs.ALWAYS, run=hooks.serve, vital=True),
         ServicePart("verdict publisher", Runs.ALWAYS, run=status.verdict_publisher.run),
         ServicePart("observer", Runs.STANDBY, run=observation.observer.run, vital=True),
-        # A policy is in force in the scheduler before pods are read anew under its run-time rule.
+        # A policy is in force in the scheduler before pods are read again under its run-time rule.
         ServicePart("scheduler", policy_changed=hooks.use_policy),
         ServicePart("run-time limits", policy_changed=hooks.enforce_run_times),
         # Loaded in this order. Nominations first: they are as the earlier leader left them only before the API
@@ -73,7 +73,7 @@ def service_parts(built: Assembly) -> list[ServicePart]:
         ServicePart(
             "composite statuses", gang_touched=status.composites.touch, verdict_published=status.composites.touch
         ),
-        ServicePart("metrics of gangs", verdict_published=observation.inspection.gang_told),
+        ServicePart("metrics of gangs", verdict_published=observation.inspection.verdict_published),
         # Groups before accounts, which count groups by their phase.
         ServicePart(
             "account statuses",

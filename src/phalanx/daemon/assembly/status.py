@@ -45,7 +45,7 @@ def build_status(core: Core, writes: Writes) -> Publishers:
     event_publisher = EventPublisher(recorder, state, intake.dialects)
     lost_members = LostMembers(state, recorder, intake.dialects)
 
-    def told_verdict(key: GangKey) -> Verdict | None:
+    def published_verdict(key: GangKey) -> Verdict | None:
         return verdict_publisher.told_verdict(key)
 
     groups = GroupStatuses(
@@ -53,12 +53,12 @@ def build_status(core: Core, writes: Writes) -> Publishers:
         pool,
         state,
         intake,
-        told_verdict,
+        published_verdict,
         time.time,
         core.policy_file.dialects,
         wrote=lost_members.status_written,
     )
-    composites = CompositeStatuses(endpoint, pool, state, intake, told_verdict, time.time, groups.disruption)
+    composites = CompositeStatuses(endpoint, pool, state, intake, published_verdict, time.time, groups.disruption)
     verdict_publisher = VerdictPublisher(
         state,
         conditions,

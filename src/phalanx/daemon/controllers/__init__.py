@@ -1,1 +1,1 @@
-"""What the process mends by itself beside scheduling: objects that it makes, gates and gangs that it releases."""
+"""Controllers beside scheduling: objects that the process creates, gates and gangs that it releases."""

@@ -1,4 +1,4 @@
-"""What a Reservation says about itself: granted or refused, open, used, over."""
+"""Status of advance reservations: granted or refused, open, used, ended."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WARNED_OF = ("Unschedulable", "NodeLost", "Unused")
 _WORDS = {
     EndReason.SUCCEEDED: "it has been used",
     EndReason.EXPIRED: "its time is over",
-    EndReason.UNUSED: "nobody has used it for as long as unusedAfter says",
-    EndReason.UNSCHEDULABLE: "its time is over, and there was no room for all of it",
+    EndReason.UNUSED: "no pod has used it for the duration of unusedAfter",
+    EndReason.UNSCHEDULABLE: "its time is over, and its resources were never completely free",
 }
 
 
 class ReservationStatus(msgspec.Struct, frozen=True):
-    """What is to be said of a reservation: written when it differs from what was said last."""
+    """Status of a reservation, written when it differs from the last one."""
 
     phase: GrantPhase
     start: int
@@ -55,11 +55,10 @@ class ReservationStatus(msgspec.Struct, frozen=True):
 
 
 class AdvanceReservationStatuses:
-    """Looks at every reservation once a second; an object is written to only where its status says something else.
+    """Publisher of the status of every reservation; it checks once a second and writes only changes.
 
-    `grants` tells how they stand, `recorded` whether that is written down where a restart finds it (name, uid,
-    phase, start): before, nobody is told that something was granted. Nothing in a status is read back but to
-    compare it.
+    `grants` returns the grants. `recorded` returns whether a grant (name, uid, phase, start) is stored where a
+    restart finds it: a grant is not published before. A stored status is only compared, never used as input.
     """
 
     def __init__(
@@ -79,35 +78,38 @@ class AdvanceReservationStatuses:
         self._grants = grants
         self._recorded = recorded
         self._now = now
-        self._standing: dict[str, tuple[ReservationStatus, SeenReservation]] = {}
+        self._current: dict[str, tuple[ReservationStatus, SeenReservation]] = {}
 
     def check(self) -> None:
         grants = self._grants()
-        for name in [name for name in self._standing if name not in grants]:
-            del self._standing[name]
+        for name in [name for name in self._current if name not in grants]:
+            del self._current[name]
             self._writer.forget(name)
         for name, grant in grants.items():
             seen = self._seen.get(name)
-            if seen is None or seen.ref.uid != grant.spec.uid or not self._may_tell(grant):
+            if seen is None or seen.ref.uid != grant.spec.uid or not self._is_publishable(grant):
                 continue
             status = _status(grant, seen.generation)
-            last = self._standing.get(name)
+            last = self._current.get(name)
             if last != (status, seen):
-                self._standing[name] = (status, seen)
+                self._current[name] = (status, seen)
                 self._publish(seen, status, last[0] if last is not None else None)
                 self._writer.touch(name)
 
-    def _may_tell(self, grant: AdvanceGrant) -> bool:
-        """Whether something is known about it that a restart would not change."""
+    def _is_publishable(self, grant: AdvanceGrant) -> bool:
+        """Return whether the grant has a state that a restart would not change."""
         if grant.phase is GrantPhase.PENDING:
             return bool(grant.refusal or grant.spec.problem)
         return self._recorded(grant.name, grant.spec.uid, grant.phase.value, grant.start)
 
     def _publish(self, seen: SeenReservation, status: ReservationStatus, last: ReservationStatus | None) -> None:
-        """Events for who watches: granted, refused, lost, over. After a restart what the status says is known."""
-        said = find_condition(conditions_in(seen.status), "Ready") or {}
+        """Publish an event when a reservation is granted, refused, lost or ended.
+
+        After a restart the conditions of the status show what is already published.
+        """
+        published = find_condition(conditions_in(seen.status), "Ready") or {}
         _, ready = _conditions(status)
-        if (last is None or last.phase is status.phase) and said.get("reason") == ready[2]:
+        if (last is None or last.phase is status.phase) and published.get("reason") == ready[2]:
             return
         if last is not None and (last.phase, last.reason, last.lost) == (status.phase, status.reason, status.lost):
             return
@@ -116,7 +118,7 @@ class AdvanceReservationStatuses:
         self._event_publisher.publish_warning(ObjectWarning(about, kind, ready[2], ready[3]))
 
     def _derive(self, name: str) -> DerivedStatus | None:
-        status, seen = self._standing.get(name, (None, None))
+        status, seen = self._current.get(name, (None, None))
         if status is None or seen is None:
             return None
         wanted = self._koordinator(status, seen) if seen.ref.group == KOORDINATOR else self._own(status, seen)
@@ -144,25 +146,27 @@ class AdvanceReservationStatuses:
             "nextStart": format_time(next_start) if next_start else None,
             "blockers": list(refusal.blockers) or None if refusal is not None else None,
             "nextOccurrences": [format_time(when) for when in status.occurrences] or None,
-            "conditions": [self._condition(seen, status.generation, *each) for each in _conditions(status)],
+            "conditions": [
+                self._condition(seen, status.generation, *condition) for condition in _conditions(status)
+            ],
         }
 
     def _koordinator(self, status: ReservationStatus, seen: SeenReservation) -> dict[str, Any]:
-        """In Koordinator's words; it has no others."""
+        """Return the status fields of Koordinator's Reservation."""
         return {
             "phase": "Pending" if status.phase is GrantPhase.WAITING else status.phase.value,
             "nodeName": status.nodes[0][0] if status.nodes else None,
             "allocatable": dict(status.allocatable) or None,
             "allocated": dict(status.allocated) or None,
             "currentOwners": _owners(status) or None,
-            "conditions": [self._condition(seen, 0, *each) for each in _conditions(status)],
+            "conditions": [self._condition(seen, 0, *condition) for condition in _conditions(status)],
         }
 
     def _condition(
         self, seen: SeenReservation, generation: int, kind: str, status: str, reason: str, message: str
     ) -> dict[str, Any]:
-        said: Conditions = conditions_in(seen.status)
-        last = find_condition(said, kind) or {}
+        published: Conditions = conditions_in(seen.status)
+        last = find_condition(published, kind) or {}
         same = last.get("status") == status and last.get("lastTransitionTime")
         condition = {
             "type": kind,
@@ -193,14 +197,14 @@ def _status(grant: AdvanceGrant, generation: int) -> ReservationStatus:
 
 
 def _occurrences(grant: AdvanceGrant) -> tuple[int, ...]:
-    recurrence, found, after = grant.spec.recurrence, list[int](), grant.start
-    while recurrence is not None and len(found) < _OCCURRENCES_NAMED:
+    recurrence, starts, after = grant.spec.recurrence, list[int](), grant.start
+    while recurrence is not None and len(starts) < _OCCURRENCES_NAMED:
         following = recurrence.next_start(after + 1)
         if following is None:
             break
-        found.append(following)
+        starts.append(following)
         after = following
-    return tuple(found)
+    return tuple(starts)
 
 
 def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
@@ -215,7 +219,7 @@ def _owners(status: ReservationStatus) -> list[dict[str, str]]:
 
 
 def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], tuple[str, str, str, str]]:
-    """Scheduled and Ready: (type, status, reason, message)."""
+    """Return the conditions Scheduled and Ready: (type, status, reason, message)."""
     if status.problem:
         return ("Scheduled", "False", INVALID, status.problem), ("Ready", "False", INVALID, status.problem)
     if status.phase is GrantPhase.PENDING:
@@ -229,13 +233,13 @@ def _conditions(status: ReservationStatus) -> tuple[tuple[str, str, str, str], t
         granted = "False" if status.reason == EndReason.UNSCHEDULABLE else "True"
         scheduled = "Scheduled" if granted == "True" else "Unschedulable"
         return ("Scheduled", granted, scheduled, words), ("Ready", "False", status.reason, words)
-    granted_on = f"room is kept on {len(status.nodes)} node(s)"
+    granted_on = f"resources are reserved on {len(status.nodes)} node(s)"
     scheduled_now = ("Scheduled", "True", "Scheduled", granted_on)
     if status.lost:
         lost = (
-            f"node(s) {', '.join(status.lost[:5])} are lost, and there is no room for what was kept there elsewhere"
+            f"node(s) {', '.join(status.lost[:5])} are lost, and no other node has free resources for the lost part"
         )
         return scheduled_now, ("Ready", "False", "NodeLost", lost)
     if status.phase is GrantPhase.AVAILABLE:
-        return scheduled_now, ("Ready", "True", "Available", "its pods may use it")
+        return scheduled_now, ("Ready", "True", "Available", "its pods can use it")
     return scheduled_now, ("Ready", "False", "Waiting", f"it starts at {format_time(status.start)}")

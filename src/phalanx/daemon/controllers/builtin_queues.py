@@ -1,4 +1,4 @@
-"""The queues `default` and `root`, which Volcano's scheduler makes when it starts."""
+"""Queues `default` and `root`, which Volcano's scheduler creates at its start."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _QUEUES = Resource(VOLCANO, "v1beta1", "queues", "Queue", namespaced=False)
 
 
 class BuiltinQueues:
-    """Makes each of them once, when Volcano's Queues are (or become) served and it is not there.
+    """Creation of each missing queue once Volcano's Queues are served.
 
-    Whoever deletes one later means it: it is not made again before the next start.
+    A queue that a user deletes is not created again before the next start.
     """
 
     def __init__(
@@ -40,25 +40,25 @@ class BuiltinQueues:
         self._kinds = kinds
         self._intake = intake
         self._retry = retry or RetryPolicy()
-        self._looked = False
+        self._checked = False
 
     def check(self) -> None:
-        """Cheap; to be called now and then."""
+        """Submit the creation of missing queues after the kind has become known; cheap otherwise."""
         known = self._kinds.knows_all(_QUEUES.group, _QUEUES.plural)
-        if known and not self._looked:
+        if known and not self._checked:
             declared = set(self._intake.account_keys())
             for queue in builtin_queues():
                 if AccountKey(Tree.QUEUE, queue["metadata"]["name"]) not in declared:
                     self._pool.submit(Urgency.STATUS, lambda queue=queue: self._create(queue))  # type: ignore[misc]
-        self._looked = known
+        self._checked = known
 
     async def _create(self, queue: dict[str, Any]) -> None:
         name = queue["metadata"]["name"]
         try:
             await self._retry.run(lambda: self._client.create(_QUEUES.path(), queue), "POST")
         except (ApiError, ConnectionLost) as error:
-            # 409: somebody was faster.
+            # 409: another client was faster.
             if not (isinstance(error, ApiError) and error.status == 409):
-                log.warning("queue %s was not created, groups wait in it all the same: %s", name, error)
+                log.warning("queue %s was not created; groups still wait in it: %s", name, error)
         else:
             log.info("queue %s created", name)

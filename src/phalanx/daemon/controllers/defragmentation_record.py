@@ -1,4 +1,4 @@
-"""The budget of defragmentation, kept in a ConfigMap: no hour has more evictions than it may, whoever restarts."""
+"""Budget of defragmentation in a ConfigMap: the limit of evictions per hour holds across restarts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class DefragmentationRecord:
-    """Reads what was booked once, before anything is planned, and writes every booking; only then those who are
-    booked may be evicted (`wake`). Where nothing can be written, nobody is."""
+    """Storage of the booked evictions.
+
+    They are loaded once before the first plan, and every booking is written. Booked pods are evicted only after the
+    write (`wake`); without a successful write no pod is moved.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class DefragmentationRecord:
         prefix: str = "phalanx",
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "its budget starts anew", retry)
+        self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "its budget is full again", retry)
         self._pool = pool
         self._defragmentation = defragmentation
         self._wake = wake
@@ -48,19 +51,19 @@ class DefragmentationRecord:
         self._writing = False
 
     async def load(self) -> None:
-        """Returns when the object has been read."""
+        """Load the booked evictions."""
         texts, now = await self._object.read(), self._clock()
         entries: list[EvictionEntry] = []
         if DATA_KEY in texts:
             try:
                 entries = decode(texts[DATA_KEY])
             except ValueError as error:
-                self._object.complain(f"key {DATA_KEY}: {error}; nobody is moved for an hour")
+                self._object.complain(f"key {DATA_KEY}: {error}; no pod is moved for an hour")
                 entries = [EvictionEntry(int(now) + _HOUR, _EVERYTHING)]
         self._defragmentation.runs.load(entries, now)
 
     def save(self) -> None:
-        """Asks for what has changed to be written."""
+        """Submit a write of changed bookings."""
         runs = self._defragmentation.runs
         version = runs.version
         if version == self._written or self._writing:
@@ -71,7 +74,7 @@ class DefragmentationRecord:
             try:
                 await self._object.put({DATA_KEY: text}, {DATA_KEY: text})
             except (ApiError, ConnectionLost) as error:
-                self._object.complain(f"is not written, and nobody is moved: {error}")
+                self._object.complain(f"is not written, and no pod is moved: {error}")
             except LeftAlone as error:
                 self._object.complain(str(error))
             else:
@@ -91,7 +94,7 @@ def encode(entries: list[EvictionEntry]) -> str:
 
 
 def decode(text: str) -> list[EvictionEntry]:
-    """Raises ValueError."""
+    """Parse stored bookings. Raises ValueError."""
     document = decode_json(text.encode("utf-8", "surrogatepass"))
     if not isinstance(document, dict) or document.get("version") != VERSION:
         raise ValueError(f"it is not of version {VERSION}")

@@ -1,4 +1,4 @@
-"""Members of a gang that leave together, for nobody in particular."""
+"""Eviction of members of a gang together, without a preemptor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def evict_members(
     cause: str,
     preemptor: str = "",
 ) -> list[Evict]:
-    """Counts the members as terminating from now on; the decision that is to be carried out."""
+    """Mark the members as evicting; return the evictions for the executor."""
     evictions = []
     for member in members:
         state.pods.mark_evicting(member, cause)

@@ -1,4 +1,4 @@
-"""Makes a PodGroup for each gang that only its pods declare, keeps it true, and takes it away again."""
+"""Generated PodGroups: create, update and delete one for each gang that only its pods declare."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from phalanx.model.pod import ACTIVE, MemberState
 
 log = logging.getLogger(__name__)
 
-# Pods of a gang come one by one; so may the owners of its object (seconds).
+# Seconds to wait for more changes: pods of a gang and owners of its object arrive one by one.
 _GATHER = 0.5
-# An object lists so many owners; they keep it until the last of them is gone.
+# Maximum number of owners of an object; the object exists until the last of them is deleted.
 _MOST_OWNERS = 64
-# Whoever deletes an object again and again, or refuses it, waits longer each time (seconds).
+# Seconds before the next creation after an object was deleted or rejected; the pause doubles.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
 _COMES = (*ACTIVE, MemberState.PENDING, MemberState.GATED)
@@ -46,25 +46,29 @@ Action = Callable[[], Any]
 
 
 class _Entry:
-    """One name. `tries` counts the objects that were made, or refused; before `rest` (loop time) none is made
-    again. `backoff` is of writes that failed for a reason that passes. `planned` is a look to come."""
+    """State of one name.
 
-    __slots__ = ("backoff", "busy", "planned", "rest", "tries")
+    `tries` counts the created or rejected objects. Before `paused_until` (loop time) no object is created.
+    `backoff` is for writes that failed temporarily. `planned` is the timer of the next step.
+    """
+
+    __slots__ = ("backoff", "busy", "paused_until", "planned", "tries")
 
     def __init__(self) -> None:
         self.backoff = Backoff(base=0.5, cap=10.0)
         self.tries = 0
-        self.rest = 0.0
+        self.paused_until = 0.0
         self.planned: asyncio.TimerHandle | None = None
         self.busy = False
 
 
 class GeneratedPodGroups:
-    """The labels of the pods stay the source: the object follows them, until somebody else writes its spec.
+    """Controller of generated PodGroups.
 
-    It is owned by the controllers of the members, or by members that have none, so the garbage collector takes it
-    away with them; when its gang has no member left, or another object declares the gang, it is deleted here.
-    `kinds` are those that are served, and whether each has been seen whole; `enabled` is the policy's word.
+    The pods' labels are the source; the object follows them until another client writes its spec. The owners are
+    the controllers of the members, or members without a controller, so the garbage collector deletes the object
+    with them. It is deleted here when its gang has no member left, or another object declares the gang. `kinds`
+    returns the served kinds, with whether all objects of each are known. `enabled` returns the policy's setting.
     """
 
     def __init__(
@@ -84,21 +88,21 @@ class GeneratedPodGroups:
         self._kinds = kinds
         self._enabled = enabled
         self._entries: dict[GangKey, _Entry] = {}
-        # By the pod's uid, for members of gangs that only pods declare: the owner's.
+        # Uid of the owner by uid of the pod, for members of gangs that only pods declare.
         self._owners: dict[str, str] = {}
-        # By uid: the owner, and of how many members.
+        # Owner and number of its members, by uid of the owner.
         self._shared: dict[str, tuple[OwnerReference, int]] = {}
         self._rule: tuple[ServedKind | None, bool] | None = None
-        # Gangs that had to go without, as no kind was being watched at that moment.
-        self._missed: dict[GangKey, None] = {}
+        # Gangs without an object because no kind was watched at that time.
+        self._without_kind: dict[GangKey, None] = {}
         self._complaints: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
-        """What is kept in mind."""
-        return len(self._entries) + len(self._owners) + len(self._missed)
+        """Return the number of entries in memory."""
+        return len(self._entries) + len(self._owners) + len(self._without_kind)
 
     def pod_seen(self, pod: PodObject) -> None:
-        """Notes who owns a member, or whether the member is its own owner."""
+        """Record the owner of a member; a member without a controller owns itself."""
         metadata = pod.metadata
         if metadata.uid in self._owners or not self._declarations.may_declare_alone(metadata):
             return
@@ -119,8 +123,8 @@ class GeneratedPodGroups:
             self._shared[name] = owner, uses - 1
 
     def touch(self, key: GangKey) -> None:
-        """Something about a gang, its members or its object is different now."""
-        self._missed.pop(key, None)
+        """Plan a step for a gang after a change of it, its members or its object."""
+        self._without_kind.pop(key, None)
         record = self._state.gangs.get(key)
         concerns = record is not None and record.spec is not None and record.spec.rules.alone
         if concerns or self._intake.group_objects.made(key):
@@ -131,14 +135,14 @@ class GeneratedPodGroups:
                 entry.planned.cancel()
 
     def check(self) -> None:
-        """Looks at every gang again when a kind has become served, or the policy has changed; cheap otherwise."""
+        """Plan a step for every gang when a kind has become served or the policy has changed; cheap otherwise."""
         rule = self._kind(), self._enabled()
         if rule != self._rule:
             self._rule = rule
             for key in self._state.gangs:
                 self.touch(key)
         elif rule[0] is not None:
-            for key in list(self._missed):
+            for key in list(self._without_kind):
                 self.touch(key)
 
     def _plan(self, key: GangKey, entry: _Entry, pause: float) -> None:
@@ -155,7 +159,7 @@ class GeneratedPodGroups:
 
     async def _write(self, key: GangKey, entry: _Entry) -> None:
         try:
-            # Asked again: what was true when it was submitted may not be any more.
+            # The step is computed again: the state has possibly changed since the submission.
             step = self._step(key, entry)
             if step is not None:
                 await step()
@@ -169,117 +173,122 @@ class GeneratedPodGroups:
         status = error.status if isinstance(error, ApiError) else 0
         passing = not 400 <= status < 500 or status == 429
         if not passing:
-            self._rest(entry)
+            self._pause(entry)
         if status in (404, 409):
-            # Gone, or made by somebody else: the watch tells. What it told before is looked at once more.
-            self._plan(key, entry, max(_FIRST_PAUSE, entry.rest - asyncio.get_running_loop().time()))
+            # The object is deleted, or another client has created one: a watch event follows. An earlier event is
+            # checked again.
+            self._plan(key, entry, max(_FIRST_PAUSE, entry.paused_until - asyncio.get_running_loop().time()))
             return
         complaint = (key.namespace, str(status))
         if complaint not in self._complaints:
             self._complaints.add(complaint)
-            log.warning("the PodGroup of gang %s, which only its pods declare, was not written: %s", key, error)
+            log.warning("the generated PodGroup of gang %s was not written: %s", key, error)
         if status == 403:
-            # Rights and quotas change without anything about the gang being different.
+            # Rights and quotas change without an event about the gang.
             self._plan(key, entry, _LONGEST_PAUSE)
         elif passing:
             self._plan(key, entry, entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None))
 
     def _step(self, key: GangKey, entry: _Entry) -> Action | None:
-        """The next thing to write, None where everything is as it should be."""
-        made = self._intake.group_objects.made(key)
+        """Return the next write; None if the object is up to date."""
+        objects = self._intake.group_objects.made(key)
         if not self._intake.is_ours(key):
-            return None  # another Phalanx looks after its own
-        for each in made:
-            if each.adopted:
-                return lambda: self._let_go(each)
+            return None  # another Phalanx manages its own objects
+        for generated in objects:
+            if generated.adopted:
+                return lambda: self._release(generated)
         gang = self._wanted(key)
-        kept = min(made, key=lambda each: GROUPS.index(each.ref.group), default=None) if gang is not None else None
-        for each in made:
-            if each is not kept:
-                return lambda: self._delete(each)
+        current = (
+            min(objects, key=lambda generated: GROUPS.index(generated.ref.group), default=None)
+            if gang is not None
+            else None
+        )
+        for generated in objects:
+            if generated is not current:
+                return lambda: self._delete(generated)
         if gang is None:
             return None
-        if kept is not None:
-            patch = self._difference(key, gang, kept)
-            return (lambda: self._patch(kept, patch)) if patch else None
+        if current is not None:
+            patch = self._difference(key, gang, current)
+            return (lambda: self._patch(current, patch)) if patch else None
         kind, record = self._kind(), self._state.gangs[key]
         if not any(member.state in _COMES for member in record.members.values()):
             return None
         if kind is None:
-            self._missed[key] = None
+            self._without_kind[key] = None
             return None
-        late = entry.rest - asyncio.get_running_loop().time()
+        late = entry.paused_until - asyncio.get_running_loop().time()
         if late > 0:
             self._plan(key, entry, late)
             return None
         return lambda: self._create(kind, key, gang, entry)
 
     def _wanted(self, key: GangKey) -> Gang | None:
-        """The gang, if an object of ours should stand for it."""
+        """Return the gang if it should have a generated object."""
         record = self._state.gangs.get(key)
         gang = record.spec if record is not None and record.members else None
         if gang is None or not self._enabled() or not gang.rules.alone or gang.problem is not None:
             return None
-        mine = {made.ref.uid for made in self._intake.group_objects.made(key)}
-        declared = gang.source is not None and gang.source.uid not in mine
+        generated_uids = {generated.ref.uid for generated in self._intake.group_objects.made(key)}
+        declared = gang.source is not None and gang.source.uid not in generated_uids
         return None if declared else gang
 
     def _kind(self) -> ServedKind | None:
-        """The kind in which objects are made; None as long as not all of them are known, whatever others are."""
+        """Return the kind for new objects; None until all objects of that kind are known."""
         kinds = self._kinds()
         served = {kind.group: kind for kind in kinds}
         kind = next((served[group] for group in GROUPS if group in served), None)
         return kind if kind is not None and kinds[kind] else None
 
     def _owners_of(self, key: GangKey) -> list[Owner]:
-        """Each once, the oldest members' first."""
+        """Return the owners of the members without duplicates, the oldest member's first."""
         members = sorted(
-            self._state.gangs[key].members.values(), key=lambda each: (each.pod.created, each.pod.name)
+            self._state.gangs[key].members.values(), key=lambda record: (record.pod.created, record.pod.name)
         )
         uids = dict.fromkeys(self._owners.get(member.pod.uid, "") for member in members)
-        found = [self._shared[uid][0] for uid in uids if uid]
+        owners = [self._shared[uid][0] for uid in uids if uid]
         return [
             {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-            for owner in found[:_MOST_OWNERS]
+            for owner in owners[:_MOST_OWNERS]
         ]
 
-    def _difference(self, key: GangKey, gang: Gang, made: GeneratedPodGroup) -> dict[str, Any]:
+    def _difference(self, key: GangKey, gang: Gang, generated: GeneratedPodGroup) -> dict[str, Any]:
         patch: dict[str, Any] = {}
         spec = spec_of(gang)
-        if spec != made.spec:
-            patch = {"spec": dict.fromkeys(made.spec) | spec, "metadata": {"annotations": note_of(spec)}}
-        wanted, known = self._owners_of(key), {owner.get("uid") for owner in made.owners}
-        # One that is left keeps the object; whom the garbage collector has taken out it has taken out.
-        if any(owner["uid"] not in known for owner in wanted) and len(made.owners) < _MOST_OWNERS:
-            patch.setdefault("metadata", {})["ownerReferences"] = _merged(made.owners, wanted)
+        if spec != generated.spec:
+            patch = {"spec": dict.fromkeys(generated.spec) | spec, "metadata": {"annotations": note_of(spec)}}
+        wanted, known = self._owners_of(key), {owner.get("uid") for owner in generated.owners}
+        # One remaining owner keeps the object. An owner that the garbage collector has removed is not added again.
+        if any(owner["uid"] not in known for owner in wanted) and len(generated.owners) < _MOST_OWNERS:
+            patch.setdefault("metadata", {})["ownerReferences"] = _merged(generated.owners, wanted)
         return patch
 
     async def _create(self, kind: ServedKind, key: GangKey, gang: Gang, entry: _Entry) -> None:
         path = Resource(kind.group, kind.version, kind.plural, kind.kind).path(key.namespace)
         await self._client.create(path, manifest(kind, key, spec_of(gang), self._owners_of(key), LABELS))
-        self._rest(entry)
+        self._pause(entry)
 
-    def _rest(self, entry: _Entry) -> None:
+    def _pause(self, entry: _Entry) -> None:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(entry.tries, 16))
         entry.tries += 1
-        entry.rest = asyncio.get_running_loop().time() + pause
+        entry.paused_until = asyncio.get_running_loop().time() + pause
 
-    async def _patch(self, made: GeneratedPodGroup, patch: dict[str, Any]) -> None:
-        metadata = {**patch.get("metadata", {}), "uid": made.ref.uid}
-        await self._client.patch(_path(made), {**patch, "metadata": metadata}, PatchType.MERGE)
+    async def _patch(self, generated: GeneratedPodGroup, patch: dict[str, Any]) -> None:
+        metadata = {**patch.get("metadata", {}), "uid": generated.ref.uid}
+        await self._client.patch(_path(generated), {**patch, "metadata": metadata}, PatchType.MERGE)
 
-    async def _let_go(self, made: GeneratedPodGroup) -> None:
-        """It is somebody else's now: nothing of ours is left on it, and it does not go with the pods."""
+    async def _release(self, generated: GeneratedPodGroup) -> None:
+        """Remove our metadata and owners from an object that another client has adopted."""
         annotations = dict.fromkeys((GENERATED_FROM_PODS, FORMER_GENERATED_FROM_PODS))
         metadata = {"annotations": annotations, "labels": dict.fromkeys(LABELS), "ownerReferences": None}
-        await self._patch(made, {"metadata": metadata})
+        await self._patch(generated, {"metadata": metadata})
 
-    async def _delete(self, made: GeneratedPodGroup) -> None:
-        await self._client.delete(_path(made), uid=made.ref.uid)
+    async def _delete(self, generated: GeneratedPodGroup) -> None:
+        await self._client.delete(_path(generated), uid=generated.ref.uid)
 
 
-def _path(made: GeneratedPodGroup) -> str:
-    ref = made.ref
+def _path(generated: GeneratedPodGroup) -> str:
+    ref = generated.ref
     return Resource(ref.group, ref.version, ref.plural, ref.kind).path(ref.namespace, ref.name)
 
 

@@ -1,4 +1,4 @@
-"""What evictions that were cut off have left: gangs in part, and pods that say they go although they stay."""
+"""Evictions that a crash interrupted: partly evicted gangs, and pods with a stale DisruptionTarget condition."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, Pod
 from phalanx.scheduling.preemption.rules.min_available import holds_quorum
 
-# How long a broken gang may take to be whole again (its pods come back and find room), and for how long after the
-# start broken gangs are looked for; how long a pod may say that it goes while nobody evicts it. In seconds.
+# Seconds that a broken gang has to regain its quorum, the time after the start in which broken gangs are searched,
+# and the seconds after which a condition without an eviction is stale.
 _PATIENCE = 5.0
 _SPAN = 120.0
 _STALE = 5.0
@@ -26,15 +26,15 @@ _INTERRUPTED = "the rest of the pod's gang was evicted before the scheduler was 
 
 
 class LeftoverEvictions:
-    """Ends the eviction of gangs that lost their quorum to it while other members, which say that we evict them,
-    run on: a gang moves as one, also over a crash.
+    """Completion of interrupted evictions.
 
-    All victims of a decision say so before the first of them is deleted, so nobody is missed. A gang that still has
-    its quorum, or has it again within a few seconds, is left alone.
+    A gang that lost its quorum to an eviction while other members with our condition run on is evicted completely:
+    gangs are evicted as one, also across a crash. All victims of a decision get the condition before the first one
+    is deleted, so no victim is missed. A gang with a quorum, also one regained within seconds, is not evicted.
 
-    Who says that we evict it although nobody does any more is told that it stays (`withdraw`): a former process may
-    have died between its word and its deed, and a word may not have got through. Else the pod's next failure
-    would be excused as a disruption, until Kubernetes' disruption controller takes the condition back.
+    A pod with our condition that is not evicted loses the condition (`withdraw`): an earlier process died between
+    condition and eviction, or a withdrawal failed. Otherwise the pod's next failure would count as a disruption
+    until Kubernetes' disruption controller removes the condition.
     """
 
     def __init__(
@@ -50,25 +50,25 @@ class LeftoverEvictions:
         self._now = now
         self._until: float | None = None
         self._broken: dict[GangKey, float] = {}
-        # Pods (uid) that say that we evict them, and since when nobody has; None where that was not looked at yet.
-        self._saying: dict[str, float | None] = {}
-        # And why, as they say it.
-        self._told: dict[str, ToldEviction] = {}
+        # Time since when a pod (uid) with our condition is not being evicted; None before the first check.
+        self._marked: dict[str, float | None] = {}
+        # Content of the condition, by uid.
+        self._evictions: dict[str, ToldEviction] = {}
 
     def pod_seen(self, pod: PodObject) -> None:
-        told = told_eviction(pod)
-        if told is not None and told.scheduler in self._state.schedulers:
-            self._saying.setdefault(pod.metadata.uid, None)
-            self._told[pod.metadata.uid] = told
-        elif self._saying:
+        eviction = told_eviction(pod)
+        if eviction is not None and eviction.scheduler in self._state.schedulers:
+            self._marked.setdefault(pod.metadata.uid, None)
+            self._evictions[pod.metadata.uid] = eviction
+        elif self._marked:
             self.pod_gone(pod.metadata.uid)
 
     def pod_gone(self, uid: str) -> None:
-        self._saying.pop(uid, None)
-        self._told.pop(uid, None)
+        self._marked.pop(uid, None)
+        self._evictions.pop(uid, None)
 
     def check(self) -> None:
-        """To be called about once a second, from the time when everything has been seen."""
+        """Check broken gangs and stale conditions; call it about once a second after the first list."""
         now = self._now()
         self._end_broken_gangs(now)
         self._withdraw_stale(now)
@@ -88,26 +88,27 @@ class LeftoverEvictions:
                 self._broken[key] = now
             elif now - since >= _PATIENCE:
                 del self._broken[key]
-                told = next((self._told[each.pod.uid] for each in members if each.pod.uid in self._told), _UNKNOWN)
-                message = f"{told.why}; {_INTERRUPTED}" if told.why else _INTERRUPTED
-                cause, whom = f"remnant {key}", told.preemptor
-                self._evict(evict_members(self._state, gang, members, told.reason, message, cause, whom))
+                known = (self._evictions.get(member.pod.uid) for member in members)
+                eviction = next(filter(None, known), _UNKNOWN)
+                message = f"{eviction.why}; {_INTERRUPTED}" if eviction.why else _INTERRUPTED
+                cause, preemptor = f"remnant {key}", eviction.preemptor
+                self._evict(evict_members(self._state, gang, members, eviction.reason, message, cause, preemptor))
 
     def _withdraw_stale(self, now: float) -> None:
-        for uid, since in self._saying.items():
+        for uid, since in self._marked.items():
             record = self._state.pods.get(uid)
-            if since is None or record is None or record.state not in CAN_LEAVE or self._may_go(record):
-                self._saying[uid] = now
+            if since is None or record is None or record.state not in CAN_LEAVE or self._is_undecided(record):
+                self._marked[uid] = now
             elif now - since >= _STALE:
-                self._saying[uid] = now
+                self._marked[uid] = now
                 self._withdraw(record.pod)
 
-    def _may_go(self, record: PodRecord) -> bool:
-        """Whether it is still open what becomes of the pod's gang."""
+    def _is_undecided(self, record: PodRecord) -> bool:
+        """Return whether the fate of the pod's gang is still open."""
         return record.gang is not None and record.gang.key in self._broken and not holds_quorum(record.gang)
 
     def _condemned(self, gang: GangRecord) -> list[PodRecord]:
-        """The members that are there and say that we evict them."""
+        """Return the active members with our condition."""
         schedulers, now = self._state.schedulers, self._now()
         return [
             member

@@ -1,4 +1,6 @@
-"""Nodes are cordoned when their maintenance begins, and uncordoned when it is over: those that we have cordoned."""
+"""Cordons for maintenance: nodes are cordoned at the start of a window, and nodes that we cordoned uncordoned at
+its end.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,19 @@ from phalanx.model.node import Node
 
 log = logging.getLogger(__name__)
 
-# Until a write that was refused is tried again (seconds).
+# Seconds until a rejected write is retried.
 _PAUSE = 30.0
-# Until the watch shows what was written.
+# Seconds until the watch shows a write.
 _SETTLES = 0.5
 
 
 class MaintenanceCordons:
-    """The annotation says for which occurrence of which window a node was cordoned, so that a restart changes
-    nothing. Who was cordoned before has none and stays cordoned; who is uncordoned meanwhile stays so until the
-    next occurrence. `known` tells whether all windows have been seen: until then none counts as gone.
+    """Controller of the cordons.
+
+    The annotation names the occurrence of the window for which a node was cordoned, so a restart changes nothing. A
+    node that was cordoned before has no annotation and stays cordoned. A node that a user uncordons stays
+    uncordoned until the next occurrence. `known` returns whether all windows are listed: before, no window counts
+    as deleted.
     """
 
     def __init__(
@@ -43,11 +48,11 @@ class MaintenanceCordons:
         self._now = now
         self._busy: set[str] = set()
         self._refused: set[str] = set()
-        # As of which version of the cluster no node was marked while there was no window.
+        # Version of the cluster in which no node had the annotation while there was no window.
         self._clean = -1
 
     def check(self) -> None:
-        """Cheap; to be called every second."""
+        """Submit the writes of all nodes with an outdated cordon; cheap without windows."""
         if not self._known() or (not self._state.nodes.maintenance.windows and self._clean == self._state.version):
             return
         wanted, marked = self._wanted(), False
@@ -62,21 +67,21 @@ class MaintenanceCordons:
         self._clean = -1 if marked else self._state.version
 
     def _wanted(self) -> dict[str, tuple[str, ...]]:
-        """By the name of a node: the marks of the windows that are under way there, the first by name first."""
-        found: dict[str, tuple[str, ...]] = {}
+        """Return the marks of the active windows by node name, ordered by window name."""
+        marks: dict[str, tuple[str, ...]] = {}
         table, now = self._state.nodes.maintenance, int(self._now())
         for name, window in sorted(table.windows.items()):
             spans = window.spans(now, now + 1) if window.at_start is not AtStart.LEAVE else ()
             for row in table.rows_of(name) if spans else ():
                 node = self._state.nodes.names[row]
-                found[node] = (*found.get(node, ()), f"{window.uid}.{spans[0].start}")
-        return found
+                marks[node] = (*marks.get(node, ()), f"{window.uid}.{spans[0].start}")
+        return marks
 
     def _submit(self, node: Node) -> None:
         self._pool.submit(Urgency.DELETE, lambda: self._write(node))
 
     async def _write(self, node: Node) -> float | None:
-        """The seconds until the next try, None where there is nothing more to do."""
+        """Write the cordon; return the seconds until a retry, or None if nothing is left to do."""
         pause: float | None = None
         try:
             pause = await self._attempt(node)
@@ -98,32 +103,32 @@ class MaintenanceCordons:
             if status == 404:
                 return None
             if status == 409:
-                return _SETTLES  # somebody else has written it meanwhile
+                return _SETTLES  # another client has written the node at the same time
             if node.name not in self._refused:
                 self._refused.add(node.name)
-                log.warning("node %s is not cordoned or uncordoned for maintenance: %s", node.name, error)
+                log.warning("the cordon of node %s for maintenance was not written: %s", node.name, error)
             return _PAUSE
         self._refused.discard(node.name)
-        what = "uncordoned" if patch["spec"]["unschedulable"] is None else "cordoned"
-        log.info("node %s is %s for maintenance", node.name, what)
+        action = "uncordoned" if patch["spec"]["unschedulable"] is None else "cordoned"
+        log.info("node %s is %s for maintenance", node.name, action)
         return None
 
 
 def _differs(marks: tuple[str, ...], mark: str, unschedulable: bool) -> bool:
-    """Whether a node is to be marked (and cordoned), or its mark is to go (and it is to be uncordoned)."""
+    """Return whether a node has to be cordoned with a mark, or its mark is outdated."""
     if mark:
         return mark not in marks
     return bool(marks) and not unschedulable
 
 
 def _patch(document: Any, uid: str, marks: tuple[str, ...]) -> dict[str, Any] | None:
-    """What is to be written to the node as it is now; None for nothing, or where another has its name."""
+    """Return the patch for the current node; None if there is nothing to write or the node was replaced."""
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     mark = (metadata.get("annotations") or {}).get(CORDONED_BY) or ""
     unschedulable = spec.get("unschedulable") is True
     if metadata.get("uid") != uid or not _differs(marks, mark, unschedulable):
         return None
-    # Somebody may cordon it at the same moment: of this version, or not at all.
+    # A user could cordon the node at the same moment: the patch applies to this version only.
     return {
         "metadata": {
             "uid": uid,

@@ -1,4 +1,4 @@
-"""What a MaintenanceWindow says about itself, and who is told before it begins."""
+"""Status of MaintenanceWindowController, and notices to the users of pods that will be evicted."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from phalanx.status.status_writer import DerivedStatus, StatusWriter
 
 NOTICE = "MaintenanceAhead"
 
-_THERE = frozenset({MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+_ON_NODE = frozenset({MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
 _PODS_NAMED = 5
 
 
 class WindowStatus(msgspec.Struct, frozen=True):
-    """What is to be said of a window: written when it differs from what was said last."""
+    """Status of a window, written when it differs from the last one."""
 
     phase: str
     nodes: int
@@ -44,10 +44,10 @@ class WindowStatus(msgspec.Struct, frozen=True):
 
 
 class MaintenanceWindowController:
-    """Looks at every window once a second; an object is written to only where its status says something else.
+    """Publisher of the status of every window; it checks once a second and writes only changes.
 
-    `knows_all` tells whether all objects of a kind (group, plural) have been seen. What runs there
-    is told while a window is under way. Nothing in a status is read back but to compare it.
+    `knows_all` returns whether all objects of a kind (group, plural) are known. Running pods are listed while a
+    window is active. A stored status is only compared, never used as input.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class MaintenanceWindowController:
         self._seen = intake.maintenance_windows.seen
         self._event_publisher = event_publisher
         self._now = now
-        self._standing: dict[str, tuple[WindowStatus, SeenWindow]] = {}
-        # By window: until when the occurrence holds that was looked up, None for one that is over.
+        self._current: dict[str, tuple[WindowStatus, SeenWindow]] = {}
+        # Current or next occurrence by window, with the time until which it is valid; None if none is left.
         self._spans: dict[str, tuple[MaintenanceWindow, float, Occurrence | None]] = {}
-        # By window and start: the gangs, and pods on their own, that were told.
-        self._told: dict[tuple[str, int], set[GangKey | str]] = {}
+        # Notified gangs and single pods, by window and start.
+        self._notified: dict[tuple[str, int], set[GangKey | str]] = {}
 
     def check(self) -> None:
         self._cordons.check()
         windows = self._state.nodes.maintenance.windows
-        for name in [name for name in self._standing if name not in windows]:
-            del self._standing[name]
+        for name in [name for name in self._current if name not in windows]:
+            del self._current[name]
             self._spans.pop(name, None)
             self._writer.forget(name)
         due: set[tuple[str, int]] = set()
@@ -90,16 +90,16 @@ class MaintenanceWindowController:
             if seen is None:
                 continue
             span = self._span(window)
-            standing = (self._look(window, span, seen.generation), seen)
-            if self._standing.get(name) != standing:
-                self._standing[name] = standing
+            current = (self._status_of(window, span, seen.generation), seen)
+            if self._current.get(name) != current:
+                self._current[name] = current
                 self._writer.touch(name)
             if window.at_start is AtStart.EVICT and span is not None:
                 due |= self._give_notice(window, span)
-        self._told = {key: told for key, told in self._told.items() if key in due}
+        self._notified = {key: units for key, units in self._notified.items() if key in due}
 
     def _span(self, window: MaintenanceWindow) -> Occurrence | None:
-        """The occurrence that is under way, else the next."""
+        """Return the occurrence that is active, else the next."""
         now = int(self._now())
         known = self._spans.get(window.name)
         if known is None or known[0] is not window or now >= known[1]:
@@ -107,7 +107,7 @@ class MaintenanceWindowController:
             known = self._spans[window.name] = (window, span.end if span is not None else NO_END, span)
         return known[2]
 
-    def _look(self, window: MaintenanceWindow, span: Occurrence | None, generation: int) -> WindowStatus:
+    def _status_of(self, window: MaintenanceWindow, span: Occurrence | None, generation: int) -> WindowStatus:
         rows = self._state.nodes.maintenance.rows_of(window.name)
         if window.problem:
             return WindowStatus("Invalid", 0, None, (), window.problem, generation)
@@ -119,14 +119,14 @@ class MaintenanceWindowController:
         return WindowStatus("Active", len(rows), span, running, "", generation)
 
     def _running(self, rows: list[int]) -> Iterator[PodRecord]:
-        """What is on the nodes beside what belongs to them."""
+        """Yield the pods on the nodes, except pods that belong to the node."""
         for row in rows:
             for record in self._state.pods.on(row):
-                if record.state in _THERE and not record.pod.fixture:
+                if record.state in _ON_NODE and not record.pod.fixture:
                     yield record
 
     def _derive(self, name: str) -> DerivedStatus | None:
-        status, seen = self._standing.get(name, (None, None))
+        status, seen = self._current.get(name, (None, None))
         if status is None or seen is None:
             return None
         wanted: dict[str, Any] = {
@@ -144,23 +144,28 @@ class MaintenanceWindowController:
         body = {"metadata": {"uid": seen.ref.uid}, "status": changed}
         return DerivedStatus(StatusChange(seen.ref, body), seen.status)
 
-    def _conditions(self, status: WindowStatus, said: Conditions) -> Conditions:
+    def _conditions(self, status: WindowStatus, published: Conditions) -> Conditions:
         active = status.phase == "Active"
         drained = "True" if active and not status.running else "False"
-        left = f"{len(status.running)} pod(s) are still there" if status.running else "nothing runs there"
+        remaining = f"{len(status.running)} pod(s) still run" if status.running else "no pod runs there"
         wanted = [
             ("Accepted", "False", INVALID, status.problem)
             if status.problem
-            else ("Accepted", "True", "Accepted", "it can be read"),
-            ("Active", "True" if active else "False", status.phase, "its nodes take no pods" if active else ""),
-            ("Drained", drained, "Drained" if drained == "True" else "NotDrained", left if active else "not begun"),
+            else ("Accepted", "True", "Accepted", "the window is valid"),
+            ("Active", "True" if active else "False", status.phase, "its nodes accept no pods" if active else ""),
+            (
+                "Drained",
+                drained,
+                "Drained" if drained == "True" else "NotDrained",
+                remaining if active else "not begun",
+            ),
         ]
-        return [self._condition(said, status.generation, *each) for each in wanted]
+        return [self._condition(published, status.generation, *condition) for condition in wanted]
 
     def _condition(
-        self, said: Conditions, generation: int, kind: str, status: str, reason: str, message: str
+        self, published: Conditions, generation: int, kind: str, status: str, reason: str, message: str
     ) -> dict[str, Any]:
-        last = find_condition(said, kind) or {}
+        last = find_condition(published, kind) or {}
         same = last.get("status") == status and last.get("lastTransitionTime")
         return {
             "type": kind,
@@ -172,17 +177,19 @@ class MaintenanceWindowController:
         }
 
     def _give_notice(self, window: MaintenanceWindow, span: Occurrence) -> set[tuple[str, int]]:
-        """Tells those once who will be evicted; the key of who was told, where the time has come."""
+        """Notify each unit that will be evicted once; return the key of the notified occurrence if its notice is
+        due.
+        """
         now, key = self._now(), (window.uid, span.start)
         if now < span.start - window.notice:
             return set()
-        told = self._told.setdefault(key, set())
+        notified = self._notified.setdefault(key, set())
         rows = self._state.nodes.maintenance.rows_of(window.name) if now < span.start else []
         for record in self._running(rows):
             unit = record.gang.key if record.gang is not None else record.pod.uid
-            if unit in told or record.pod.scheduler not in self._state.schedulers:
+            if unit in notified or record.pod.scheduler not in self._state.schedulers:
                 continue
-            told.add(unit)
+            notified.add(unit)
             note = (
                 f"it is evicted at {format_time(span.start)}, when the maintenance of node {record.pod.node} begins"
             )

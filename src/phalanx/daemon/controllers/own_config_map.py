@@ -1,4 +1,4 @@
-"""A ConfigMap that only the scheduler writes: what must outlive its process."""
+"""ConfigMap that only the scheduler writes, with state that has to survive a restart."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from phalanx.model.text.decoding import decode_json
 log = logging.getLogger(__name__)
 
 
-class LeftAlone(Exception):  # noqa: N818 - what was done, not what went wrong
-    """It is not written, as a newer Phalanx keeps in it what we could not write down again."""
+class LeftAlone(Exception):  # noqa: N818 - names the outcome, not an error
+    """Refusal to write an object whose version is newer than this process knows."""
 
 
 class OwnConfigMap:
-    """Read once and then written, one write at a time, by whoever owns this. `without` says what becomes of it
-    where it may not be read.
+    """ConfigMap that is read once and then written, one write at a time.
 
-    Texts are JSON and name the version of their form. One of a later version than `version` is not read, and then
-    nothing is written either, so that whoever goes back to an older Phalanx, or has both during an upgrade, loses
-    nothing. Fields that we do not know do not make a later version: they are passed over.
+    `without` is the consequence if it is unreadable.
+
+    Texts are JSON and have a version. A text of a later version than `version` is not read, and then nothing is
+    written, so that a downgrade, or two versions during an upgrade, lose no data. Unknown fields are no new
+    version: they are ignored.
     """
 
     def __init__(
@@ -48,41 +49,45 @@ class OwnConfigMap:
         self._retry = retry or RetryPolicy()
         self._exists = False
         self._version = version
-        self._later = ""
-        self._said = ""
+        self._newer = ""
+        self._logged = ""
 
     @property
     def exists(self) -> bool:
-        """Whether there is such an object, as far as we have seen."""
+        """Existence of the object at the last access."""
         return self._exists
 
     @property
     def left_alone(self) -> bool:
-        """Whether a newer Phalanx wrote it."""
-        return bool(self._later)
+        """Return whether a newer version of Phalanx wrote the object."""
+        return bool(self._newer)
 
     async def read(self) -> dict[str, str]:
-        """Its texts, however long the API server keeps us waiting for them; none if there is no such object, or we
-        may not know."""
+        """Return the texts of the object; none if it does not exist or is not readable.
+
+        The function retries while the API server is unreachable.
+        """
         document = await self._read()
         if document is None:
             return {}
         self._exists = True
         data = document.get("data") if isinstance(document, dict) else None
-        given = data if isinstance(data, dict) else {}
-        texts = {key: text for key, text in given.items() if isinstance(key, str) and isinstance(text, str)}
-        later = {key: number for key, text in texts.items() if (number := version_of(text)) > self._version}
-        if later:
-            keys = ", ".join(f"key {key} of version {number}" for key, number in sorted(later.items()))
-            self._later = f"has {keys}, which a newer Phalanx wrote: it is neither read nor written"
-            self.complain(self._later)
-        return {key: text for key, text in texts.items() if key not in later}
+        entries = data if isinstance(data, dict) else {}
+        texts = {key: text for key, text in entries.items() if isinstance(key, str) and isinstance(text, str)}
+        newer = {key: number for key, text in texts.items() if (number := version_of(text)) > self._version}
+        if newer:
+            keys = ", ".join(f"key {key} of version {number}" for key, number in sorted(newer.items()))
+            self._newer = f"has {keys}, written by a newer Phalanx: it is neither read nor written"
+            self.complain(self._newer)
+        return {key: text for key, text in texts.items() if key not in newer}
 
     async def put(self, news: dict[str, str], data: dict[str, str]) -> None:
-        """Writes what is new of the data; raises LeftAlone for what is not ours to write. Whether the object exists
-        may have changed since we last saw it: then the other way serves."""
-        if self._later:
-            raise LeftAlone(self._later)
+        """Write the changed texts `news`, or all `data` in a new object. Raises LeftAlone for a newer version.
+
+        If the object was created or deleted since the last access, the other request is used.
+        """
+        if self._newer:
+            raise LeftAlone(self._newer)
         body: dict[str, Any] = {"metadata": {"labels": dict(LABELS)}, "data": news}
         for _ in range(2):
             exists = self._exists
@@ -108,15 +113,15 @@ class OwnConfigMap:
                 self._exists = not exists
             else:
                 self._exists = True
-                self._said = ""
+                self._logged = ""
                 return
-        raise ConnectionLost(f"{self._name} comes and goes")
+        raise ConnectionLost(f"{self._name} is created and deleted repeatedly")
 
-    def complain(self, what: str) -> None:
-        """Says it once until something else is wrong."""
-        if self._said != what:
-            self._said = what
-            log.warning("configmap %s/%s %s", self._namespace, self._name, what)
+    def complain(self, problem: str) -> None:
+        """Log a problem once until another one occurs."""
+        if self._logged != problem:
+            self._logged = problem
+            log.warning("configmap %s/%s %s", self._namespace, self._name, problem)
 
     async def _read(self) -> Any:
         path, backoff = CONFIG_MAPS.path(self._namespace, self._name), Backoff()
@@ -127,14 +132,14 @@ class OwnConfigMap:
                 if isinstance(error, ApiError) and error.status == 404:
                     return None
                 if not self._retry.retryable(error, "GET"):
-                    self.complain(f"is not read, {self._without}: {error}")
+                    self.complain(f"cannot be read, {self._without}: {error}")
                     return None
-                self.complain(f"is not read yet: {error}")
+                self.complain(f"cannot be read yet: {error}")
                 await asyncio.sleep(backoff.next())
 
 
 def version_of(text: str) -> int:
-    """The version that a text names; 0 for none, or where it cannot be read."""
+    """Return the version of a text; 0 without a version or for an unreadable text."""
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:

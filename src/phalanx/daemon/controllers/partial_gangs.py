@@ -1,4 +1,4 @@
-"""Gangs that stay below their quorum after some of their bindings failed: a stated, configurable end."""
+"""Gangs that stay below their quorum after failed bindings: the configured handling after a timeout."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _CUT_OFF = "the rest of the pod's gang could not be bound in time"
 
 
 class PartialGangs:
-    """Looks for gangs whose plan was cut off and whose timeout (seconds since the plan, the gang's own or 600) is
-    over. `keep` leaves the bound members where they are and says so once; `release` evicts them (`evict`), so that
-    what they hold is free and the gang starts as one later. Either way the repair goes on every cycle.
+    """Search for gangs with an incomplete plan after its timeout (seconds since the plan, the gang's own or 600).
+
+    With `keep` the bound members stay, and one event reports them. With `release` they are evicted (`evict`), so
+    that their resources are free and the gang starts as one later. In both cases each cycle still tries to complete
+    the gang.
     """
 
     def __init__(
@@ -34,26 +36,26 @@ class PartialGangs:
         self._event_publisher = event_publisher
         self._evict = evict
         self._now = now
-        self._dealt_with: dict[GangKey, PlanMark] = {}
+        self._handled: dict[GangKey, PlanMark] = {}
 
     def check(self, policy: str) -> None:
-        """`policy` is keep or release."""
+        """Handle overdue gangs; `policy` is keep or release."""
         gangs = self._state.gangs
-        for key in [key for key in self._dealt_with if key not in gangs or not gangs[key].marks]:
-            del self._dealt_with[key]
+        for key in [key for key in self._handled if key not in gangs or not gangs[key].marks]:
+            del self._handled[key]
         for key, record in gangs.items():
-            # Asked of every gang each second: where nobody waits and nothing failed there is nothing to find.
+            # This runs for every gang each second: gangs without pending members and failures are skipped.
             if not record.marks or not (record.pending or record.failures):
                 continue
             mark = self._overdue(record)
-            if mark is None or self._dealt_with.get(key) == mark:
+            if mark is None or self._handled.get(key) == mark:
                 continue
-            self._dealt_with[key] = mark
-            holding = [member for member in record.members.values() if member.state in CAN_LEAVE]
-            self._event_publisher.plan_timed_out(record, mark, len(holding), released=policy == "release")
+            self._handled[key] = mark
+            bound_members = [member for member in record.members.values() if member.state in CAN_LEAVE]
+            self._event_publisher.plan_timed_out(record, mark, len(bound_members), released=policy == "release")
             if policy == "release":
                 reason, cause = EvictionReason.RESCHEDULED, f"{mark.plan} {key}"
-                self._evict(evict_members(self._state, record, holding, reason, _CUT_OFF, cause))
+                self._evict(evict_members(self._state, record, bound_members, reason, _CUT_OFF, cause))
 
     def _overdue(self, record: GangRecord) -> PlanMark | None:
         spec = record.spec

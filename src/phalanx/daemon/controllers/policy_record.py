@@ -1,5 +1,4 @@
-"""The policy in force and the names that the scheduler serves, kept in a ConfigMap: commands that rehearse the
-scheduler go by them."""
+"""Policy in force and scheduler names, stored in a ConfigMap for commands that simulate the scheduler."""
 
 from __future__ import annotations
 
@@ -17,18 +16,21 @@ from phalanx.kube.retry import RetryPolicy
 
 NAME = "policy-in-force"
 DATA_KEY = "policy.yaml"
-#: The names in `spec.schedulerName` that it serves, as a JSON list; the first one names its objects.
+#: Key of the served `spec.schedulerName` values, a JSON list; the first one names the scheduler's objects.
 NAMES_KEY = "scheduler-names"
 _KEYS = (DATA_KEY, NAMES_KEY)
-# (Characters; a ConfigMap holds a megabyte.)
+# Limit in characters; a ConfigMap holds 1 MB.
 MOST_CHARACTERS = 200_000
-# Seconds after which it is looked whether it still says so: a backup that is put back may say something else.
+# Seconds between two checks of the stored policy: a restored backup could hold another one.
 _LOOK_PERIOD = 60.0
 
 
 class PolicyRecord:
-    """Reads now and then what is written down, and writes the policy wherever it is another. Nothing is decided by
-    it here: where it cannot be written, commands have to be told the policy."""
+    """Storage of the policy.
+
+    The object is read periodically and written when it differs. The scheduler does not depend on it: without it,
+    commands need the policy as an option.
+    """
 
     def __init__(
         self,
@@ -41,9 +43,9 @@ class PolicyRecord:
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`policy` gives the text of the policy in force; `clock` is in seconds."""
+        """Store the text that `policy` returns; `clock` is in seconds."""
         name = f"{name_prefix(scheduler_names)}-{NAME}"
-        self._object = OwnConfigMap(client, namespace, name, "it is written anew", retry)
+        self._object = OwnConfigMap(client, namespace, name, "it is written again", retry)
         self._names = msgspec.json.encode(list(scheduler_names)).decode()
         self._pool = pool
         self._policy = policy
@@ -51,22 +53,22 @@ class PolicyRecord:
         self._written: Mapping[str, str] = {}
         self._refused = False
         self._busy = False
-        self._looked = clock()
+        self._loaded_at = clock()
 
     async def load(self) -> None:
-        """Returns when the object has been read."""
+        """Load the stored policy."""
         data = await self._object.read()
         self._written = {key: data[key] for key in _KEYS if key in data}
 
     def save(self) -> None:
-        """Asks for it to be written if it has changed; to be called about once a second."""
+        """Submit a write of a changed policy; call it about once a second."""
         text = self._policy()
         if self._busy:
             return
-        told = {DATA_KEY: text, NAMES_KEY: self._names}
-        if told == self._written:
-            if not self._refused and self._clock() - self._looked >= _LOOK_PERIOD:
-                self._look()
+        current = {DATA_KEY: text, NAMES_KEY: self._names}
+        if current == self._written:
+            if not self._refused and self._clock() - self._loaded_at >= _LOOK_PERIOD:
+                self._reload()
             return
         if len(text) > MOST_CHARACTERS:
             self._object.complain(f"is not written: the policy is longer than {MOST_CHARACTERS} characters")
@@ -75,27 +77,27 @@ class PolicyRecord:
 
         async def write() -> None:
             try:
-                await self._object.put(told, told)
+                await self._object.put(current, current)
             except ApiError as error:
-                # It would be refused again; the next policy is another matter.
+                # The same text would be rejected again; a new policy is tried.
                 self._object.complain(f"is not written, commands need --config and --scheduler-name: {error}")
-                self._written, self._refused = told, True
+                self._written, self._refused = current, True
             except ConnectionLost as error:
                 self._object.complain(f"is not written yet: {error}")
             else:
-                self._written = told
+                self._written = current
             finally:
                 self._busy = False
 
         self._pool.submit(Urgency.STATUS, write)
 
-    def _look(self) -> None:
-        self._busy, self._looked = True, self._clock()
+    def _reload(self) -> None:
+        self._busy, self._loaded_at = True, self._clock()
 
-        async def look() -> None:
+        async def reload() -> None:
             try:
                 await self.load()
             finally:
                 self._busy = False
 
-        self._pool.submit(Urgency.STATUS, look)
+        self._pool.submit(Urgency.STATUS, reload)

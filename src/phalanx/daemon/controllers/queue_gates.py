@@ -1,7 +1,9 @@
-"""Volcano's queue-allocation-gate: a gated pod waits for its queue alone, and is let go once the queue has room.
+"""Volcano's queue-allocation-gate: a gated pod waits for its queue only; the gate is removed once the queue has
+quota.
 
-So long nobody adds nodes for a pod that its queue would not take. Source: Volcano 1.15, the scheduling gates of
-queue admission (its webhook writes the gate where the annotation asks for it; whoever has no webhook writes both).
+Until then no autoscaler adds nodes for a pod that its queue cannot admit. Source: Volcano 1.15, the scheduling
+gates of queue admission. Its webhook writes the gate if the annotation requests it; without the webhook users write
+both.
 """
 
 from __future__ import annotations
@@ -20,21 +22,21 @@ from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.model.pod import Pod
 from phalanx.scheduling.session.session import Session
 
-# Until a write that was refused is tried again (seconds).
+# Seconds until a rejected write is retried.
 _PAUSE = 30.0
 
 log = logging.getLogger(__name__)
 
 GATE = "scheduling.volcano.sh/queue-allocation-gate"
-"""The name of the gate, and of the annotation that asks for it."""
+"""Name of the gate, and of the annotation that requests it."""
 
 
 class QueueGates:
-    """Pods that have the annotation, by uid: those whose only gate is left, and those that were let go and wait for
-    a node. What the latter ask for is kept for them, so that no more are let go than the queue takes.
+    """Pods with the annotation, by uid: gated ones without another gate, and released ones without a node.
 
-    A gate without the annotation is somebody else's to lift. Nothing is kept beyond a restart: what is gated and
-    what was let go can be seen on the pods. `look` gives the cluster as plugins see it now.
+    The requests of released pods are counted, so that no more pods are released than the queue admits. A gate
+    without the annotation belongs to another controller. Nothing is stored: gated and released pods are visible in
+    the API. `look` returns the cluster as plugins see it now.
     """
 
     def __init__(
@@ -44,17 +46,17 @@ class QueueGates:
         self._pool = pool
         self._state = state
         self._look = look
-        # The version in which each was seen with the gate.
+        # Version in which each pod was last seen with the gate.
         self._versions: dict[str, str] = {}
         self._gated: set[str] = set()
-        self._let_go: set[str] = set()
+        self._released: set[str] = set()
         self._seen = -1
 
     def pod_seen(self, pod: PodObject) -> None:
         metadata, spec = pod.metadata, pod.spec
         uid = metadata.uid
         if GATE not in metadata.annotations:
-            if uid in self._versions or uid in self._let_go:
+            if uid in self._versions or uid in self._released:
                 self.pod_gone(uid)
             return
         gates = [gate.name for gate in spec.scheduling_gates]
@@ -63,47 +65,48 @@ class QueueGates:
             self.pod_gone(uid)
         elif not gates:
             self.pod_gone(uid)
-            self._let_go.add(uid)
+            self._released.add(uid)
         else:
             self._versions[uid] = metadata.resource_version
-            if uid not in self._let_go:
+            if uid not in self._released:
                 self._gated.add(uid)
                 self._seen = -1
 
     def pod_gone(self, uid: str) -> None:
         self._versions.pop(uid, None)
         self._gated.discard(uid)
-        self._let_go.discard(uid)
+        self._released.discard(uid)
 
     def check(self) -> None:
-        """Lets go whom the queues have room for, the most important and then the oldest first."""
+        """Release the pods that fit the quota of their queues, by priority, then the oldest first."""
         if not self._gated or self._seen == self._state.version:
             return
         self._seen = self._state.version
         session = self._look()
-        kept: dict[AccountRecord, dict[str, int]] = {}
-        for record in self._records(self._let_go):
-            _keep(kept, record)
+        counted: dict[AccountRecord, dict[str, int]] = {}
+        for record in self._records(self._released):
+            _count(counted, record)
         for record in sorted(self._records(self._gated), key=_order):
-            if _has_room(session, record, kept):
-                _keep(kept, record)
+            if _has_room(session, record, counted):
+                _count(counted, record)
                 self._lift(record)
 
     def _records(self, uids: Iterable[str]) -> list[PodRecord]:
-        found = (self._state.pods.get(uid) for uid in sorted(uids))
-        return [record for record in found if record is not None and record.charge_path is not None]
+        records = (self._state.pods.get(uid) for uid in sorted(uids))
+        return [record for record in records if record is not None and record.charge_path is not None]
 
     def _lift(self, record: PodRecord) -> None:
         self._gated.discard(record.pod.uid)
-        self._let_go.add(record.pod.uid)
+        self._released.add(record.pod.uid)
         self._pool.submit(Urgency.STATUS, lambda: self._write(record.pod))
 
     async def _write(self, pod: Pod) -> float | None:
-        """The seconds until the next try, None where there is nothing more to do."""
+        """Remove the gate; return the seconds until a retry, or None if nothing is left to do."""
         version = self._versions.get(pod.uid)
         if version is None:
             return None
-        # Of the version that was seen, or somebody else's gate that came meanwhile would go, too.
+        # The patch applies to the seen version only: it must not remove a gate that another controller has added
+        # since.
         patch = {"metadata": {"uid": pod.uid, "resourceVersion": version}, "spec": {"schedulingGates": []}}
         try:
             await self._client.patch(PODS.path(pod.namespace, pod.name), patch, PatchType.MERGE)
@@ -112,7 +115,7 @@ class QueueGates:
                 return None
             if isinstance(error, ApiError) and error.status == 409:
                 return 0.1  # the watch shows the newer version
-            log.warning("the gate %s of pod %s/%s was not lifted: %s", GATE, pod.namespace, pod.name, error)
+            log.warning("the gate %s of pod %s/%s was not removed: %s", GATE, pod.namespace, pod.name, error)
             return _PAUSE
         return None
 
@@ -122,20 +125,20 @@ def _order(record: PodRecord) -> tuple[int, int, str, str]:
     return -pod.priority, pod.created, pod.namespace, pod.name
 
 
-def _keep(kept: dict[AccountRecord, dict[str, int]], record: PodRecord) -> None:
+def _count(counted: dict[AccountRecord, dict[str, int]], record: PodRecord) -> None:
     assert record.charge_path is not None
     for account in record.charge_path.path:
-        add_amounts(kept.setdefault(account, {}), record.footprint.amounts, 1)
+        add_amounts(counted.setdefault(account, {}), record.footprint.amounts, 1)
 
 
-def _has_room(session: Session, record: PodRecord, kept: Mapping[AccountRecord, Mapping[str, int]]) -> bool:
+def _has_room(session: Session, record: PodRecord, counted: Mapping[AccountRecord, Mapping[str, int]]) -> bool:
     assert record.charge_path is not None
     if session.blocked(record) is not None:
         return False
     for account_limit in session.quota_check.account_limits(record.charge_path):
-        wanted = dict(kept.get(account_limit.account, {}))
+        wanted = dict(counted.get(account_limit.account, {}))
         add_amounts(wanted, record.footprint.amounts, 1)
-        asked = {name: amount for name, amount in wanted.items() if name in record.footprint.amounts}
-        if not account_limit.room(asked):
+        requested = {name: amount for name, amount in wanted.items() if name in record.footprint.amounts}
+        if not account_limit.room(requested):
             return False
     return True

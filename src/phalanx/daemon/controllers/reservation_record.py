@@ -1,4 +1,4 @@
-"""The starts that were promised and the reservations that were granted, kept in a ConfigMap over restarts."""
+"""Promised starts and granted advance reservations, stored in a ConfigMap across restarts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from phalanx.views.promise_record import DATA_KEY, NAME, STARTS_KEY, WRITTEN_KEY
 
 log = logging.getLogger(__name__)
 
-# A ConfigMap holds a megabyte.
+# A ConfigMap holds 1 MB.
 MOST_BYTES = 700_000
 _MOST_BYTES_OF_STARTS = 200_000
 
 
 class ReservationRecord:
-    """Reads the promises once, before anything is planned, and writes them whenever they have changed, one write at
-    a time. Only the scheduler may write the object: what is in it cannot be a tenant's."""
+    """Storage of promises.
+
+    They are loaded once before the first plan and written after changes, one write at a time. Only the scheduler
+    has the right to write the object, so its content cannot come from a tenant.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class ReservationRecord:
         retry: RetryPolicy | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "promised starts are made anew", retry)
+        self._object = OwnConfigMap(client, namespace, f"{prefix}-{NAME}", "starts are promised again", retry)
         self._pool = pool
         self._promises = promises
         self._starts = starts
@@ -54,35 +57,38 @@ class ReservationRecord:
         self._written = 0
         self._data: dict[str, str] = {}
         self._writing = False
-        # By name: the grants that are written down.
+        # Stored grants by name.
         self._grants: dict[str, StoredGrant] = {}
 
     def holds(self, name: str, uid: str, phase: str, start: int) -> bool:
-        """Whether it is written down how an advance reservation stands: nobody is told before."""
-        kept = self._grants.get(name)
-        return kept is not None and (kept.uid, kept.phase, kept.start) == (uid, phase, start)
+        """Return whether the state of an advance reservation is stored; it is not published before."""
+        stored = self._grants.get(name)
+        return stored is not None and (stored.uid, stored.phase, stored.start) == (uid, phase, start)
 
     async def load(self) -> tuple[list[StoredReservation], StoredStarts, list[StoredGrant]]:
-        """Returns when the object has been read, however long the API server keeps us waiting for it."""
+        """Load the stored promises; retry while the API server is unreachable."""
         texts = await self._object.read()
         if not texts:
             return [], StoredStarts(), []
         self._data = {key: texts[key] for key in (DATA_KEY, STARTS_KEY) if key in texts}
-        found, faults = decode(self._data.get(DATA_KEY, ""))
-        grants, more = decode_grants(self._data.get(DATA_KEY, ""))
-        self._grants = {each.name: each for each in grants}
+        promises, faults = decode(self._data.get(DATA_KEY, ""))
+        grants, grant_faults = decode_grants(self._data.get(DATA_KEY, ""))
+        self._grants = {grant.name: grant for grant in grants}
         starts, fault_of_starts = decode_starts(self._data.get(STARTS_KEY, ""))
-        for key, fault in (*((DATA_KEY, fault) for fault in (*faults, *more)), (STARTS_KEY, fault_of_starts)):
+        for key, fault in (
+            *((DATA_KEY, fault) for fault in (*faults, *grant_faults)),
+            (STARTS_KEY, fault_of_starts),
+        ):
             if fault:
                 self._object.complain(f"key {key}: {fault}")
-        if found:
-            log.info("%d promised starts go on where they were", len(found))
+        if promises:
+            log.info("%d promised starts are restored", len(promises))
         if grants:
-            log.info("%d advance reservations go on as they were granted", len(grants))
-        return found, starts, grants
+            log.info("%d advance reservations are restored", len(grants))
+        return promises, starts, grants
 
     def save(self) -> None:
-        """Asks for what has changed to be written."""
+        """Submit a write of changed promises."""
         version, promises, grants = self._promises()
         if version == self._written or self._writing:
             return
@@ -90,14 +96,14 @@ class ReservationRecord:
 
         async def write() -> None:
             try:
-                # Grants first: they are few, and what was granted is not made anew.
-                kept = _within(promises, MOST_BYTES - len(encode([], grants)))
-                data = {DATA_KEY: encode(kept, grants)}
+                # Grants come first: they are few, and a lost grant is not granted again.
+                stored = _within(promises, MOST_BYTES - len(encode([], grants)))
+                data = {DATA_KEY: encode(stored, grants)}
                 if (starts := self._starts()) != StoredStarts():
                     data[STARTS_KEY] = encode_starts(starts, _MOST_BYTES_OF_STARTS)
                 news = {key: text for key, text in data.items() if text != self._data.get(key)}
                 if news:
-                    # Views say how old the record is. The time alone is no reason to write.
+                    # Views show the age of the record. A new time alone is no reason to write.
                     written = {WRITTEN_KEY: encode_written(self._now(), version)}
                     await self._object.put(news | written, data | written)
                     self._data |= news
@@ -107,7 +113,7 @@ class ReservationRecord:
                 self._object.complain(str(error))
             else:
                 self._written = version
-                self._grants = {each.name: each for each in grants}
+                self._grants = {grant.name: grant for grant in grants}
             finally:
                 self._writing = False
             if self._promises()[0] != version:
@@ -117,11 +123,11 @@ class ReservationRecord:
 
 
 def _within(promises: Sequence[StoredReservation], most: int) -> list[StoredReservation]:
-    """As many promises, those first that were made first, as an object holds."""
-    kept, size = [], 0
-    for each in promises:
-        size += len(encode([each]))
+    """Return the promises, the first made first, that fit into an object of `most` bytes."""
+    stored, size = [], 0
+    for promise in promises:
+        size += len(encode([promise]))
         if size > most:
             break
-        kept.append(each)
-    return kept
+        stored.append(promise)
+    return stored

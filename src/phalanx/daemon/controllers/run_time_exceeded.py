@@ -1,4 +1,4 @@
-"""Pods that run longer than they may: told once, and before, where that is their end."""
+"""Events about pods that exceed their run time, and about pods that will be killed for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.model.text.run_times import run_time_sentence
 from phalanx.scheduling.features.run_time_limits import KILL, WHEN_NEEDED
 from phalanx.status.event_publisher import EventPublisher
 
-#: So many seconds before its end a pod that will be killed is told so.
+#: Seconds before its end at which a pod that will be killed gets an event.
 NOTICE = 300
 
 EXCEEDED = "RunTimeExceeded"
@@ -22,14 +22,15 @@ Unit = GangKey | str
 
 _CONSEQUENCES = {
     KILL: "it is evicted",
-    WHEN_NEEDED: "it is evicted as soon as somebody needs the room",
+    WHEN_NEEDED: "it is evicted as soon as another unit needs its resources",
 }
 
 
 class RunTimeExceeded:
-    """One event per gang, or pod on its own, and stage. `count` is told the policy for each whose time is over,
-    `touch` each gang for which that is news, so that its status says so. Who evicts is the scheduler
-    (`phalanx.scheduling.features.run_time_limits`).
+    """Publisher of one event per gang or single pod and stage.
+
+    `count` is called with the policy for each exceeded run time, `touch` with each gang for which the state is new,
+    so that its status shows it. The scheduler evicts (`phalanx.scheduling.features.run_time_limits`).
     """
 
     def __init__(
@@ -45,17 +46,17 @@ class RunTimeExceeded:
         self._count = count
         self._touch = touch
         self._now = now
-        self._told: dict[str, set[Unit]] = {EXCEEDED: set(), ENDING: set()}
+        self._published: dict[str, set[Unit]] = {EXCEEDED: set(), ENDING: set()}
 
     def check(self, policy: str) -> None:
-        """`policy` is report, evict-when-needed or kill."""
+        """Publish due events; `policy` is report, evict-when-needed or kill."""
         now, run_time_limits = self._now(), self._state.pods.run_time_limits
         for unit, record in self._news(EXCEEDED, run_time_limits.ending(now)):
-            then = _CONSEQUENCES.get(policy, "nothing is done about it")
+            consequence = _CONSEQUENCES.get(policy, "it keeps running")
             self._publish(
                 record,
                 EXCEEDED,
-                f"{run_time_sentence(record.pod.run_time)}; {then} (policy phalanx.exceededRunTimes)",
+                f"{run_time_sentence(record.pod.run_time)}; {consequence} (policy phalanx.exceededRunTimes)",
             )
             self._count(policy)
             if isinstance(unit, GangKey):
@@ -69,18 +70,18 @@ class RunTimeExceeded:
             self._publish(record, ENDING, f"it is evicted at {end}, when {limit} are over")
 
     def _news(self, stage: str, uids: list[str]) -> list[tuple[Unit, PodRecord]]:
-        """The first pod of each unit that has not been told yet; who is not concerned any more is forgotten."""
+        """Return the first pod of each unit without an event; forget units that no longer exceed their time."""
         units: dict[Unit, PodRecord] = {}
         for uid in uids:
             record = self._state.pods.get(uid)
             if record is not None and record.pod.scheduler in self._state.schedulers and not record.pod.fixture:
                 units.setdefault(record.gang.key if record.gang is not None else uid, record)
-        told = self._told[stage]
-        for unit in told.difference(units):
+        published = self._published[stage]
+        for unit in published.difference(units):
             if stage == EXCEEDED and isinstance(unit, GangKey):
                 self._touch(unit)
-        self._told[stage] = set(units)
-        return [(unit, record) for unit, record in units.items() if unit not in told]
+        self._published[stage] = set(units)
+        return [(unit, record) for unit, record in units.items() if unit not in published]
 
     def _publish(self, record: PodRecord, reason: str, note: str) -> None:
         self._event_publisher.run_time_ends(record, reason, note)

@@ -1,4 +1,4 @@
-"""The memory of what accounts used, kept in ConfigMaps so that it outlives the process."""
+"""Usage history of accounts, stored in ConfigMaps across restarts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 NAME = "usage"
 DATA_KEY = "usage.json"
 VERSION = 1
-# An account takes up to about a kilobyte, a ConfigMap holds a megabyte.
+# An account needs up to 1 kB, a ConfigMap holds 1 MB.
 ACCOUNTS_PER_OBJECT = 500
-# The rights name each object, so there is a last one.
+# The rights name each object, so their number is limited.
 MOST_OBJECTS = 20
 PERIOD = 15.0
-# After so long what is still held is written down anew: a crash then costs no more of it than that.
+# Seconds after which current usage is written again: a crash loses at most that much of it.
 CHECKPOINT = 300.0
 
 _Amount = Annotated[int, msgspec.Meta(ge=0)]
@@ -38,7 +38,7 @@ _Average = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One account as it is written; see AccountUsage."""
+    """Stored form of one account; see AccountUsage."""
 
     account: AccountKey
     at: _Amount
@@ -49,11 +49,12 @@ class _StoredUsage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UsageRecord:
-    """Reads the history once, before anything is planned, and writes what has changed, at most once a period.
+    """Storage of the usage history.
 
-    Accounts are spread over objects `PREFIX-usage-<n>` (see own_objects) and stay where they are. What is stored
-    says what was held since when, so fading, and windows that end, need no writing: where nothing changes hands,
-    nothing is written but a checkpoint of what is held, every few minutes.
+    It is loaded once before the first plan, and changes are written at most once a period. Accounts are spread over
+    objects `PREFIX-usage-<n>` (see own_objects) and stay in their object. The stored data has the amount and its
+    start, so decay and ended windows need no write: without changes only a checkpoint of the current usage is
+    written, every few minutes.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class UsageRecord:
     ) -> None:
         self._name = f"{prefix}-{NAME}"
         self._objects = [
-            OwnConfigMap(client, namespace, f"{self._name}-{number}", "usage starts anew", retry, version=VERSION)
+            OwnConfigMap(client, namespace, f"{self._name}-{number}", "usage starts at 0", retry, version=VERSION)
             for number in range(MOST_OBJECTS)
         ]
         self._pool = pool
@@ -85,31 +86,31 @@ class UsageRecord:
         self._stored: list[dict[AccountKey, AccountUsage]] = []
         self._place: dict[AccountKey, int] = {}
         self._writing: set[int] = set()
-        self._told_full = False
+        self._logged_full = False
 
     async def load(self) -> None:
-        """Returns when everything has been read, however long the API server keeps us waiting for it."""
-        for number, kept in enumerate(self._objects):
-            texts = await kept.read()
-            if not kept.exists:
+        """Load the history; retry while the API server is unreachable."""
+        for number, config_map in enumerate(self._objects):
+            texts = await config_map.read()
+            if not config_map.exists:
                 break
-            usages, faults = ([], []) if kept.left_alone else decode(texts.get(DATA_KEY, ""))
+            usages, faults = ([], []) if config_map.left_alone else decode(texts.get(DATA_KEY, ""))
             for fault in faults:
                 log.warning("configmap %s/%s-%d, key %s: %s", self._namespace, self._name, number, DATA_KEY, fault)
             self._stored.append({usage.key: usage for usage in usages if usage.key not in self._place})
             self._place.update((key, number) for key in self._stored[number])
             self._history.restore(self._stored[number].values(), self._now())
         if self._place:
-            log.info("the usage of %d accounts goes on where it was", len(self._place))
+            log.info("the usage of %d accounts is restored", len(self._place))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Save periodically until cancelled."""
         while True:
             await asyncio.sleep(self._period)
             self.save()
 
     def save(self, last: bool = False) -> None:
-        """Asks for what has changed to be written; call it a `last` time before the write pool is finished."""
+        """Submit writes of changed accounts; call it a `last` time before the write pool is finished."""
         usages = self._history.export(self._now(), 0.0 if last else self._checkpoint)
         self._replace(usages)
         wanted: list[dict[AccountKey, AccountUsage]] = [{} for _ in self._stored]
@@ -124,15 +125,15 @@ class UsageRecord:
                 self._pool.submit(Urgency.STATUS, partial(self._write, number, accounts))
 
     def _replace(self, usages: list[AccountUsage]) -> None:
-        """Gives every account a place that it keeps; places of accounts that are forgotten become free."""
+        """Assign an object to each new account; free the places of forgotten accounts."""
         known = {usage.key for usage in usages}
         for key in [key for key in self._place if key not in known]:
             del self._place[key]
         free = [self._per_object] * MOST_OBJECTS
         for number in self._place.values():
             free[number] -= 1
-        for number, kept in enumerate(self._objects):
-            if kept.left_alone:
+        for number, config_map in enumerate(self._objects):
+            if config_map.left_alone:
                 free[number] = 0
         number = 0
         for usage in usages:
@@ -148,10 +149,13 @@ class UsageRecord:
             self._stored.extend({} for _ in range(number + 1 - len(self._stored)))
 
     def _log_full(self) -> None:
-        if not self._told_full:
-            most = MOST_OBJECTS * self._per_object
-            log.warning("the usage of %d accounts is stored; that of the others ends with this process", most)
-        self._told_full = True
+        if not self._logged_full:
+            stored = MOST_OBJECTS * self._per_object
+            log.warning(
+                "the usage of %d accounts is stored; the usage of further accounts is lost with this process",
+                stored,
+            )
+        self._logged_full = True
 
     async def _write(self, number: int, accounts: dict[AccountKey, AccountUsage]) -> None:
         data = {DATA_KEY: encode(accounts.values())}
@@ -166,35 +170,35 @@ class UsageRecord:
 
 
 def encode(usages: Iterable[AccountUsage]) -> str:
-    """The text of one object."""
+    """Return the text of one object."""
     accounts = [
-        _StoredUsage(each.key, each.at, dict(each.held), dict(each.decayed), each.window, dict(each.spent))
-        for each in sorted(usages, key=lambda usage: usage.key)
+        _StoredUsage(usage.key, usage.at, dict(usage.held), dict(usage.decayed), usage.window, dict(usage.spent))
+        for usage in sorted(usages, key=lambda usage: usage.key)
     ]
     return msgspec.json.encode({"version": VERSION, "accounts": accounts}, order="deterministic").decode()
 
 
 def decode(text: str) -> tuple[list[AccountUsage], list[str]]:
-    """What can be read of a text, and what is wrong with the rest of it, a sentence each."""
+    """Return the readable accounts of a text, and one sentence for each fault."""
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError as error:
-        return [], [f"no usage can be read and what it told is forgotten: {error}"]
+        return [], [f"no usage can be read, its history is lost: {error}"]
     if not isinstance(document, dict) or document.get("version") != VERSION:
-        return [], [f"it is not of version {VERSION} and what it told is forgotten"]
+        return [], [f"it is not of version {VERSION}, its history is lost"]
     accounts = document.get("accounts")
     if not isinstance(accounts, list):
-        return [], ["accounts is no list and what it told is forgotten"]
+        return [], ["accounts is not a list, its history is lost"]
     usages: list[AccountUsage] = []
     faults: list[str] = []
     for place, entry in enumerate(accounts):
         try:
             stored = msgspec.convert(entry, _StoredUsage)
         except msgspec.ValidationError as error:
-            faults.append(f"accounts[{place}] is forgotten: {error}")
+            faults.append(f"accounts[{place}] is ignored: {error}")
             continue
         if not all(math.isfinite(value) for value in stored.decayed.values()):
-            faults.append(f"accounts[{place}] is forgotten: an average is no number")
+            faults.append(f"accounts[{place}] is ignored: an average is not a number")
             continue
         usages.append(
             AccountUsage(stored.account, stored.at, stored.held, stored.decayed, stored.window, stored.spent)

@@ -1,1 +1,1 @@
-"""What Prometheus reads that is counted from the state of the cluster when it asks."""
+"""Prometheus metrics, most of them computed from the state of the cluster per scrape."""

@@ -1,4 +1,4 @@
-"""What queues and quotas have, as series: 10,000 of them in less than a tenth of a second, and not in the way."""
+"""Series of queues and quotas: 10,000 accounts in less than 0.1 s, outside the event loop."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _INFO = "phalanx_account_info"
 
 
 class AccountSnapshot(msgspec.Struct, frozen=True):
-    """`offered` is what all nodes offer, by resource. `deserved` is what the policy gives a queue; None where it
-    gives nothing: then it is what the queue says itself."""
+    """Figures of all accounts at one time.
+
+    `offered` is the capacity of all nodes by resource. `deserved` is the share that the policy computes for a
+    queue; None if it computes none: the queue's own declaration counts then.
+    """
 
     offered: dict[str, int]
     copies: AccountCopies
@@ -32,12 +35,14 @@ class AccountSnapshot(msgspec.Struct, frozen=True):
 
 
 class AccountSeries:
-    """Of every declared queue and quota, and of those that nobody declares but that are used: of at most so many,
-    those that hold and ask for the largest part of the cluster; the rest is summed up (OTHER), of those without
-    children, so that nothing counts twice.
+    """Series of queues and quotas that are declared or in use.
 
-    `snapshot` is taken by whoever changes the state, `lines` are written by any thread before the next is taken.
-    What is declared changes rarely: its lines are kept as text. `deserved` tells what queues deserve.
+    At most `most` accounts have series of their own, the ones with the largest part of the cluster in use or
+    pending. All other accounts without children are summed up as OTHER, so no amount counts twice.
+
+    `snapshot` must be called by the thread that changes the state, `lines` by any thread before the next snapshot.
+    The lines of declarations rarely change and are cached as text. `deserved` returns the shares that queues
+    deserve.
     """
 
     def __init__(
@@ -61,12 +66,12 @@ class AccountSeries:
     def lines(self, snapshot: AccountSnapshot) -> Iterator[str]:
         if not self._most:
             return
-        told = [
+        active = [
             account
             for account in snapshot.copies.accounts.values()
             if account.spec is not None or account.used or account.unallocated
         ]
-        accounts, rest = self._largest(told, snapshot.offered)
+        accounts, unlisted = self._largest(active, snapshot.offered)
         infos, shares = list[str](), list[str]()
         yield from lines_of(_RESOURCE, ())
         for account in accounts:
@@ -79,7 +84,7 @@ class AccountSeries:
             infos.append(declared.info)
             if declared.text:
                 yield declared.text
-        for tree, (used, pending) in _sums(rest).items():
+        for tree, (used, pending) in _sums(unlisted).items():
             key = AccountKey(tree, OTHER)
             yield from _amounts(key, (("used", used), ("pending", pending)))
             shares.append(_share(key, used, snapshot.offered))
@@ -88,23 +93,23 @@ class AccountSeries:
         yield from lines_of(_INFO, ())
         yield from infos
         if len(self._declared) > len(accounts):
-            there = {account.key for account in accounts}
-            self._declared = {key: kept for key, kept in self._declared.items() if key in there}
+            listed = {account.key for account in accounts}
+            self._declared = {key: declared for key, declared in self._declared.items() if key in listed}
 
     def _largest(
         self, accounts: list[AccountRecord], offered: Mapping[str, int]
     ) -> tuple[Sequence[AccountRecord], Sequence[AccountRecord]]:
-        """(those with series of their own, the others)."""
+        """Return (accounts with series of their own, all other accounts)."""
         if len(accounts) <= self._most:
             return accounts, ()
 
         def size(account: AccountRecord) -> tuple[float, AccountKey]:
-            wanted = dict(account.used)  # a Counter takes three times as long
+            wanted = dict(account.used)  # a Counter is three times slower
             for name, amount in account.pending.items():
                 wanted[name] = wanted.get(name, 0) + amount
             return -order_by_share(wanted.items(), offered, unfounded=True), account.key
 
-        # One that is called like the rest belongs to it: no series is there twice.
+        # An account with the name OTHER is summed up as well: series must be unique.
         ranked = sorted(accounts, key=lambda account: (account.key.name == OTHER, *size(account)))
         return ranked[: self._most], ranked[self._most :]
 
@@ -131,7 +136,7 @@ def _share(key: AccountKey, used: Mapping[str, int], offered: Mapping[str, int])
 
 
 def _sums(accounts: Iterable[AccountRecord]) -> dict[Tree, tuple[Counter[str], Counter[str]]]:
-    """What those without children have and wait for, by family."""
+    """Return the used and pending amounts of the accounts without children, by family."""
     sums: dict[Tree, tuple[Counter[str], Counter[str]]] = {}
     for account in accounts:
         used, pending = sums.setdefault(account.key.tree, (Counter(), Counter()))
@@ -142,7 +147,7 @@ def _sums(accounts: Iterable[AccountRecord]) -> dict[Tree, tuple[Counter[str], C
 
 
 class _Declared:
-    """The lines that follow from what an account's object says, and from where it stands."""
+    """Lines that follow from an account's declaration and its parent."""
 
     __slots__ = ("info", "parent", "spec", "text")
 

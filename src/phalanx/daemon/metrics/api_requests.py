@@ -1,4 +1,4 @@
-"""Requests to the API server, counted by what they concern and how they ended."""
+"""Requests to the API server, counted by resource and outcome."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from phalanx.daemon.metrics.cluster_counts import OTHER
 from phalanx.daemon.metrics.distribution import BucketCounts, Distributions
 from phalanx.daemon.metrics.exposition import labels, lines_of
 
-#: Combinations with series of their own; further ones count as OTHER.
+#: Maximum number of combinations with series of their own; further ones count as OTHER.
 _MOST_SERIES = 1000
 _WATCH = "WATCH"
 _BINDING = "/binding"
-#: kube-scheduler's names of what it sends while it plans on.
+#: Names of kube-scheduler for its asynchronous calls.
 _CALL_TYPES = {("POST", "pods/binding"): "pod_binding", ("PATCH", "pods/status"): "pod_status_patch"}
 
 
 class _Requests:
-    """Those of one method, resource and status: how many, and where their durations are kept."""
+    """Count and durations of the requests with one method, resource and status."""
 
     __slots__ = ("calls", "count", "durations")
 
@@ -32,7 +32,7 @@ class _Requests:
 
 
 class ApiRequests:
-    """Told of each answer; `server` is the API server's URL."""
+    """Counters of requests to the API server; `server` is its URL."""
 
     def __init__(self, registry: CollectorRegistry, server: str) -> None:
         self._host = urlsplit(server).netloc
@@ -41,7 +41,7 @@ class ApiRequests:
         self._calls = Distributions("scheduler_async_api_call_execution_duration_seconds", registry)
 
     def answered(self, method: str, path: str, status: int, seconds: float) -> None:
-        """`method` is WATCH for a watch that was begun, `status` 0 where no answer came."""
+        """Count a request; `method` is WATCH for the start of a watch, `status` 0 without an answer."""
         resource = resource_of(path)
         known = self._known.get((method, resource, status)) or self._first(method, resource, status)
         known.count += 1
@@ -91,11 +91,11 @@ class ApiRequests:
 
 
 def resource_of(path: str) -> str:
-    """The plural that a path of the API names, with its subresource ("pods/binding"); "" for other paths."""
+    """Return the plural in an API path, with its subresource ("pods/binding"); "" for other paths."""
     if path.endswith(_BINDING):
-        return "pods/binding"  # by far the most frequent
+        return "pods/binding"  # the most frequent path by far
     parts = path.split("/")
-    rest = parts[3:] if parts[1] == "api" else parts[4:] if parts[1] == "apis" else []
-    if len(rest) > 2 and rest[0] == "namespaces":
-        rest = rest[2:]
-    return f"{rest[0]}/{rest[2]}" if len(rest) > 2 else rest[0] if rest else ""
+    names = parts[3:] if parts[1] == "api" else parts[4:] if parts[1] == "apis" else []
+    if len(names) > 2 and names[0] == "namespaces":
+        names = names[2:]
+    return f"{names[0]}/{names[2]}" if len(names) > 2 else names[0] if names else ""

@@ -1,4 +1,4 @@
-"""How long pods wait for their binding, and a gang's bindings take together."""
+"""Durations of bindings: the wait of each pod, and the span of the bindings of a gang."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from phalanx.execution.binder import BindOutcome, BindResult
 from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey
 
-#: Attempts beyond count as kube-scheduler counts them.
+#: Number of attempts from which they are counted together, as in kube-scheduler.
 _MOST_ATTEMPTS = 16
-#: Of so many units it is known how often they were refused; beyond, of those that were refused last.
-_MANY = 20_000
+#: Maximum number of units with a count of unschedulable attempts; the oldest half is dropped beyond it.
+_MOST_UNITS = 20_000
 
 
 class _Span:
-    """The bindings of a gang that were decided together: how many are open, and when the first answer came."""
+    """Bindings of a gang that were decided together: number of open ones, and time of the first answer."""
 
     __slots__ = ("first", "open")
 
@@ -29,24 +29,25 @@ class _Span:
         self.first = 0.0
 
 
-# Of a binding that nothing is known of.
+# Values for a binding of an unknown pod.
 _UNKNOWN: tuple[float, int, _Span | None] = (0.0, 0, None)
 
 
 class BindTimes:
-    """`clock` gives seconds. A pod's wait begins anew with the process, as kube-scheduler's does.
+    """Durations of bindings; `clock` returns seconds.
 
-    An attempt is what `scheduler_schedule_attempts_total` counts: a binding, or the news that there is none.
+    The wait of a pod begins again with each process, as in kube-scheduler. An attempt is one count of
+    `scheduler_schedule_attempts_total`: a binding, or a verdict that the pod is unschedulable.
     """
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._entered: dict[str, float] = {}
         self._refusals: dict[str | GangKey, int] = {}
-        # When a binding was decided, in which attempt, and with whom.
+        # Time of the decision, number of the attempt, and the gang's span, by uid of the pod.
         self._decided: dict[str, tuple[float, int, _Span | None]] = {}
         self._waits = Distributions("scheduler_pod_scheduling_sli_duration_seconds", registry)
-        self._first_waits = self._waits.of(_told(1))
+        self._first_waits = self._waits.of(_label_of(1))
         self._bound = 0
         self._not_bound = {outcome.value: 0 for outcome in BindOutcome if outcome is not BindOutcome.BOUND}
         self._attempts = Distributions("scheduler_pod_scheduling_attempts", registry).of()
@@ -54,16 +55,16 @@ class BindTimes:
         self._spans = Distributions("phalanx_gang_bind_span_seconds", registry).of()
 
     def pod_waits(self, uid: str) -> None:
-        """A pod without a node could have one. May be told of the same again."""
+        """Start to measure the wait of a schedulable pod without a node; later calls have no effect."""
         if uid not in self._entered:
             self._entered[uid] = self._clock()
 
     def refused(self, unit: str | GangKey) -> None:
-        """A gang, or a pod by its uid, was told that there is no place for it."""
+        """Count an unschedulable attempt of a gang, or of a pod by its uid."""
         self._refusals[unit] = self._refusals.get(unit, 0) + 1
-        if len(self._refusals) > _MANY:
-            for eldest in list(self._refusals)[: _MANY // 2]:
-                del self._refusals[eldest]
+        if len(self._refusals) > _MOST_UNITS:
+            for oldest in list(self._refusals)[: _MOST_UNITS // 2]:
+                del self._refusals[oldest]
 
     def decided(self, binds: Iterable[Bind]) -> None:
         now, refusals = self._clock(), self._refusals
@@ -73,7 +74,7 @@ class BindTimes:
             if bind.gang is None:
                 self._decided[bind.uid] = (now, 1 + refusals.get(bind.uid, 0), None)
                 continue
-            # Those of a gang stand together.
+            # Bindings of one gang are adjacent.
             if span is None or bind.gang != gang:
                 gang, span, attempt = bind.gang, _Span(), 1 + refusals.get(bind.gang, 0)
             span.open += 1
@@ -94,12 +95,12 @@ class BindTimes:
         if attempt:
             self._bindings.observe(now - decided)
             self._attempts.observe(attempt)
-            waits = self._first_waits if attempt == 1 else self._waits.of(_told(attempt))
+            waits = self._first_waits if attempt == 1 else self._waits.of(_label_of(attempt))
             waits.observe(now - self._entered.pop(uid, decided))
 
     def lines(self) -> Iterable[str]:
         outcomes = {BindOutcome.BOUND.value: self._bound} | self._not_bound
-        return lines_of("phalanx_bindings_total", ((labels(outcome=told), n) for told, n in outcomes.items()))
+        return lines_of("phalanx_bindings_total", ((labels(outcome=outcome), n) for outcome, n in outcomes.items()))
 
     def pod_gone(self, uid: str) -> None:
         self._entered.pop(uid, None)
@@ -107,6 +108,6 @@ class BindTimes:
         self._decided.pop(uid, None)
 
 
-def _told(attempt: int) -> str:
-    """As a label."""
+def _label_of(attempt: int) -> str:
+    """Return the label of a number of attempts."""
     return str(attempt) if attempt < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS - 1}+"

@@ -1,4 +1,4 @@
-"""What waits and what runs, counted when somebody asks."""
+"""Counts of pods, gangs and nodes by state, computed per scrape."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ from phalanx.scheduling.scheduler import Scheduler
 from phalanx.views.gang_state import GangState, gang_state
 from phalanx.views.record_facts import gang_facts
 
-#: Series of gangs that wait, by queue and reason; the rest count as OTHER.
+#: Maximum number of series of pending gangs, by queue and reason; further ones count as OTHER.
 MOST_SERIES = 200
 OTHER = "other"
-#: States that follow from pods and PodGroups; the others are those of jobs, which the scheduler does not read.
+#: States that follow from pods and PodGroups; all other states are those of jobs, which the scheduler does not
+#: read.
 COUNTED = tuple(
     state for state in GangState if state not in (GangState.CANCELLED, GangState.SUSPENDED, GangState.DELETED)
 )
 
 
 class ClusterCounts(msgspec.Struct, frozen=True):
-    """Counts of a cluster: `pods` by kube-scheduler's queues (active, backoff, unschedulable, gated), `gangs` by
-    state, `waiting` gangs by (queue, code of the published reason), `oldest` how many seconds the eldest waits, by
-    queue; `nodes` by state (schedulable, unschedulable)."""
+    """Counts of a cluster.
+
+    `pods` counts by kube-scheduler's queues (active, backoff, unschedulable, gated), `gangs` by state, `waiting`
+    the pending gangs by (queue, code of the published reason), `nodes` by state (schedulable, unschedulable).
+    `oldest` is the age of the oldest pending gang in seconds, by queue.
+    """
 
     pods: dict[str, int]
     gangs: dict[str, int]
@@ -41,7 +45,7 @@ class ClusterCounts(msgspec.Struct, frozen=True):
 
 
 class CountedGang(NamedTuple):
-    """What a gang counts as; one that waits for anything has its queue and the code of its published reason."""
+    """State of a gang for counting; `waits` is (queue, code of the published reason) of a pending gang."""
 
     state: GangState
     waits: tuple[str, str] | None = None
@@ -49,13 +53,13 @@ class CountedGang(NamedTuple):
 
 
 class GangTally:
-    """How many gangs there are of each kind, kept up to date gang by gang."""
+    """Number of gangs by state and reason, updated gang by gang."""
 
     def __init__(self) -> None:
         self.states: dict[GangState, int] = dict.fromkeys(COUNTED, 0)
         self.reasons: dict[tuple[str, str], int] = {}
         self._gangs: dict[GangKey, CountedGang] = {}
-        # When those that wait were created, by queue, and the eldest of each whose answer still holds.
+        # Creation times of pending gangs by queue, and the cached oldest of each queue.
         self._created: dict[str, dict[GangKey, int]] = {}
         self._eldest: dict[str, int] = {}
 
@@ -63,7 +67,7 @@ class GangTally:
         return key in self._gangs
 
     def put(self, key: GangKey, gang: CountedGang | None) -> None:
-        """The gang counts as this from now on; None: it does not count."""
+        """Count the gang under this state from now on; None: do not count it."""
         old = self._gangs.pop(key, None)
         if old is not None:
             self._count(key, old, -1)
@@ -72,7 +76,7 @@ class GangTally:
             self._count(key, gang, 1)
 
     def eldest(self) -> dict[str, int]:
-        """queue -> when the eldest that waits was created, where that is known."""
+        """Return the creation time of the oldest pending gang by queue."""
         for queue, created in self._created.items():
             if queue not in self._eldest:
                 self._eldest[queue] = min(created.values())
@@ -101,14 +105,17 @@ class GangTally:
 
 
 class CountedCluster:
-    """Looks again at the gangs that have changed since the last count, or were told something else (`touch`)."""
+    """Counts that examine only the gangs that changed since the last count or got another verdict (`touch`)."""
 
     def __init__(
-        self, state: ClusterState, scheduler: Callable[[], Scheduler], told: Callable[[GangKey], Verdict | None]
+        self,
+        state: ClusterState,
+        scheduler: Callable[[], Scheduler],
+        verdict_of: Callable[[GangKey], Verdict | None],
     ) -> None:
         self._state = state
         self._scheduler = scheduler
-        self._told = told
+        self._verdict_of = verdict_of
         self._gangs = GangTally()
         self._touched: set[GangKey] = set()
         self._rebuilds = -1
@@ -116,14 +123,19 @@ class CountedCluster:
         self._assumed = 0
 
     def touch(self, key: GangKey) -> None:
-        """What the gang was told has changed. One that did not wait when it was last counted is counted again
-        anyway as soon as it does."""
+        """Mark a gang whose published verdict has changed.
+
+        A gang that was not pending at the last count is counted again anyway once it is pending.
+        """
         if key in self._gangs:
             self._touched.add(key)
 
     def lines(self, now: float, leads: bool = True) -> Iterator[str]:
-        """The exposition, as of `now` (seconds since the epoch). A standby (`leads` is False) says nothing of who
-        has a turn and why others wait: it decides neither, and a sum over the replicas would count them twice."""
+        """Return the exposition as of `now` (seconds since the epoch).
+
+        A standby (`leads` is False) has no lines about pending pods and reasons: a sum over the replicas would
+        count them twice.
+        """
         counts, state = self.count(now), self._state
         pods = ((labels(queue=queue), count) for queue, count in counts.pods.items())
         yield from lines_of("scheduler_pending_pods", pods if leads else ())
@@ -141,7 +153,7 @@ class CountedCluster:
     def count(self, now: float) -> ClusterCounts:
         self._recount_gangs()
         state = self._state
-        # A pod that is placed is a change of the first kind, one whose binding has failed or is confirmed is not.
+        # A placement changes the first version, a failed or confirmed binding one of the other two.
         version = state.version, state.capacity_version, state.bound_version
         if version != self._pods_version:
             self._pods_version = version
@@ -160,23 +172,23 @@ class CountedCluster:
         ledger, gangs = self._state.ledger, self._state.gangs
         ledger.refresh()
         changed = gangs.take_touched()
-        # Where accounts have changed, any gang may stand in a queue that is there now or is not any more.
+        # After a change of accounts, the queue of any gang is possibly different.
         if changed is None or self._rebuilds != ledger.rebuilds:
             self._rebuilds, self._gangs = ledger.rebuilds, GangTally()
             for key, gang in gangs.items():
-                self._gangs.put(key, self._look(gang))
+                self._gangs.put(key, self._examined(gang))
         else:
             for key in changed | self._touched:
                 record = gangs.get(key)
-                self._gangs.put(key, self._look(record) if record is not None else None)
+                self._gangs.put(key, self._examined(record) if record is not None else None)
         self._touched.clear()
 
-    def _look(self, gang: GangRecord) -> CountedGang:
+    def _examined(self, gang: GangRecord) -> CountedGang:
         state = gang_state(gang_facts(gang))
         # A gang that is not admitted has no pods yet, and its reason is published on its object.
         if not gang.pending and not awaits_admission(gang):
             return CountedGang(state)
-        verdict = self._told(gang.key)
+        verdict = self._verdict_of(gang.key)
         created = gang.spec.created if gang.spec is not None else 0
         return CountedGang(state, (_queue_of(gang), verdict.code if verdict is not None else ""), created)
 
@@ -195,7 +207,7 @@ def _queue_of(gang: GangRecord) -> str:
 
 
 def _capped(counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """The most frequent series; what is left is summed up."""
-    kept = dict(sorted(Counter(counts).most_common(MOST_SERIES)))
-    rest = sum(counts.values()) - sum(kept.values())
-    return kept | ({(OTHER, OTHER): rest} if rest else {})
+    """Return the most frequent series, and the sum of the rest as OTHER."""
+    frequent = dict(sorted(Counter(counts).most_common(MOST_SERIES)))
+    uncounted = sum(counts.values()) - sum(frequent.values())
+    return frequent | ({(OTHER, OTHER): uncounted} if uncounted else {})

@@ -1,5 +1,4 @@
-"""What an operator sees of the inside of a running scheduler: its state, how that compares with the API server, and
-the last that happened to a pod."""
+"""Debug pages of a running scheduler: its state, a comparison with the API server, and stories of pods."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.scheduler import Scheduler
 
-#: So many objects are named of each kind of difference.
+#: Maximum number of named objects per kind of difference.
 _MOST_NAMED = 100
 _HERE = {PodState.BOUND, PodState.RUNNING, PodState.EVICTING, PodState.TERMINATING}
 
 
 def state_dump(state: ClusterState, scheduler: Scheduler) -> dict[str, Any]:
-    """Sizes and sums; no names of pods."""
+    """Return sizes and sums of the state, without names of pods."""
     gangs = {
         key.path: {
             name: count
@@ -52,13 +51,16 @@ def state_dump(state: ClusterState, scheduler: Scheduler) -> dict[str, Any]:
 
 
 async def compared_with_api(client: KubeClient, state: ClusterState, pause: float = 1.0) -> dict[str, Any]:
-    """Where the state differs from what the API server lists. What is on its way looks like a difference for a
-    moment: only what differs again after `pause` seconds is told."""
+    """Return the differences between the state and the lists of the API server.
+
+    Changes on their way look like differences for a moment: only objects that differ again after `pause` seconds
+    count.
+    """
     differences = await _differences(client, state)
     if any(differences.values()):
         await asyncio.sleep(pause)
-        again = await _differences(client, state)
-        differences = {kind: names & again[kind] for kind, names in differences.items()}
+        repeated = await _differences(client, state)
+        differences = {kind: names & repeated[kind] for kind, names in differences.items()}
     return {
         "equal": not any(differences.values()),
         **{
@@ -92,12 +94,15 @@ async def _differences(client: KubeClient, state: ClusterState) -> dict[str, set
 
 
 def pod_story(state: ClusterState, decisions: DecisionLog, namespace: str, name: str) -> dict[str, Any] | None:
-    """How the pods of a name stand and why they wait, the last that happened to them, the oldest first, and what
-    woke the cycles that decided it. None where nobody knows such a pod."""
+    """Return the state of the pods of a name, their last transitions (oldest first), and the wake-ups of their
+    cycles.
+
+    None if no such pod is known.
+    """
     records = {uid: record for uid, record in state.pods.items() if record.pod.key == f"{namespace}/{name}"}
     if not records:
         return None
-    standing = [_standing(record, decisions) for record in records.values()]
+    states = [_state_of_pod(record, decisions) for record in records.values()]
     steps = [
         {
             "time": format_time(step.time),
@@ -109,23 +114,23 @@ def pod_story(state: ClusterState, decisions: DecisionLog, namespace: str, name:
         }
         for step in state.pods.stories.of_pods(records)
     ]
-    told = [*steps, *(each["verdict"] for each in standing if "verdict" in each)]
-    causes = decisions.wakes(dict.fromkeys(each["cause"] for each in told if each["cause"]))
-    return {"pod": f"{namespace}/{name}", "now": standing, "steps": steps, "causes": causes}
+    decided = [*steps, *(entry["verdict"] for entry in states if "verdict" in entry)]
+    causes = decisions.wakes(dict.fromkeys(entry["cause"] for entry in decided if entry["cause"]))
+    return {"pod": f"{namespace}/{name}", "now": states, "steps": steps, "causes": causes}
 
 
-def _standing(record: PodRecord, decisions: DecisionLog) -> dict[str, Any]:
-    """How a pod stands; of one that waits also what was decided last about it, or about its gang."""
-    standing: dict[str, Any] = {"uid": record.pod.uid, "state": state_of_record(record).name}
+def _state_of_pod(record: PodRecord, decisions: DecisionLog) -> dict[str, Any]:
+    """Return the state of a pod; for a pending pod also the last verdict about it or its gang."""
+    fields: dict[str, Any] = {"uid": record.pod.uid, "state": state_of_record(record).name}
     if record.pod.node:
-        standing["node"] = record.pod.node
+        fields["node"] = record.pod.node
     if record.state is not MemberState.PENDING:
-        return standing
+        return fields
     subject: GangKey | str = record.pod.uid
     verdict, gang = record.last_verdict, record.gang
     if verdict is None and gang is not None and gang.last_verdict is not None:
         subject, verdict = gang.key, gang.last_verdict[0]
     if verdict is not None:
         cause = decisions.judged(subject)
-        standing["verdict"] = {"reason": verdict.code, "message": verdict.message, "cause": cause}
-    return standing
+        fields["verdict"] = {"reason": verdict.code, "message": verdict.message, "cause": cause}
+    return fields

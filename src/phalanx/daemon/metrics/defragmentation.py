@@ -1,4 +1,4 @@
-"""What defragmentation does, for Prometheus."""
+"""Metrics of defragmentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from phalanx.scheduling.scheduler import Scheduler
 
 
 class DefragmentationMetrics(Collector):
-    """Computed when somebody asks; empty where the policy does not name the action, and on a standby (None)."""
+    """Metrics of defragmentation, computed per scrape.
+
+    There are none if the policy does not name the action, and on a standby (`scheduler` returns None).
+    """
 
     def __init__(self, scheduler: Callable[[], Scheduler | None], clock: Callable[[], float]) -> None:
         self._scheduler = scheduler
@@ -22,7 +25,7 @@ class DefragmentationMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         runs_total = computed("phalanx_defragmentation_runs_total")
         evictions = computed("phalanx_defragmentation_evictions_total")
-        left = computed("phalanx_defragmentation_evictions_left")
+        budget = computed("phalanx_defragmentation_evictions_left")
         scheduler = self._scheduler()
         settings = scheduler.policy.defragmentation if scheduler is not None else None
         feature = scheduler.features.get(Defragmentation) if scheduler is not None else None
@@ -31,5 +34,5 @@ class DefragmentationMetrics(Collector):
             for outcome, count in sorted(runs.outcomes.items()):
                 runs_total.add_metric([outcome], count)
             evictions.add_metric([], runs.moved)
-            left.add_metric([], runs.left(settings, self._clock()))
-        yield from (runs_total, evictions, left)
+            budget.add_metric([], runs.left(settings, self._clock()))
+        yield from (runs_total, evictions, budget)

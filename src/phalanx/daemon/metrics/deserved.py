@@ -1,4 +1,4 @@
-"""What queues deserve, for those who ask now and then: worked out beside planning, and only where it may differ."""
+"""Deserved shares of queues for metrics: computed outside planning, and only after a change."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from phalanx.scheduling.session.session import Session
 
 Share = Callable[[AccountRecord], Mapping[str, int]]
 
-# What plugins of third parties say is good for so many seconds, and for so many times what it took to ask them.
+# Seconds for which the answers of third-party plugins are cached: a minimum, a multiple of their cost, a maximum.
 _GOOD_FOR, _GOOD_FOR_TIMES, _GOOD_FOR_AT_MOST = 1.0, 20.0, 15.0
 
 
 class DeservedShares:
-    """What the policy gives each queue, as `phalanx queue list` shows it.
+    """Shares that the policy gives each queue, as `phalanx queue list` shows them.
 
-    With ten thousand queues that takes a quarter of a second. Our own plugins work it out from a copy of the
-    accounts, when the first share is asked for, in whatever thread. Others may look at anything: they are asked at
-    once, and for some seconds not again. `now` is in seconds since the epoch, `clock` in monotonic ones.
+    The computation takes 0.25 s for 10,000 queues. Built-in plugins compute from a copy of the accounts, in the
+    thread that reads the first share. Third-party plugins can read any state: they are called at once, and their
+    answers are cached for seconds. `now` is in seconds since the epoch, `clock` in monotonic ones.
     """
 
     def __init__(
@@ -41,8 +41,11 @@ class DeservedShares:
         self._good_until = 0.0
 
     def as_of(self, copies: AccountCopies) -> Share | None:
-        """What the accounts that were copied deserve; None where the policy does not say. To be called by whoever
-        changes the cluster, before it does; the answer may be asked by one thread."""
+        """Return the deserved shares of the copied accounts; None if the policy computes none.
+
+        Must be called by the thread that changes the cluster, before it does; one thread at a time calls the
+        result.
+        """
         scheduler = self._scheduler()
         plugin_runtime = scheduler.plugin_runtime
         plugins = plugin_runtime.plugins("deserved")
@@ -58,7 +61,7 @@ class DeservedShares:
             return self._share
         else:
             begun = self._clock()
-            share = _told_now(scheduler.new_session(self._now()))
+            share = _computed_now(scheduler.new_session(self._now()))
             now = self._clock()
             good_for = min(_GOOD_FOR_AT_MOST, max(_GOOD_FOR, _GOOD_FOR_TIMES * (now - begun)))
             self._good_until = now + good_for
@@ -71,7 +74,7 @@ def nothing(queue: AccountRecord) -> Mapping[str, int]:
 
 
 class _Later:
-    """Begins with the first question."""
+    """Shares that are computed at the first call."""
 
     def __init__(self, begin: Callable[[], ToldShares]) -> None:
         self._begin = begin
@@ -83,11 +86,11 @@ class _Later:
         return self._shares.of("deserved", queue)
 
 
-def _told_now(session: Session) -> Share:
+def _computed_now(session: Session) -> Share:
     shares = ToldShares(session, session.plugin_runtime)
-    told: dict[AccountKey, Mapping[str, int]] = {
+    deserved: dict[AccountKey, Mapping[str, int]] = {
         key: shares.of("deserved", record)
         for key, record in session.ledger.accounts.items()
         if key.tree is Tree.QUEUE
     }
-    return lambda queue: told.get(queue.key, {})
+    return lambda queue: deserved.get(queue.key, {})

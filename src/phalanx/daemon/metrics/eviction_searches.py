@@ -1,4 +1,4 @@
-"""How long searches for victims take, and how many come to nothing."""
+"""Durations of searches for victims, and the number of failed ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from phalanx.scheduling.session.eviction_searches import SearchOutcome
 
 
 class EvictionSearches:
-    """A SearchObserver; `clock` gives seconds. What is known to have no solution is not searched for."""
+    """SearchObserver for metrics; `clock` returns seconds.
+
+    A demand that is known to be unsolvable is not searched for.
+    """
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
         self._began = 0.0
         durations = Distributions("phalanx_eviction_search_duration_seconds", registry)
         self._durations = {outcome: durations.of(outcome.value) for outcome in SearchOutcome}
-        self._futile = families.counter("phalanx_preemption_searches_failed_total", registry)
+        self._failed = families.counter("phalanx_preemption_searches_failed_total", registry)
 
     def begin(self) -> None:
         self._began = self._clock()
@@ -28,7 +31,7 @@ class EvictionSearches:
     def end(self, outcome: SearchOutcome) -> None:
         self._durations[outcome].observe(self._clock() - self._began)
         if outcome is SearchOutcome.NOTHING:
-            self._futile.inc()
+            self._failed.inc()
 
     def discard(self) -> None:
-        self._futile.inc()
+        self._failed.inc()

@@ -1,4 +1,4 @@
-"""How long evicted pods take to go, and gangs that are evicted again and again."""
+"""Termination times of evicted pods, and the number of gangs that are evicted repeatedly."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from phalanx.daemon.metrics import families
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.model.gang import GangKey
 
-#: A gang that was evicted so often within so many seconds, and is once more, goes round in circles.
+#: Number of evictions of a gang, and the seconds within which they count: one more is a repeated eviction.
 _OFTEN, _WITHIN = 3, 3600.0
 _MOST_GANGS = 10_000
 
 
 class EvictionTimes:
-    """`clock` gives seconds."""
+    """Termination times of evicted pods; `clock` returns seconds."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._leaving: dict[str, float] = {}
-        # Of each gang the last decisions that evicted members of it; the one that was evicted last stands last.
+        self._terminating: dict[str, float] = {}
+        # Last eviction decisions of each gang, ordered by the last eviction.
         self._gangs: OrderedDict[GangKey, deque[tuple[float, str]]] = OrderedDict()
         self._durations = families.histogram("phalanx_eviction_duration_seconds", registry)
         self._repeated = families.counter("phalanx_repeated_gang_evictions_total", registry)
@@ -32,7 +32,7 @@ class EvictionTimes:
         evict, now = result.evict, self._clock()
         if result.outcome is not EvictionOutcome.EVICTED:
             return
-        self._leaving[evict.uid] = now
+        self._terminating[evict.uid] = now
         if evict.gang is None:
             return
         decisions = self._gangs.setdefault(evict.gang, deque(maxlen=_OFTEN + 1))
@@ -46,6 +46,6 @@ class EvictionTimes:
             self._gangs.popitem(last=False)
 
     def pod_gone(self, uid: str) -> None:
-        since = self._leaving.pop(uid, None)
+        since = self._terminating.pop(uid, None)
         if since is not None:
             self._durations.observe(self._clock() - since)

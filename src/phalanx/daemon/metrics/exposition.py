@@ -1,4 +1,4 @@
-"""Prometheus' text format, joined by hand: a client library takes a second for 10,000 queues."""
+"""Text format of Prometheus, written directly: the client library takes 1 s for 10,000 queues."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def lines_of(name: str, samples: Iterable[tuple[str, float]]) -> Iterable[str]:
-    """The lines of one family. A sample is (labels as `labels` writes them, value)."""
+    """Yield the lines of one family. A sample is (labels in the form of `labels`, value)."""
     family = FAMILIES[name]
     yield f"# HELP {name} {family.help}"
     yield f"# TYPE {name} {family.kind}"
-    for written, value in samples:
-        yield f"{name}{written} {value}"
+    for sample_labels, value in samples:
+        yield f"{name}{sample_labels} {value}"
 
 
 def labels(**values: str) -> str:
-    """`{name="value",…}`, "" for none."""
+    """Return `{name="value",…}`, "" without values."""
     if not values:
         return ""
     return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in values.items()) + "}"
 
 
 def escaped(value: str) -> str:
-    """A label's value between its quotes."""
+    """Return the escaped value of a label."""
     return value.translate(_ESCAPES)

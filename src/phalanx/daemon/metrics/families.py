@@ -1,4 +1,4 @@
-"""Every metric that the scheduler serves: name, kind, labels and meaning, in one table."""
+"""Table of all metrics of the scheduler: name, kind, labels and help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 class Kind(enum.StrEnum):
-    """The value is Prometheus' word."""
+    """Kind of a metric, in Prometheus' words."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -20,7 +20,10 @@ class Kind(enum.StrEnum):
 
 
 class MetricFamily(msgspec.Struct, frozen=True):
-    """`name` is as it is served, a counter's with `_total`. Labels are bounded: never a pod, a gang or a uid."""
+    """Metric; `name` is the served name, a counter's with `_total`.
+
+    Labels are bounded: never a pod, a gang or a uid.
+    """
 
     name: str
     kind: Kind
@@ -30,105 +33,110 @@ class MetricFamily(msgspec.Struct, frozen=True):
 
 
 def powers(start: float, count: int, factor: float = 2.0) -> tuple[float, ...]:
-    """Upper bounds of a histogram's buckets."""
+    """Return the upper bounds of a histogram's buckets."""
     return tuple(start * factor**step for step in range(count))
 
 
 def _families() -> Iterator[MetricFamily]:
     counter, gauge, histogram = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
-    # kube-scheduler's names, where they mean the same (1.36; labels and buckets too).
+    # Metrics of kube-scheduler with the same meaning, labels and buckets (1.36).
     yield MetricFamily(
         "scheduler_pending_pods",
         gauge,
-        "Pods that wait: active have a turn in the next cycle, backoff wait for a time, unschedulable for room, "
-        "gated have gates or wait for others of their gang",
+        "Pending pods by queue: active are tried in the next cycle, backoff at a later time, unschedulable after a "
+        "change of the cluster; gated have gates or an incomplete gang",
         ("queue",),
     )
     yield MetricFamily(
         "scheduler_schedule_attempts_total",
         counter,
-        "Pods decided on, by result and by the scheduler that they name",
+        "Scheduling attempts of pods by result and scheduler name",
         ("result", "profile"),
     )
     yield MetricFamily(
         "scheduler_podgroup_schedule_attempts_total",
         counter,
-        "Gangs decided on, by result and by the scheduler that their pods name",
+        "Scheduling attempts of gangs by result and scheduler name",
         ("result", "profile"),
     )
     yield MetricFamily(
         "scheduler_pod_scheduling_sli_duration_seconds",
         histogram,
-        "From the moment a pod could be scheduled to its binding, gates left out, by the attempts it took",
+        "Time from a pod's first entry into the queue to its binding, without gated time, by number of attempts",
         ("attempts",),
         powers(0.01, 20),
     )
     yield MetricFamily(
-        "scheduler_pod_scheduling_attempts", histogram, "Attempts that a bound pod took", (), powers(1, 5)
+        "scheduler_pod_scheduling_attempts", histogram, "Attempts until a pod was bound", (), powers(1, 5)
     )
     yield MetricFamily("scheduler_preemption_attempts_total", counter, "Preemption attempts")
+    yield MetricFamily("scheduler_preemption_victims", histogram, "Pods evicted per preemption", (), powers(1, 7))
     yield MetricFamily(
-        "scheduler_preemption_victims", histogram, "Pods that one preemption evicts", (), powers(1, 7)
-    )
-    yield MetricFamily(
-        "scheduler_cache_size", gauge, "Nodes, pods and assumed pods that the scheduler has in mind", ("type",)
+        "scheduler_cache_size", gauge, "Nodes, pods and assumed pods in the state of the scheduler", ("type",)
     )
     yield MetricFamily(
         "scheduler_pending_async_api_calls",
         gauge,
-        "Writes that wait for their turn, by what they write",
+        "Queued writes to the API server by type",
         ("call_type",),
     )
     yield MetricFamily(
         "scheduler_async_api_call_execution_total",
         counter,
-        "Bindings and patches of pods' statuses that were sent, by result",
+        "Bindings and pod status patches by result",
         ("call_type", "result"),
     )
     yield MetricFamily(
         "scheduler_async_api_call_execution_duration_seconds",
         histogram,
-        "How long the API server took for one of them",
+        "Duration of bindings and pod status patches by result",
         ("call_type", "result"),
         powers(0.001, 15),
     )
     yield MetricFamily(
         "rest_client_requests_total",
         counter,
-        "Requests to the API server; the code is `<error>` where no answer came",
+        "Requests to the API server; the code is `<error>` without an answer",
         ("code", "method", "host"),
     )
     yield MetricFamily(
         "rest_client_request_duration_seconds",
         histogram,
-        "How long requests to the API server took, watches left out",
+        "Duration of requests to the API server, without watches",
         ("verb", "host"),
         (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     )
     yield MetricFamily(
-        "leader_election_master_status", gauge, "1 for the replica that decides; name is the lease's", ("name",)
+        "leader_election_master_status",
+        gauge,
+        "1 for the leader, 0 for a standby; name is the name of the lease",
+        ("name",),
     )
     yield MetricFamily(
         "phalanx_replica_role",
         gauge,
-        "1, to join with the other series of a replica: it is leader or standby",
+        "1; the label is leader or standby, for joins with other series of the replica",
         ("replica_role",),
     )
     # Planning.
-    yield MetricFamily("phalanx_cycle_duration_seconds", histogram, "One planning cycle", (), powers(0.001, 14))
+    yield MetricFamily(
+        "phalanx_cycle_duration_seconds", histogram, "Duration of a planning cycle", (), powers(0.001, 14)
+    )
     yield MetricFamily(
         "phalanx_stage_duration_seconds",
         histogram,
-        "One stage of a cycle: pop, order, act_ with the name of an action, requeue, publish; execute "
-        "hands the plan out",
+        "Duration of a stage of a cycle: pop, order, act_ and the name of an action, requeue, publish; execute "
+        "submits the plan",
         ("stage",),
         powers(0.0001, 16),
     )
     yield MetricFamily(
-        "phalanx_cycle_interrupted_total", counter, "Cycles that their budget of time ended", ("reason",)
+        "phalanx_cycle_interrupted_total", counter, "Cycles that were ended by their time budget", ("reason",)
     )
-    yield MetricFamily("phalanx_last_cycle_timestamp_seconds", gauge, "When the last cycle ended, since the epoch")
-    # Who waits.
+    yield MetricFamily(
+        "phalanx_last_cycle_timestamp_seconds", gauge, "End of the last cycle in seconds since the epoch"
+    )
+    # Pending gangs.
     yield MetricFamily(
         "phalanx_gangs",
         gauge,
@@ -139,120 +147,120 @@ def _families() -> Iterator[MetricFamily]:
     yield MetricFamily(
         "phalanx_pending_gangs",
         gauge,
-        "Pending gangs by queue and reason of their verdict; beyond 200 series the rest is other",
+        "Pending gangs by queue and reason of the verdict; all gangs beyond 200 series count as other",
         ("queue", "reason"),
     )
-    yield MetricFamily("phalanx_oldest_waiting_gang_seconds", gauge, "How long the eldest gang waits", ("queue",))
+    yield MetricFamily("phalanx_oldest_waiting_gang_seconds", gauge, "Age of the oldest pending gang", ("queue",))
     yield MetricFamily(
         "phalanx_gang_wait_time_seconds",
         histogram,
-        "From the creation of a gang to the decision that starts it; the class is that of its priority",
+        "Time from the creation of a gang to the decision that starts it, by queue and priority class",
         ("queue", "priority_class"),
         (1, *powers(2.5, 15)),
     )
-    # What is written.
+    # Writes.
     yield MetricFamily("phalanx_bindings_total", counter, "Bindings by outcome", ("outcome",))
     yield MetricFamily(
         "phalanx_binding_duration_seconds",
         histogram,
-        "From the decision to the API server's answer",
+        "Time from the decision of a binding to the API server's answer",
         (),
         powers(0.001, 16),
     )
     yield MetricFamily(
         "phalanx_gang_bind_span_seconds",
         histogram,
-        "From the first to the last answer to the bindings of a gang that were decided together",
+        "Time from the first to the last answer for the bindings of a gang that were decided together",
         (),
         powers(0.001, 16),
     )
     yield MetricFamily(
         "phalanx_api_write_concurrency",
         gauge,
-        "Concurrent writes to the API server: fewer after it was overloaded",
+        "Current limit of concurrent writes to the API server; lower after an overload",
     )
-    yield MetricFamily("phalanx_nominations_total", counter, "Promises of room by outcome", ("outcome",))
+    yield MetricFamily("phalanx_nominations_total", counter, "Nominations of nodes by outcome", ("outcome",))
     yield MetricFamily("phalanx_eviction_decisions_total", counter, "Eviction decisions by reason", ("reason",))
     yield MetricFamily("phalanx_evictions_total", counter, "Evictions by reason and outcome", ("reason", "outcome"))
     yield MetricFamily("phalanx_eviction_victims", histogram, "Pods evicted per decision", (), powers(1, 13))
     yield MetricFamily(
         "phalanx_eviction_duration_seconds",
         histogram,
-        "From the API server's answer to an eviction until the pod is gone: its grace",
+        "Time from the API server's answer to an eviction to the deletion of the pod",
         (),
         (1, *powers(2.5, 11)),
     )
     yield MetricFamily(
         "phalanx_repeated_gang_evictions_total",
         counter,
-        "Decisions to evict of a gang of which three decisions within the hour before had evicted as well",
+        "Eviction decisions for a gang that was already evicted three times within the hour before",
     )
     yield MetricFamily(
         "phalanx_eviction_search_duration_seconds",
         histogram,
-        "How long one search for victims took: evicts found some, waits found that room comes free anyway, nothing "
-        "that no choice helps",
+        "Duration of a search for victims by outcome: evicts (victims found), waits (terminating pods suffice), "
+        "nothing (no solution)",
         ("outcome",),
         powers(0.0001, 16),
     )
     yield MetricFamily(
         "phalanx_preemption_searches_failed_total",
         counter,
-        "Searches for victims without a result, or whose evictions would lose more work than they gain",
+        "Searches for victims without a solution, or with evictions that lose more work than they gain",
     )
-    # Accounts, computed when asked for.
+    # Accounts, computed per scrape.
     yield MetricFamily(
         "phalanx_account_resource",
         gauge,
-        "What an account holds, waits for and is given: milli-CPU, bytes, or pieces; kind is used, pending, "
-        "guarantee, deserved or capability; other is the rest of those without children",
+        "Amounts of an account in milli-CPU, bytes or units; kind is used, pending, "
+        "guarantee, deserved or capability; account other is the sum of the accounts without own series",
         ("account", "family", "kind", "resource"),
     )
     yield MetricFamily(
         "phalanx_account_share",
         gauge,
-        "Its dominant share: the largest part that it holds of what all nodes offer of a resource",
+        "Dominant share of an account: its largest part of the capacity of a resource",
         ("account", "family"),
     )
     yield MetricFamily(
-        "phalanx_account_info", gauge, "Where an account stands in its tree", ("account", "family", "parent")
+        "phalanx_account_info", gauge, "Parent of an account in its tree", ("account", "family", "parent")
     )
-    # What policies ask for.
+    # Features of policies.
     yield MetricFamily(
         "phalanx_start_forecast_coverage",
         gauge,
-        "Part of the last 300 starts that were not later than the quantile said, of promises and of forecasts",
+        "Part of the last 300 starts not later than the predicted quantile, of promises and forecasts",
         ("basis", "queue", "quantile"),
     )
     yield MetricFamily(
         "phalanx_start_forecast_pinball_loss_seconds",
         gauge,
-        "Mean pinball loss of the quantiles over the last 300 starts",
+        "Mean pinball loss of the predicted quantiles over the last 300 starts",
         ("basis", "queue"),
     )
     yield MetricFamily(
         "phalanx_promised_starts_total",
         counter,
-        "Promised starts by what became of them: Kept, or why they were late or lost",
+        "Promised starts by outcome: Kept, or the reason of a late or lost start",
         ("outcome",),
     )
     yield MetricFamily(
         "phalanx_defragmentation_runs_total",
         counter,
-        "Runs of the action defragment by what came of them",
+        "Runs of the action defragment by outcome",
         ("outcome",),
     )
-    yield MetricFamily("phalanx_defragmentation_evictions_total", counter, "Pods that it moved")
+    yield MetricFamily("phalanx_defragmentation_evictions_total", counter, "Pods that defragmentation moved")
     yield MetricFamily(
-        "phalanx_defragmentation_evictions_left", gauge, "How many more pods it may move within the hour"
+        "phalanx_defragmentation_evictions_left", gauge, "Remaining evictions of defragmentation within the hour"
     )
     yield MetricFamily(
         "phalanx_run_times_exceeded_total",
         counter,
-        "Gangs, and pods on their own, that ran longer than they may, by what the policy says about it",
+        "Gangs and single pods that exceeded their run time, by the policy for exceeded run times",
         ("policy",),
     )
-    # The cluster and the API server.
+    # Cluster and API server.
     yield MetricFamily("phalanx_nodes", gauge, "Nodes by state: schedulable, unschedulable", ("state",))
     yield MetricFamily(
         "phalanx_max_available_replicas",
@@ -263,69 +271,72 @@ def _families() -> Iterator[MetricFamily]:
     yield MetricFamily(
         "phalanx_api_requests_total",
         counter,
-        "Requests to the API server, by resource (pods/binding for that subresource) and HTTP status; 0 where no "
-        "answer came",
+        "Requests to the API server by resource (pods/binding for that subresource) and HTTP status; 0 without an "
+        "answer",
         ("verb", "resource", "code"),
     )
     yield MetricFamily(
         "phalanx_watch_lag_seconds",
         gauge,
-        "How old the knowledge of a resource is: 0 while it is watched, else since the API server was last heard",
+        "Age of the state of a resource: 0 while it is watched, else seconds since the API server's last answer",
         ("resource",),
     )
     yield MetricFamily(
         "phalanx_watch_restarts_total",
         counter,
-        "Watches and lists that ended otherwise than by agreement: an HTTP status, connection, or error",
+        "Watches and lists that failed, by reason: an HTTP status, connection, or error",
         ("resource", "reason"),
     )
     yield MetricFamily(
-        "phalanx_events_dropped_total", counter, "Events for users that were not written, for overload"
+        "phalanx_events_dropped_total", counter, "Kubernetes events that were dropped because of overload"
     )
-    # What went wrong.
+    # Errors.
     yield MetricFamily(
         "phalanx_kubelet_rejections_total", counter, "Bound pods that their kubelet rejected", ("reason",)
     )
     yield MetricFamily(
         "phalanx_distrusted_annotations_total",
         counter,
-        "Pods with an annotation of ours that we have not made for them, and ignore",
+        "Pods with an ignored annotation: the key is the scheduler's, the signature is not of this pod",
         ("key",),
     )
     yield MetricFamily(
-        "phalanx_status_writes_refused_total", counter, "Statuses that the API server did not want", ("kind",)
+        "phalanx_status_writes_refused_total", counter, "Status writes that the API server rejected", ("kind",)
     )
     yield MetricFamily(
-        "phalanx_failures_total", counter, "What raised and was passed over: should stay 0", ("part",)
+        "phalanx_failures_total",
+        counter,
+        "Errors that were caught in a part of the process: should stay 0",
+        ("part",),
     )
     yield MetricFamily(
         "phalanx_self_check_failures_total",
         counter,
-        "Accounts that differed from what their pods say, when --self-check or /debug/state looked: should stay 0",
+        "Accounts that differed from the sum of their pods in --self-check or /debug/state: should stay 0",
     )
     yield MetricFamily(
         "phalanx_ready",
         gauge,
-        "What /readyz?verbose shows, 1 where it is so: leader, synced, fresh, and policy (the file in force is the "
-        "one on disk)",
+        "Checks of /readyz?verbose, 1 for true: leader, synced, fresh, policy (the policy in force is the one in "
+        "the file)",
         ("check",),
     )
-    # The process.
+    # Process.
     yield MetricFamily(
         "phalanx_event_loop_lag_seconds",
         histogram,
-        "How much later than asked for the process gets to what is due",
+        "Delay of timers in the event loop",
         (),
         powers(0.001, 14),
     )
     yield MetricFamily(
         "phalanx_gc_pause_seconds",
         histogram,
-        "How long the process stood still for a collection of Python's garbage, by its generation",
+        "Pause of the process for Python's garbage collection, by generation",
         ("generation",),
         powers(0.0001, 15),
     )
-    yield MetricFamily("phalanx_build_info", gauge, "The version that runs", ("version",))
+    yield MetricFamily("phalanx_build_info", gauge, "Version of the scheduler", ("version",))
 
 
 FAMILIES: Final = {family.name: family for family in _families()}
@@ -347,7 +358,7 @@ def histogram(name: str, registry: CollectorRegistry) -> Histogram:
 
 
 def computed(name: str) -> CounterMetricFamily | GaugeMetricFamily:
-    """For a collector that makes its samples when somebody asks."""
+    """Return an empty family for a collector that computes its samples per scrape."""
     family = FAMILIES[name]
     make = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
     return make(name, family.help, labels=family.labels)
@@ -360,7 +371,7 @@ def _of(name: str, kind: Kind) -> MetricFamily:
 
 
 def table(families: Sequence[MetricFamily]) -> str:
-    """In Markdown, for the documentation."""
+    """Return the families as a Markdown table for the documentation."""
     rows = ((f"`{family.name}`", family.kind, ", ".join(family.labels), family.help) for family in families)
     return "\n".join(
         ["| name | kind | labels | |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]

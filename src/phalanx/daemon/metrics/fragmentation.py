@@ -1,5 +1,7 @@
-"""How large a gang could be whose pods ask for so much each: room that is there, but in pieces, shows as a fall of
-this number for large pods while that for small ones stays."""
+"""Largest gangs that fit now, by the request of each pod.
+
+When resources are fragmented, the number for large pods falls while the number for small pods stays.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,21 @@ from phalanx.daemon.metrics.exposition import labels, lines_of
 from phalanx.model.resources import CPU, MEMORY
 
 _GI = 2**30
-#: What a pod asks for, as people write it: (label, amount).
+#: Requests per pod, as in manifests: (label, amount).
 _SIZES: dict[str, tuple[tuple[str, int], ...]] = {
     CPU: (("1", 1_000), ("4", 4_000), ("16", 16_000), ("64", 64_000)),
     MEMORY: (("1Gi", _GI), ("8Gi", 8 * _GI), ("64Gi", 64 * _GI), ("256Gi", 256 * _GI)),
 }
-#: Of anything that is counted in pieces, as GPUs are.
+#: Requests per pod of resources that are counted in units, such as GPUs.
 _PIECES = tuple((str(count), count) for count in (1, 2, 4, 8))
-#: What the node controller taints nodes with that are not well, and hardly any pod tolerates.
+#: Taints of the node controller on unhealthy nodes, which hardly any pod tolerates.
 _CONDITIONS, _KEEP_OUT = "node.kubernetes.io/", ("NoSchedule", "NoExecute")
-#: Resources with series of their own, those first that the cluster knew first.
+#: Maximum number of resources with series of their own, in the order in which the cluster learned of them.
 _MOST_RESOURCES = 24
 
 
 class FragmentationMetrics:
-    """Counted anew only when something has changed, and then from the arrays of the nodes."""
+    """Largest gangs that fit, computed from the node arrays after a change."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -46,10 +48,10 @@ class FragmentationMetrics:
 
 
 def biggest_gangs(nodes: NodeTable) -> Iterator[tuple[str, str, int]]:
-    """(resource, what each pod asks for of it, how many such pods fit now), for the resources that nodes offer.
+    """Yield (resource, request per pod, number of such pods that fit now) for the resources of the nodes.
 
     Nodes that are cordoned, in maintenance, not ready or under pressure do not count. Other taints, quotas and
-    other resources than slots for pods are not looked at.
+    other resources than pod slots are ignored.
     """
     extent = nodes.extent
     opened = _open(nodes)
@@ -57,14 +59,14 @@ def biggest_gangs(nodes: NodeTable) -> Iterator[tuple[str, str, int]]:
     slots = idle[PODS_COLUMN]
     offered = np.flatnonzero(nodes.allocatable[:, :extent].sum(axis=1, dtype=np.float64))
     columns = [column for column in offered.tolist() if column != PODS_COLUMN]
-    left = _MOST_RESOURCES
+    remaining = _MOST_RESOURCES
     for column in columns:
         resource = nodes.space.names[column]
         if resource == "ephemeral-storage" or resource.startswith("hugepages-"):
             continue
-        if not left:
+        if not remaining:
             return
-        left -= 1
+        remaining -= 1
         sizes = _SIZES.get(resource, _PIECES)
         counts = np.stack([np.minimum(idle[column] // amount, slots) for _, amount in sizes])
         for (written, _), count in zip(sizes, exact_sums(counts), strict=True):
@@ -74,8 +76,8 @@ def biggest_gangs(nodes: NodeTable) -> Iterator[tuple[str, str, int]]:
 def _open(nodes: NodeTable) -> BoolArray:
     extent, taints = nodes.extent, nodes.taints
     bad = [
-        any(taint.key.startswith(_CONDITIONS) and taint.effect in _KEEP_OUT for taint in each)
-        for each in taints.sets
+        any(taint.key.startswith(_CONDITIONS) and taint.effect in _KEEP_OUT for taint in taint_set)
+        for taint_set in taints.sets
     ]
     opened: BoolArray = nodes.alive[:extent] & ~nodes.unschedulable[:extent] & ~np.array(bad)[taints.ids[:extent]]
     opened[list(nodes.marked)] = False

@@ -1,4 +1,4 @@
-"""How long the process stands still while Python collects garbage."""
+"""Pauses of the process for Python's garbage collection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.daemon.metrics.distribution import Distributions
 
 
 class GcPauses:
-    """`clock` gives seconds."""
+    """Pauses for garbage collection; `clock` returns seconds."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class GcPauses:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Meanwhile every collection counts."""
+        """Measure every collection inside the context."""
         gc.callbacks.append(self._collecting)
         try:
             yield
@@ -32,7 +32,7 @@ class GcPauses:
             gc.callbacks.remove(self._collecting)
 
     def _collecting(self, phase: str, info: dict[str, Any]) -> None:
-        # Collections do not overlap, whichever thread one is in.
+        # Collections never overlap, whichever thread runs one.
         if phase == "start":
             self._began = self._clock()
         else:

@@ -1,23 +1,25 @@
-"""What a cycle spends its time on."""
+"""Duration of the stages of a cycle."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
 
-#: The name of a stage, when it began and when it ended (seconds of the clock).
+#: Name of a stage, its start and its end (seconds of the clock).
 Stage = tuple[str, float, float]
 
 
 class StageClock:
-    """A cycle calls what `begin_cycle` gives with the name of each stage as it begins; that ends the one before."""
+    """Clock of the stages of a cycle; a cycle calls `begin` at the start of each stage, which ends the previous
+    one.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
         self._begun: list[tuple[str, float]] = []
 
     def begin_cycle(self) -> Callable[[str], None]:
-        """What a cycle that raised has left behind is forgotten."""
+        """Drop the stages of a failed cycle; return the function that begins a stage."""
         self._begun.clear()
         return self.begin
 
@@ -25,6 +27,6 @@ class StageClock:
         self._begun.append((stage, self._clock()))
 
     def take(self) -> list[Stage]:
-        """The stages of the cycle, which is over."""
+        """Return the stages of the finished cycle."""
         ends = [when for _, when in self._begun[1:]]
         return [(name, when, end) for (name, when), end in zip(self._begun, [*ends, self._clock()], strict=False)]

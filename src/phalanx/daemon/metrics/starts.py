@@ -1,4 +1,4 @@
-"""How promised and forecast starts came true, for Prometheus."""
+"""Accuracy of promised and forecast starts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from phalanx.daemon.metrics.families import computed
 from phalanx.scheduling.reservations.calibration import TOLD, Score, StartCalibration
 from phalanx.scheduling.reservations.plan import ReservationPlan
 
-#: So many queues have values of their own: queues are objects that tenants may make.
+#: Maximum number of queues with series of their own: tenants can create queues.
 _MOST_QUEUES: Final = 50
-#: The label of what concerns all queues.
+#: Label of the series over all queues.
 _ALL_QUEUES: Final = ""
 
 
 class StartMetrics(Collector):
-    """Computed when somebody asks. `plan` is None where the policy keeps no starts, and on a standby."""
+    """Accuracy of starts, computed per scrape; `plan` returns None without start reservations and on a standby."""
 
     def __init__(self, plan: Callable[[], ReservationPlan | None]) -> None:
         self._plan = plan

@@ -1,4 +1,4 @@
-"""Whether what is known of the API server's objects is current."""
+"""Age of the state by resource."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.kube.reflector import Reflector
 
 
 class WatchSeries:
-    """`reflectors` gives those that are at work now; versions of one resource count together."""
+    """Lag and restarts of watches by resource; `reflectors` returns the active ones. Versions count together."""
 
     def __init__(self, reflectors: Callable[[], Iterable[Reflector[Any]]]) -> None:
         self._reflectors = reflectors

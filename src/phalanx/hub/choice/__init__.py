@@ -1,1 +1,1 @@
-"""Which cluster a gang goes to: what is asked, whose turn it is, and when a choice is taken back."""
+"""Choice of the cluster of each gang: questions to clusters, the order of gangs, and recalls."""

@@ -1,4 +1,4 @@
-"""Which cluster each gang goes to: where it starts first. Pure: what clusters have answered goes in."""
+"""Assignment of gangs to clusters by earliest start: a pure function of the clusters' answers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ import msgspec
 from phalanx.dialects.times import format_time
 from phalanx.hub.dispatch import ForecastAnswer
 
-#: Starts that are less apart than this are the same: a forecast is not that exact (seconds).
+#: Difference in seconds below which two starts count as equal: forecasts are not more exact.
 SAME_START = 60
-#: How many gangs may wait in a cluster for a start that is to come; others wait at the hub, in its order.
+#: Maximum number of gangs that wait in a cluster for a later start; all further gangs wait at the hub, in its
+#: order.
 MOST_WAITING = 20
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A cluster that may take the gang. `start` (seconds since the epoch) is when it says it would, None where it
-    cannot say; `never` when it would not within its horizon. `message` is what it said. `cost` is the operator's,
-    `dispatches` how many gangs are there, `bytes_to_move` how much of what the gang would rather have is not there,
-    `moving` the seconds that the gang's data would take to get there: they are lost unless they pass while it
-    waits."""
+    """Cluster that is allowed for the gang, and its answer.
+
+    `start` (seconds since the epoch) is the forecast, None if unknown; `never` means no start within the horizon.
+    `message` is the cluster's explanation. `cost` is set by the operator. `dispatches` is the number of gangs
+    there. `bytes_to_move` is the size of the preferred data that the cluster lacks. `moving` is the seconds that
+    the transfer of the gang's data takes; they matter only beyond the wait.
+    """
 
     name: str
     start: int | None = None
@@ -35,38 +38,43 @@ class Candidate(msgspec.Struct, frozen=True):
         return ForecastAnswer(self.name, format_time(self.start) if self.start is not None else "", self.message)
 
     def begins(self, now: int) -> int:
-        """When its work begins, as far as anybody knows: a room that is free and data that are there."""
+        """Return the expected begin of the work: resources are free and data have been moved."""
         return max(self.start or 0, now + self.moving)
 
 
 def best(candidates: Iterable[Candidate], now: int) -> Candidate | None:
-    """The earliest start; among equals where the fewest data have to be moved, then the cheapest, then the one with
-    the fewest gangs, then by name.
+    """Return the candidate with the earliest start; None if no cluster would start the gang.
 
-    Who cannot say is taken only where nobody says anything, and who would never start it is not taken at all: the
-    gang waits at the hub, where it can still go anywhere.
+    Ties are resolved by the least data to move, the lowest cost, the fewest gangs, then the name. A cluster without
+    a forecast is chosen only if no cluster has one. A cluster that would never start the gang is not chosen: at the
+    hub the gang can still go to any cluster.
     """
-    able = [each for each in candidates if not each.never]
+    able = [candidate for candidate in candidates if not candidate.never]
     if not able:
         return None
-    told = [each for each in able if each.start is not None]
-    if told:
-        earliest = min(each.begins(now) for each in told)
-        able = [each for each in told if each.begins(now) < earliest + SAME_START]
-    return min(able, key=lambda each: (each.bytes_to_move, each.cost, each.dispatches, each.name))
+    forecast = [candidate for candidate in able if candidate.start is not None]
+    if forecast:
+        earliest = min(candidate.begins(now) for candidate in forecast)
+        able = [candidate for candidate in forecast if candidate.begins(now) < earliest + SAME_START]
+    return min(
+        able, key=lambda candidate: (candidate.bytes_to_move, candidate.cost, candidate.dispatches, candidate.name)
+    )
 
 
 def refusals(answers: Sequence[Candidate]) -> str:
-    """Why nobody takes it, in one sentence."""
+    """Return the reasons why no cluster accepts the gang, as one sentence."""
     if not answers:
-        return "no member cluster can be used; see `phalanx clusters`"
-    return "; ".join(f"{each.name}: {each.message or 'cannot take it'}" for each in answers)[:1000]
+        return "no member cluster is active; see `phalanx clusters`"
+    return "; ".join(f"{answer.name}: {answer.message or 'cannot run it'}" for answer in answers)[:1000]
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """A gang in the hub's order. Gangs of one `kind` are alike for every cluster: what one of them was told,
-    another may take. `candidates` say of each cluster that it may go to what is known without asking; those of
-    `asked` are replaced by what the cluster says."""
+    """Gang in the hub's order that needs a cluster.
+
+    Gangs of one `kind` are alike for every cluster, so one can use the forecast of another. `candidates` are the
+    allowed clusters with the facts that are known without a question. The answers of the clusters in `asked`
+    replace them.
+    """
 
     uid: str
     kind: str
@@ -75,8 +83,11 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """`cluster` is "" for a gang that waits at the hub. `again` says that it was not its turn: what it was told
-    supposes that others went where they did not go, so it is asked about anew. `start` is what was promised."""
+    """Decision about one gang.
+
+    `cluster` is "" for a gang that waits at the hub. `again` means that the gang is asked about again: its forecast
+    assumed that earlier gangs go to clusters that they were not sent to. `start` is the forecast.
+    """
 
     cluster: str = ""
     start: int | None = None
@@ -85,7 +96,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct):
-    """How many gangs are in a cluster, and how many of them wait for a start there; `most` may."""
+    """Numbers of gangs in a cluster, and of gangs that wait there; at most `most` gangs wait."""
 
     dispatches: int = 0
     waiting: int = 0
@@ -94,81 +105,82 @@ class Standing(msgspec.Struct):
 
 def decide(
     wishes: Sequence[Wish],
-    told: Mapping[str, Mapping[str, Candidate]],
+    answers_by_cluster: Mapping[str, Mapping[str, Candidate]],
     standings: Mapping[str, Standing],
     now: int,
 ) -> dict[str, Decision]:
-    """For each gang by uid, first come first served. `told` are the clusters' answers by gang; `standings` are
-    brought up to date.
+    """Return the decision for each gang by uid, in the given order; `standings` are updated.
 
-    A cluster has planned all gangs together, so that the n-th start that it told gangs of one kind is good for the
-    n-th of them that goes there, whichever that is. Who would start at once goes; while anybody does, whoever would
-    start later, or not, asks again: then with the truth about those before it.
+    `answers_by_cluster` has the answers by cluster and gang. A cluster has planned all gangs together. So the n-th
+    start that it forecast for gangs of one kind is valid for the n-th gang of that kind that is sent there. Gangs
+    with an immediate start are sent first. If any was sent, the rest is asked about again, as its facts changed.
     """
-    slots = _slots(wishes, told)
+    slots = _slots(wishes, answers_by_cluster)
     decisions: dict[str, Decision] = {}
     for wish in wishes:
-        answers = _answers(wish, slots, told, standings)
+        answers = _answers(wish, slots, answers_by_cluster, standings)
         chosen = best(answers, now)
         if chosen is not None and chosen.start is not None and chosen.begins(now) < now + SAME_START:
             decisions[wish.uid] = _sent(wish, chosen, answers, slots, standings)
-    went = bool(decisions)
+    sent_any = bool(decisions)
     for wish in wishes:
         if wish.uid in decisions:
             continue
-        if went:
+        if sent_any:
             decisions[wish.uid] = Decision(again=True)
             continue
-        answers = _answers(wish, slots, told, standings)
-        open_to = [each for each in answers if _has_room(standings.get(each.name))]
+        answers = _answers(wish, slots, answers_by_cluster, standings)
+        open_to = [answer for answer in answers if _has_room(standings.get(answer.name))]
         chosen = best(open_to, now)
         if chosen is not None:
             decisions[wish.uid] = _sent(wish, chosen, answers, slots, standings)
             standings[chosen.name].waiting += 1
         else:
-            decisions[wish.uid] = Decision(answers=tuple(_full(each, standings) for each in answers))
+            decisions[wish.uid] = Decision(answers=tuple(_full(answer, standings) for answer in answers))
     return decisions
 
 
 def _slots(
-    wishes: Sequence[Wish], told: Mapping[str, Mapping[str, Candidate]]
+    wishes: Sequence[Wish], answers_by_cluster: Mapping[str, Mapping[str, Candidate]]
 ) -> dict[tuple[str, str], list[Candidate]]:
-    """By cluster and kind, the latest start first: they are taken from the end."""
+    """Return the forecasts by cluster and kind, the latest first: they are consumed from the end."""
     slots: dict[tuple[str, str], list[Candidate]] = {}
     for wish in wishes:
         for name in wish.asked:
-            answer = told.get(name, {}).get(wish.uid)
+            answer = answers_by_cluster.get(name, {}).get(wish.uid)
             if answer is not None and not answer.never and answer.start is not None:
                 slots.setdefault((name, wish.kind), []).append(answer)
     for starts in slots.values():
-        starts.sort(key=lambda each: -(each.start or 0))
+        starts.sort(key=lambda answer: -(answer.start or 0))
     return slots
 
 
 def _answers(
     wish: Wish,
     slots: Mapping[tuple[str, str], list[Candidate]],
-    told: Mapping[str, Mapping[str, Candidate]],
+    answers_by_cluster: Mapping[str, Mapping[str, Candidate]],
     standings: Mapping[str, Standing],
 ) -> tuple[Candidate, ...]:
-    found: list[Candidate] = []
-    for each in wish.candidates:
-        if each.name in wish.asked:
-            starts = slots.get((each.name, wish.kind))
-            own = told.get(each.name, {}).get(wish.uid)
+    answers: list[Candidate] = []
+    for candidate in wish.candidates:
+        if candidate.name in wish.asked:
+            starts = slots.get((candidate.name, wish.kind))
+            own = answers_by_cluster.get(candidate.name, {}).get(wish.uid)
             if starts:
                 answer = starts[-1]
             elif own is not None and (own.never or own.start is None):
                 answer = own
             else:
-                answer = Candidate(each.name, never=True, message="others took the starts that it named")
-            standing = standings.get(each.name) or Standing()
-            message = "; ".join(filter(None, (answer.message, each.message)))
-            each = msgspec.structs.replace(
-                each, start=answer.start, never=answer.never, message=message, dispatches=standing.dispatches
+                answer = Candidate(
+                    candidate.name, never=True, message="earlier gangs have used the starts that it forecast"
+                )
+            standing = standings.get(candidate.name) or Standing()
+            message = "; ".join(filter(None, (answer.message, candidate.message)))
+            candidate = msgspec.structs.replace(
+                candidate, start=answer.start, never=answer.never, message=message, dispatches=standing.dispatches
             )
-        found.append(each)
-    return tuple(found)
+        answers.append(candidate)
+    return tuple(answers)
 
 
 def _sent(
@@ -193,5 +205,5 @@ def _full(answer: Candidate, standings: Mapping[str, Standing]) -> Candidate:
     standing = standings.get(answer.name)
     if answer.never or standing is None or _has_room(standing):
         return answer
-    said = f"would start it {answer.answer().start or 'at a time that it cannot say'}"
-    return msgspec.structs.replace(answer, message=f"{said}, and {standing.waiting} gangs wait there already")
+    forecast = f"would start it {answer.answer().start or 'at an unknown time'}"
+    return msgspec.structs.replace(answer, message=f"{forecast}, and {standing.waiting} gangs already wait there")

@@ -1,8 +1,7 @@
-"""When gangs would start in a cluster: the scheduler's own forecast, over what the cluster shows.
+"""Estimates of the start of gangs in a cluster: the scheduler's own forecast on a capture of the cluster.
 
-One question is about many gangs: they are planned together, in the order in which they are given, as if all of them
-had been submitted there. So each answer holds whatever becomes of those before it; who of them goes elsewhere only
-makes room.
+One question covers many gangs. They are planned together in the given order, as if all were submitted there. So
+each answer holds for any decision about the earlier gangs: a gang that goes elsewhere only frees resources.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from phalanx.simulation.errors import InputError
 
 log = logging.getLogger(__name__)
 
-#: Seconds: for how long a cluster's objects are used again, how long it may take to show them, and to plan.
+#: Seconds for which a capture of a cluster is used again, and limits for the capture and for the plan.
 _FRESH = 5.0
 _READ_SECONDS = 20.0
 _PLAN_SECONDS = 30.0
@@ -43,7 +42,7 @@ _MOST_OBJECTS = 500_000
 
 
 class AskedCluster(Protocol):
-    """A cluster that can be read."""
+    """Cluster that the hub can read."""
 
     @property
     def name(self) -> str: ...
@@ -53,12 +52,15 @@ class AskedCluster(Protocol):
 
 
 class TooLargeError(Exception):
-    """The cluster shows more than is looked at."""
+    """Failure to capture a cluster with too many objects."""
 
 
 class AskedGang(msgspec.Struct, frozen=True):
-    """A gang as it would be created in a cluster: `uid` is its Dispatch's, `name` namespace/name. Of a job the pods
-    are `declared`: its controller there makes them, under other names."""
+    """Gang as it would be created in a cluster.
+
+    `uid` is that of its Dispatch, `name` is namespace/name. The pods of a job are `declared`: its controller
+    creates them under other names.
+    """
 
     uid: str
     name: str
@@ -71,8 +73,10 @@ class AskedGang(msgspec.Struct, frozen=True):
 
 
 class _Known(msgspec.Struct):
-    """What a cluster showed at `moment`. `pods` are there, by namespace and name, with the uid of the Dispatch
-    that they are copies for, "" for those that are not the hub's."""
+    """Capture of a cluster at `moment`.
+
+    `pods` are its pods by namespace and name, with the uid of the Dispatch of a copy, "" for all other pods.
+    """
 
     moment: float
     cluster: SimulatedCluster
@@ -81,7 +85,7 @@ class _Known(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct):
-    """`sent` are gangs that what is known does not show yet."""
+    """State of the questions to one cluster; `sent` are gangs that the capture does not show yet."""
 
     lock: asyncio.Lock
     thread: ThreadPoolExecutor
@@ -91,7 +95,7 @@ class _Asked(msgspec.Struct):
 
 
 class Estimates:
-    """One thread for each cluster, so that a question which takes long holds up only questions to the same."""
+    """Forecasts of all clusters. Each has its own thread: a slow one delays only its own questions."""
 
     def __init__(self, policy: Policy, schedulers: Sequence[str]) -> None:
         self._policy = policy
@@ -99,66 +103,68 @@ class Estimates:
         self._asked: dict[str, _Asked] = {}
 
     def close(self) -> None:
-        for each in self._asked.values():
-            each.thread.shutdown(wait=False, cancel_futures=True)
+        for asked in self._asked.values():
+            asked.thread.shutdown(wait=False, cancel_futures=True)
 
     def sent(self, cluster: str, gang: AskedGang) -> None:
-        """The cluster gets this gang, which it does not show yet."""
+        """Count a gang that was sent to the cluster until the cluster shows it."""
         self._of(cluster).sent[gang.uid] = gang
 
     def left(self, cluster: str, uid: str) -> None:
-        """The gang goes elsewhere: what the cluster showed of it is out of date."""
+        """Drop a gang that leaves the cluster, and the capture that still shows it."""
         if (asked := self._asked.get(cluster)) is not None:
             asked.sent.pop(uid, None)
             asked.known = None
 
     def ended(self, cluster: str, uid: str) -> None:
-        """The gang takes no room any more, whether or not the cluster has ever shown it."""
+        """Drop a gang that has ended, whether or not the cluster has ever shown it."""
         if (asked := self._asked.get(cluster)) is not None:
             asked.sent.pop(uid, None)
 
     def forget(self, cluster: str) -> None:
-        """It is another cluster, or is reached otherwise: what was shown before is not believed."""
+        """Drop the capture of a cluster that was replaced or has another address."""
         if (asked := self._asked.get(cluster)) is not None:
             asked.known = None
 
     def account(self, cluster: str) -> ClusterAccount | None:
-        """What the cluster has, and who holds how much of it, as it was read last."""
+        """Return the capacity of the cluster and its use by queue, from the last capture."""
         asked = self._asked.get(cluster)
         return asked.known.account if asked is not None and asked.known is not None else None
 
     async def ask(
         self, connection: AskedCluster, gangs: Sequence[AskedGang], others: Collection[str] = ()
     ) -> dict[str, Candidate]:
-        """What the cluster says of each gang by uid, and of those (namespace/name) that wait there already, by
-        name; where it says nothing in time, why, of all of them."""
+        """Return the answers of a cluster about new `gangs` by uid and waiting `others` by namespace/name.
+
+        Without an answer in time each entry has the reason.
+        """
         name, asked = connection.name, self._of(connection.name)
         try:
             async with asyncio.timeout(_READ_SECONDS + _PLAN_SECONDS), asked.lock:
                 known = await self._read(connection, asked)
                 if asked.busy:
-                    return _all(gangs, others, Candidate(name, message="is still at the last question"))
-                standing = [each for each in asked.sent.values() if each.uid not in {gang.uid for gang in gangs}]
+                    return _all(gangs, others, Candidate(name, message="is still processing the last question"))
+                unseen = [sent for sent in asked.sent.values() if sent.uid not in {gang.uid for gang in gangs}]
                 asked.busy = True
-                future = asked.thread.submit(self._plan, name, known, standing, list(gangs), frozenset(others))
+                future = asked.thread.submit(self._plan, name, known, unseen, list(gangs), frozenset(others))
                 future.add_done_callback(lambda _: setattr(asked, "busy", False))
                 return await asyncio.wait_for(asyncio.wrap_future(future), _PLAN_SECONDS)
         except TimeoutError:
-            said = "did not show what it has in time"
+            problem = "did not list its objects in time"
         except (ApiError, ConnectionLost, ConfigError, TooLargeError) as error:
-            said = printable(f"could not be asked: {error}")
+            problem = printable(f"is not readable: {error}")
         except Exception as error:
-            # Whatever a cluster shows, it is no reason to keep a gang from the others.
+            # An unexpected failure of one cluster must not keep a gang from the other clusters.
             log.warning("cluster %s: no forecast: %s: %s", name, type(error).__name__, error)
-            said = printable(f"no forecast: {type(error).__name__}: {error}")
-        return _all(gangs, others, Candidate(name, message=said))
+            problem = printable(f"no forecast: {type(error).__name__}: {error}")
+        return _all(gangs, others, Candidate(name, message=problem))
 
     def _of(self, cluster: str) -> _Asked:
         if cluster not in self._asked:
             self._asked[cluster] = _Asked(asyncio.Lock(), ThreadPoolExecutor(1, f"estimate-{cluster}"))
         return self._asked[cluster]
 
-    # -- in the cluster's thread ----------------------------------------------------------------------------
+    # -- in the cluster's thread ---------------------------------------------------------------------------
 
     def _plan(
         self,
@@ -168,31 +174,33 @@ class Estimates:
         gangs: Sequence[AskedGang],
         others: frozenset[str],
     ) -> dict[str, Candidate]:
-        """Who cannot be asked about spoils only its own answer: halves are asked until it is alone."""
-        there = [each for each in standing if not _shown(each, known.pods)]
-        refused = {gang.uid: said for gang in gangs if (said := _taken(gang, known.pods))}
+        """Return the answers; a gang that fails spoils only its own, as halves are planned until it is alone."""
+        missing_gangs = [gang for gang in standing if not _shown(gang, known.pods)]
+        refused = {gang.uid: problem for gang in gangs if (problem := _taken(gang, known.pods))}
         if refused:
-            left = [gang for gang in gangs if gang.uid not in refused]
-            answers = self._plan(name, known, there, left, others)
-            return answers | {uid: Candidate(name, never=True, message=said) for uid, said in refused.items()}
-        objects = [entry for gang in (*there, *gangs) for entry in _entries(gang, known.pods)]
+            accepted = [gang for gang in gangs if gang.uid not in refused]
+            answers = self._plan(name, known, missing_gangs, accepted, others)
+            return answers | {uid: Candidate(name, never=True, message=problem) for uid, problem in refused.items()}
+        objects = [entry for gang in (*missing_gangs, *gangs) for entry in _entries(gang, known.pods)]
         question = Question(known.cluster, self._policy, _HORIZON, tuple(objects), "default")
         try:
             starts = answer_starts(question, {*others, *(gang.name for gang in gangs)}) if objects or others else []
         except Exception as error:
             if len(gangs) > 1:
                 middle = len(gangs) // 2
-                found = self._plan(name, known, there, gangs[:middle], others)
-                return found | self._plan(name, known, there, gangs[middle:], frozenset())
-            if there and gangs:
+                first_half = self._plan(name, known, missing_gangs, gangs[:middle], others)
+                return first_half | self._plan(name, known, missing_gangs, gangs[middle:], frozenset())
+            if missing_gangs and gangs:
                 return self._plan(name, known, (), gangs, others)
-            said = str(error) if isinstance(error, InputError) else f"no forecast: {type(error).__name__}: {error}"
-            answer = Candidate(name, never=isinstance(error, InputError), message=printable(said))
+            problem = (
+                str(error) if isinstance(error, InputError) else f"no forecast: {type(error).__name__}: {error}"
+            )
+            answer = Candidate(name, never=isinstance(error, InputError), message=printable(problem))
             return _all(gangs, others, answer)
-        by_name = {each.name: each for each in starts}
-        missing = AskedStart("", 0, NEVER)
-        answers = {gang.uid: _candidate(name, by_name.get(gang.name, missing)) for gang in gangs}
-        return answers | {other: _candidate(name, by_name.get(other, missing)) for other in others}
+        starts_by_name = {gang.name: gang for gang in starts}
+        no_start = AskedStart("", 0, NEVER)
+        answers = {gang.uid: _candidate(name, starts_by_name.get(gang.name, no_start)) for gang in gangs}
+        return answers | {other: _candidate(name, starts_by_name.get(other, no_start)) for other in others}
 
     async def _read(self, connection: AskedCluster, asked: _Asked) -> _Known:
         if asked.known is not None and time.monotonic() - asked.known.moment < _FRESH:
@@ -201,15 +209,15 @@ class Estimates:
             capture, documents = await capture_cluster(
                 connection.client, self._schedulers, self._policy, time.time(), told=_count
             )
-        documents = [_granted(each) for each in documents]
+        documents = [_granted(document) for document in documents]
         entries = tuple(
-            FileObject(f"{each.get('kind')} {each['metadata'].get('name')} of {connection.name}", each)
-            for each in documents
+            FileObject(f"{document.get('kind')} {document['metadata'].get('name')} of {connection.name}", document)
+            for document in documents
         )
         pods = {
-            (str(each["metadata"].get("namespace")), str(each["metadata"]["name"])): _dispatch_of(each)
-            for each in documents
-            if each.get("kind") == "Pod"
+            (str(document["metadata"].get("namespace")), str(document["metadata"]["name"])): _dispatch_of(document)
+            for document in documents
+            if document.get("kind") == "Pod"
         }
         copies = frozenset(key for key, uid in pods.items() if uid)
         cluster = SimulatedCluster(connection.name, entries, start=capture.moment, capture=capture)
@@ -223,16 +231,16 @@ class Estimates:
 def _shown(gang: AskedGang, pods: Mapping[tuple[str, str], str]) -> bool:
     if gang.declared:
         return gang.uid in pods.values()
-    return all((gang.namespace, each["metadata"]["name"]) in pods for each in gang.copies if each["kind"] == "Pod")
+    return all((gang.namespace, copy["metadata"]["name"]) in pods for copy in gang.copies if copy["kind"] == "Pod")
 
 
 def _granted(document: Json) -> Json:
-    """A copy that is still gated takes its room soon: it is planned as if the gate had gone."""
+    """Return a gated copy without its gate: it will use its resources soon."""
     gates = (document.get("spec") or {}).get("schedulingGates") if document.get("kind") == "Pod" else None
     if not gates or not _dispatch_of(document):
         return document
-    left = [gate for gate in gates if gate.get("name") != GRANT_GATE]
-    return {**document, "spec": {**document["spec"], "schedulingGates": left}}
+    gates_left = [gate for gate in gates if gate.get("name") != GRANT_GATE]
+    return {**document, "spec": {**document["spec"], "schedulingGates": gates_left}}
 
 
 def _dispatch_of(document: Json) -> str:
@@ -240,15 +248,15 @@ def _dispatch_of(document: Json) -> str:
 
 
 def _taken(gang: AskedGang, pods: Mapping[tuple[str, str], str]) -> str:
-    """Why it cannot be created there: another's pod has the name of one of its."""
+    """Return the reason why a gang cannot be created: a foreign pod has the name of one of its pods."""
     if gang.declared:
         return ""
-    for each in gang.copies:
-        name = str(each["metadata"]["name"])
-        owner = pods.get((gang.namespace, name), gang.uid) if each["kind"] == "Pod" else gang.uid
+    for copy in gang.copies:
+        name = str(copy["metadata"]["name"])
+        owner = pods.get((gang.namespace, name), gang.uid) if copy["kind"] == "Pod" else gang.uid
         if owner != gang.uid:
-            whose = "is being cleared away" if owner else "is not the hub's"
-            return f"Pod {gang.namespace}/{name} is there already, and {whose}"
+            owner_state = "is being deleted" if owner else "is not the hub's"
+            return f"Pod {gang.namespace}/{name} already exists, and {owner_state}"
     return ""
 
 
@@ -258,11 +266,11 @@ def _count(plural: str, count: int) -> None:
 
 
 def _entries(gang: AskedGang, pods: Collection[tuple[str, str]]) -> list[FileObject]:
-    """Without those of its copies that are there already."""
+    """Return the objects of a gang, without copies that exist in the cluster."""
     return [
-        FileObject(f"{each['kind']} {each['metadata']['name']}", startable(each))
-        for each in gang.copies
-        if each["kind"] != "Pod" or (gang.namespace, each["metadata"]["name"]) not in pods
+        FileObject(f"{copy['kind']} {copy['metadata']['name']}", startable(copy))
+        for copy in gang.copies
+        if copy["kind"] != "Pod" or (gang.namespace, copy["metadata"]["name"]) not in pods
     ]
 
 
@@ -272,6 +280,6 @@ def _all(gangs: Iterable[AskedGang], others: Iterable[str], answer: Candidate) -
 
 def _candidate(name: str, asked: AskedStart) -> Candidate:
     if asked.state == NEVER:
-        said = asked.verdict.message if asked.verdict else "would not start in 7 days"
-        return Candidate(name, never=True, message=printable(said))
+        message = asked.verdict.message if asked.verdict else "would not start in 7 days"
+        return Candidate(name, never=True, message=printable(message))
     return Candidate(name, int(parse_time(asked.start)), message=asked.state)

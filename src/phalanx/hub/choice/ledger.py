@@ -1,7 +1,7 @@
-"""One ledger over all member clusters: what each queue holds anywhere, whose turn it is, and who is at a limit.
+"""Ledger over all member clusters: the use of each queue, the order of gangs, and the queue limits.
 
-Queues are those of the hub (Volcano's Queue): weight, guarantee, capability, parent. What is held is what member
-clusters show, their own users' pods included, and what has been sent there since.
+Queues are those of the hub (Volcano's Queue): weight, guarantee, capability, parent. Their use is the use that
+member clusters show, including their own users' pods, and the gangs sent there since.
 """
 
 from __future__ import annotations
@@ -31,26 +31,25 @@ _DEEPEST = 20
 
 
 class ClusterAccount(msgspec.Struct, frozen=True):
-    """What one cluster has in all, how much of it the pods of each queue hold that are none of the hub's copies,
-    and how much those hold."""
+    """Capacity of one cluster, use by queue without the hub's copies, and use by the copies."""
 
     total: Amounts
     held: dict[str, Amounts]
     copies: Amounts = {}
 
     def used(self) -> Amounts:
-        taken: Amounts = {}
+        used: Amounts = {}
         for amounts in (*self.held.values(), self.copies):
-            _add(taken, amounts)
-        return taken
+            _add(used, amounts)
+        return used
 
     def free(self) -> Amounts:
-        taken = self.used()
-        return {name: self.total.get(name, 0) - taken.get(name, 0) for name in {**self.total, **taken}}
+        used = self.used()
+        return {name: self.total.get(name, 0) - used.get(name, 0) for name in {**self.total, **used}}
 
 
 class QueueDemand(msgspec.Struct, frozen=True):
-    """What a gang asks for: all its pods together, in integer units of each resource (cpu in milli-cores)."""
+    """Demand of a gang: all its pods together, in integer units of each resource (cpu in milli-cores)."""
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
@@ -58,7 +57,7 @@ class QueueDemand(msgspec.Struct, frozen=True):
 
 
 class WaitingGang(msgspec.Struct, frozen=True):
-    """A gang at the hub that has not been sent anywhere; `created` in seconds since the epoch."""
+    """Gang at the hub that has no cluster; `created` is in seconds since the epoch."""
 
     uid: str
     name: str
@@ -69,25 +68,28 @@ class WaitingGang(msgspec.Struct, frozen=True):
 def account_of(
     cluster: SimulatedCluster, policy: Policy, copies: Collection[tuple[str, str]] = ()
 ) -> ClusterAccount:
-    """`copies` are the hub's by namespace and name. Raises InputError."""
+    """Return the account of a captured cluster; `copies` are the hub's pods by namespace and name.
+
+    Raises InputError.
+    """
     _, events = cluster.open(dialect_options(policy))
     total: Amounts = {}
     for event in events:
         if isinstance(event, NodeUpdated):
             _add(total, dict(event.node.allocatable))
-    held: dict[str, Amounts] = {}
-    ours: Amounts = {}
+    used_by_queue: dict[str, Amounts] = {}
+    used_by_copies: Amounts = {}
     gangs = _queues_of_gangs(events)
     for pod in {event.pod.uid: event.pod for event in events if isinstance(event, PodUpdated)}.values():
         if pod.node and pod.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
             queue = gangs.get(GangKey(pod.namespace, pod.gang), pod.queue) or DEFAULT_QUEUE
-            holder = ours if (pod.namespace, pod.name) in copies else held.setdefault(queue, {})
-            _add(holder, pod.pod_class.charged(pod.usage))
-    return ClusterAccount(total, held, ours)
+            used = used_by_copies if (pod.namespace, pod.name) in copies else used_by_queue.setdefault(queue, {})
+            _add(used, pod.pod_class.charged(pod.usage))
+    return ClusterAccount(total, used_by_queue, used_by_copies)
 
 
 def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequence[str]) -> QueueDemand:
-    """Of the PodGroup and the pods of one gang; what cannot be read asks for nothing."""
+    """Return the demand of the PodGroup and the pods of one gang; unreadable objects have an empty demand."""
     intake = Intake(schedulers, dialect_options(policy), dialects=installed_dialects())
     events: list[ClusterEvent] = []
     try:
@@ -100,14 +102,14 @@ def demand_of(documents: Sequence[Document], policy: Policy, schedulers: Sequenc
     for pod in pods.values():
         _add(amounts, pod.pod_class.charged(pod.pod_class.requests))
     queues = [*_queues_of_gangs(events).values(), *(pod.queue for pod in pods.values())]
-    queue = next((each for each in queues if each), DEFAULT_QUEUE)
+    queue = next((queue_name for queue_name in queues if queue_name), DEFAULT_QUEUE)
     return QueueDemand(queue, max((pod.priority for pod in pods.values()), default=0), amounts)
 
 
 def queues_of(documents: Iterable[Document], policy: Policy) -> dict[str, Queue]:
-    """The hub's queues by name; what cannot be read is passed over."""
+    """Return the hub's queues by name, without unreadable ones."""
     intake = Intake((), dialect_options(policy), dialects=installed_dialects())
-    found: dict[str, Queue] = {}
+    queues: dict[str, Queue] = {}
     for document in documents:
         try:
             events = take_in(intake, FileObject("Queue", document))
@@ -115,12 +117,12 @@ def queues_of(documents: Iterable[Document], policy: Policy) -> dict[str, Queue]
             continue
         for event in events:
             if isinstance(event, AccountUpdated) and event.account.key.tree is Tree.QUEUE:
-                found[event.account.key.name] = event.account
-    return found
+                queues[event.account.key.name] = event.account
+    return queues
 
 
 class ClusterLedger:
-    """`accounts` are those of the clusters; what is sent on top of them is told by `charge`."""
+    """Use of all queues; `accounts` are those of the clusters, and gangs sent since are added by `charge`."""
 
     def __init__(self, accounts: Iterable[ClusterAccount], queues: Mapping[str, Queue]) -> None:
         self._queues = queues
@@ -132,12 +134,12 @@ class ClusterLedger:
                 self.charge(QueueDemand(queue, 0, amounts))
 
     def charge(self, demand: QueueDemand) -> None:
-        """It holds so much more, and so do the queues above it."""
+        """Add a demand to the use of its queue and of the queues above it."""
         for name in self._path(demand.queue):
             _add(self._held.setdefault(name, {}), demand.amounts)
 
     def refusal(self, demand: QueueDemand) -> str:
-        """Why nothing of this demand may be sent now: a ceiling over all clusters, or a queue that is closed."""
+        """Return the reason why no gang of this demand can be sent now, a limit or a closed queue; "" for none."""
         for name in self._path(demand.queue):
             queue = self._queues.get(name)
             if queue is None:
@@ -146,22 +148,25 @@ class ClusterLedger:
                 return f"queue {name} is closed"
             held = self._held.get(name, {})
             for resource, limit in queue.capability:
-                asked = demand.amounts.get(resource, 0)
-                if asked and held.get(resource, 0) + asked > limit:
-                    has = f"has {held.get(resource, 0)} of {limit} {resource} in all clusters"
-                    return f"queue {name} {has}, and {asked} more are asked for"
+                requested = demand.amounts.get(resource, 0)
+                if requested and held.get(resource, 0) + requested > limit:
+                    usage = f"uses {held.get(resource, 0)} of {limit} {resource} in all clusters"
+                    return f"queue {name} {usage}, and the gang requests {requested} more"
         return ""
 
     def in_order(self, gangs: Iterable[WaitingGang]) -> Iterator[tuple[WaitingGang, str]]:
-        """Whose turn it is: the queue that is below its guarantee, then the one with the smallest share of all
-        clusters by its weight; in a queue the highest priority, then the oldest. With each comes why it may not go
-        ("" if it may); what may go is charged before the next turn."""
+        """Yield the gangs in scheduling order, each with the reason why it cannot be sent ("" if it can).
+
+        Queues below their guarantee come first, then the queue with the smallest share of all clusters by its
+        weight. Within a queue the order is by priority, then by age. A gang that can be sent is charged before the
+        next one is chosen.
+        """
         lines: dict[str, list[WaitingGang]] = {}
         for gang in gangs:
             lines.setdefault(gang.demand.queue, []).append(gang)
         for line in lines.values():
-            line.sort(key=lambda each: (each.name, each.uid))
-            line.sort(key=lambda each: (-each.demand.priority, each.created))
+            line.sort(key=lambda gang: (gang.name, gang.uid))
+            line.sort(key=lambda gang: (-gang.demand.priority, gang.created))
             line.reverse()
         turns = [(self._turn(name), name) for name in lines]
         heapq.heapify(turns)
@@ -176,14 +181,14 @@ class ClusterLedger:
                 heapq.heappush(turns, (self._turn(name), name))
 
     def share(self, name: str) -> float:
-        """The part of all clusters that a queue holds, of its dominant resource, divided by its weight."""
+        """Return the part of all clusters that a queue uses, of its dominant resource, divided by its weight."""
         queue = self._queues.get(name)
         weight = max(1, queue.weight) if queue is not None else 1
         held = ((resource, amount) for resource, amount in self._held.get(name, {}).items() if resource != PODS)
         return order_by_share(held, self._total, weight)
 
     def _turn(self, name: str) -> tuple[bool, float]:
-        """(Queues of a tree take turns by themselves, not level by level.)"""
+        """Return the sort key of a queue; queues of a tree are compared directly, not level by level."""
         queue, held = self._queues.get(name), self._held.get(name, {})
         guarantee = queue.guarantee if queue is not None else ()
         below = any(held.get(resource, 0) < amount for resource, amount in guarantee)

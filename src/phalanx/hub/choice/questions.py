@@ -1,4 +1,4 @@
-"""Questions to clusters, one at a time to each, and the loop of rounds that ask them."""
+"""Questions to clusters, one at a time per cluster, and the loop of the rounds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import suppress
 from phalanx.hub.choice.assignment import Candidate
 from phalanx.hub.choice.estimates import AskedCluster, AskedGang, Estimates
 
-#: Seconds for the answers of all clusters to one question.
+#: Seconds to wait for the answers of all clusters to one question.
 _ANSWERS = 10.0
-_LATE = "is still at the last question"
+_LATE = "is still processing the last question"
 
 
 class Questions:
-    """One question at a time to each cluster.
+    """Questions with at most one open question per cluster.
 
-    A cluster that answers late delays one round, and is passed over until it has answered: `late_is_never` says
-    whether it counts as refusing until then, or stays a candidate without an answer.
+    A late cluster delays one round and is skipped until it has answered. `late_is_never` decides whether it counts
+    as refusing until then, or as a candidate without an answer.
     """
 
     def __init__(
@@ -31,24 +31,24 @@ class Questions:
 
     async def ask(self, gangs: Mapping[str, Sequence[AskedGang]]) -> dict[str, dict[str, Candidate]]:
         """Ask each cluster about its gangs. Return the answers by cluster and gang."""
-        told: dict[str, dict[str, Candidate]] = {}
+        answers: dict[str, dict[str, Candidate]] = {}
         tasks: dict[str, asyncio.Task[dict[str, Candidate]]] = {}
         for name, asked in gangs.items():
             late = Candidate(name, never=self._late_is_never, message=_LATE)
-            told[name] = {gang.uid: late for gang in asked}
-            before = self._asking.get(name)
-            if before is None or before.done():
+            answers[name] = {gang.uid: late for gang in asked}
+            open_question = self._asking.get(name)
+            if open_question is None or open_question.done():
                 task = asyncio.create_task(self._estimates.ask(self._connect(name), list(asked)))
                 tasks[name] = self._asking[name] = task
         if tasks:
             await asyncio.wait(tasks.values(), timeout=_ANSWERS)
         for name, task in tasks.items():
             if task.done() and not task.cancelled():
-                told[name] = task.result()
-        return told
+                answers[name] = task.result()
+        return answers
 
     async def close(self) -> None:
-        """Cancel the questions that are open."""
+        """Cancel the open questions."""
         for task in self._asking.values():
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
@@ -57,7 +57,7 @@ class Questions:
 async def run_rounds(wake: asyncio.Event, play: Callable[[], Awaitable[float]], gather: float) -> None:
     """Call `play` until cancelled: when `wake` is set, or after the seconds that the last call returned.
 
-    What comes within `gather` seconds after the wake is part of the same round.
+    Changes within `gather` seconds after the wake belong to the same round.
     """
     while True:
         wake.clear()

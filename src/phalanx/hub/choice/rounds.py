@@ -1,5 +1,7 @@
-"""Rounds of choice: who waits at the hub is taken in the ledger's order, every member cluster is asked once about
-many gangs, and all that goes somewhere is written down at the same time."""
+"""Rounds of choice: one question per member cluster about many waiting gangs, then one write per decision.
+
+The gangs are considered in the ledger's order.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,15 @@ from phalanx.scheduling.framework.policy import Policy
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which a cluster that has refused a gang is not asked again about it.
+#: Seconds for which a cluster that has rejected a gang is not asked about it again.
 REFUSED_SECONDS = 300
-#: How many gangs one question is about, and how many records are written at a time.
+#: Maximum number of gangs per question, and of concurrent writes of records.
 MOST_ASKED = 64
 _WRITERS = 16
-#: A queue that is at its limit is looked at no further in one round.
+#: Maximum number of gangs of a queue at its limit that one round reports.
 _MOST_REFUSED = 50
-#: Seconds: to gather what comes together, until who was refused is asked about again, and until a hub that has just
-#: started looks again whether its clusters are connected.
+#: Seconds to gather changes, until refused gangs are asked about again, and until a hub that has just started
+#: checks the connections of its clusters again.
 _GATHER = 0.02
 _AGAIN = 5.0
 _UNSETTLED = 0.3
@@ -49,7 +51,10 @@ Copies = Callable[[Dispatch, OriginGang, int], Sequence[Json]]
 
 
 class _Considered(msgspec.Struct):
-    """`unasked` says why no cluster is asked about it; it goes where it may go."""
+    """Waiting gang with its question.
+
+    `unasked` is the reason why no cluster is asked and any allowed cluster is used.
+    """
 
     record: Dispatch
     gang: OriginGang
@@ -61,8 +66,11 @@ class _Considered(msgspec.Struct):
 
 
 class Rounds:
-    """`copies` makes a gang's objects as they would be created in an epoch; `write` writes a record's status, and
-    says whether it was the newest. `queues` are the hub's by name."""
+    """Rounds of choice for the gangs at the hub.
+
+    `copies` returns a gang's objects as they would be created in an epoch. `write` writes a record's status and
+    returns whether the record was current. `queues` returns the hub's queues by name.
+    """
 
     def __init__(
         self,
@@ -88,58 +96,59 @@ class Rounds:
         self._queues = queues
         self._patience = patience
         self._began = time.time()
-        #: Gangs that wait, with when (by the event loop's clock) they are looked at next.
+        #: Waiting gangs with the time (of the event loop's clock) of their next question.
         self._waiting: dict[str, float] = {}
         self._considered: dict[str, tuple[object, _Considered]] = {}
-        #: What gangs of a kind were told for some seconds, by kind.
+        #: Refusals by kind of gang, with the time until which they are reused.
         self._refused: dict[str, tuple[float, tuple[Candidate, ...]]] = {}
         self._questions = Questions(estimates, lambda name: connections[name], late_is_never=False)
         self._wake = asyncio.Event()
 
     def add(self, gang_uid: str) -> None:
-        """A cluster is to be chosen for it."""
+        """Add a gang that needs a cluster."""
         if gang_uid not in self._waiting:
             self._waiting[gang_uid] = 0.0
             self._wake.set()
 
     def look_again(self) -> None:
-        """Clusters have changed: what they said before is not remembered."""
+        """Forget the refusals after a change of clusters."""
         self._refused.clear()
         for uid in self._waiting:
             self._waiting[uid] = 0.0
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run rounds until cancelled."""
         try:
             await run_rounds(self._wake, self.round, _GATHER)
         finally:
             await self._questions.close()
 
     async def round(self) -> float:
-        """Seconds until the next, if nothing happens before."""
+        """Play one round; return the seconds until the next if nothing changes before."""
         now = int(time.time())
         if now - self._began < self._patience and not self._settled():
             return _UNSETTLED
         batch, held = self._batch()
         if not batch and not held:
             return self._next()
-        wishes = [self._wish(each, now) for each in batch]
-        told = await self._ask(batch, wishes)
+        wishes = [self._wish(considered, now) for considered in batch]
+        answers = await self._ask(batch, wishes)
         now = int(time.time())
-        decisions = decide(wishes, told, self._standings(), now)
+        decisions = decide(wishes, answers, self._standings(), now)
         limit = asyncio.Semaphore(_WRITERS)
 
-        async def one(each: _Considered, decision: Decision) -> None:
+        async def execute(considered: _Considered, decision: Decision) -> None:
             async with limit:
-                await self._carry_out(each, decision, now)
+                await self._carry_out(considered, decision, now)
 
-        async def hold(each: _Considered, reason: str, refusal: str) -> None:
+        async def hold(considered: _Considered, reason: str, refusal: str) -> None:
             async with limit:
-                await self._publish(each, reason, refusal, (), now)
+                await self._publish(considered, reason, refusal, (), now)
 
         await asyncio.gather(
-            *(one(each, decisions[each.record.uid]) for each in batch), *(hold(*each) for each in held)
+            *(execute(considered, decisions[considered.record.uid]) for considered in batch),
+            *(hold(*considered) for considered in held),
         )
         return self._next()
 
@@ -148,58 +157,60 @@ class Rounds:
             return 60.0
         return max(0.0, min(self._waiting.values()) - asyncio.get_running_loop().time())
 
-    # -- who is asked about ---------------------------------------------------------------------------------
+    # -- the gangs of a question ---------------------------------------------------------------------------
 
     def _batch(self) -> tuple[list[_Considered], list[tuple[_Considered, str, str]]]:
-        """The next gangs in the ledger's order, and those that a limit holds back, or data that are not there, with
-        the reason and what it is."""
+        """Return the next gangs in the ledger's order, and the held ones with reason and message.
+
+        Gangs are held by a queue limit or by missing data.
+        """
         clock = asyncio.get_running_loop().time()
         due: dict[str, _Considered] = {}
         held: list[tuple[_Considered, str, str]] = []
         for gang_uid in [uid for uid, moment in self._waiting.items() if moment <= clock]:
-            each = self._consider(gang_uid)
-            if each is None:
+            considered = self._consider(gang_uid)
+            if considered is None:
                 self._waiting.pop(gang_uid)
                 self._considered.pop(gang_uid, None)
-            elif each.needs.waits_for:
-                # It holds nobody up: its turn comes when it could start.
+            elif considered.needs.waits_for:
+                # It delays no other gang: it is asked about when its data are complete.
                 self._waiting[gang_uid] = clock + _AGAIN
-                told = each.record.status
-                if len(held) < _MOST_REFUSED and (told.reason, told.message) != (
-                    each.needs.reason,
-                    each.needs.waits_for,
+                status = considered.record.status
+                if len(held) < _MOST_REFUSED and (status.reason, status.message) != (
+                    considered.needs.reason,
+                    considered.needs.waits_for,
                 ):
-                    held.append((each, each.needs.reason, each.needs.waits_for))
+                    held.append((considered, considered.needs.reason, considered.needs.waits_for))
             else:
-                due[each.waiting.uid] = each
+                due[considered.waiting.uid] = considered
         ledger, batch = self._ledger(), list[_Considered]()
         refusals_of, names = dict[str, int](), set[str]()
-        for waiting, refusal in ledger.in_order(each.waiting for each in due.values()):
-            each = due[waiting.uid]
+        for waiting, refusal in ledger.in_order(considered.waiting for considered in due.values()):
+            considered = due[waiting.uid]
             if refusal:
                 refusals_of[waiting.demand.queue] = refusals_of.get(waiting.demand.queue, 0) + 1
                 if refusals_of[waiting.demand.queue] <= _MOST_REFUSED:
-                    held.append((each, "QuotaExceeded", refusal))
-                self._waiting[each.gang.uid] = clock + _AGAIN
-            elif (known := self._refused.get(each.kind)) is not None and known[0] > clock:
-                self._waiting[each.gang.uid] = known[0]
+                    held.append((considered, "QuotaExceeded", refusal))
+                self._waiting[considered.gang.uid] = clock + _AGAIN
+            elif (known := self._refused.get(considered.kind)) is not None and known[0] > clock:
+                self._waiting[considered.gang.uid] = known[0]
             elif waiting.name not in names:
-                # (A job and a PodGroup of one name are asked about one after the other.)
+                # A job and a PodGroup of the same name are asked about one after the other.
                 names.add(waiting.name)
-                batch.append(each)
+                batch.append(considered)
                 if len(batch) == MOST_ASKED:
                     break
         return batch, held
 
     def _consider(self, gang_uid: str) -> _Considered | None:
-        """None for a gang that no cluster is to be chosen for any more."""
+        """Return the gang for a question; None if it needs no cluster now."""
         record, gang = self._objects.record(gang_uid), self._objects.view(gang_uid)
         if record is None or gang is None or record.phase is not Phase.PENDING or record.deleting:
             return None
-        found = self._objects.group(gang_uid)
-        if found is None or not gang.complete or gang.suspended:
+        kind_and_group = self._objects.group(gang_uid)
+        if kind_and_group is None or not gang.complete or gang.suspended:
             return None
-        kind, group = found
+        kind, group = kind_and_group
         pods = self._objects.members(kind, group)
         needs = self._objects.data_needs(gang_uid)
         version = (group.resource_version, tuple(pod.uid for pod in pods), gang, record.version, needs)
@@ -212,7 +223,7 @@ class Rounds:
             _, unasked = declared(kind, group.document)
         demand = self._demand_of(kind, group)
         created = parse_time(group.document["metadata"].get("creationTimestamp"))
-        made = _Considered(
+        considered = _Considered(
             record,
             gang,
             WaitingGang(record.uid, name, created, demand),
@@ -221,13 +232,13 @@ class Rounds:
             needs,
             unasked,
         )
-        self._considered[gang_uid] = (version, made)
-        return made
+        self._considered[gang_uid] = (version, considered)
+        return considered
 
     def _ledger(self) -> ClusterLedger:
-        """What clusters show of others, and what the hub itself has sent somewhere."""
+        """Return the ledger with the use that clusters show and the gangs that the hub has sent."""
         accounts = [self._estimates.account(name) for name in self._connections]
-        ledger = ClusterLedger([each for each in accounts if each is not None], self._queues())
+        ledger = ClusterLedger([account for account in accounts if account is not None], self._queues())
         for record in self._objects.records.values():
             if record.status.cluster and record.phase is not Phase.ENDED:
                 ledger.charge(self.demand(record.gang.uid))
@@ -237,10 +248,10 @@ class Rounds:
         known = self._considered.get(gang_uid)
         if known is not None:
             return known[1].waiting.demand
-        found = self._objects.group(gang_uid)
-        if found is None:
+        kind_and_group = self._objects.group(gang_uid)
+        if kind_and_group is None:
             return QueueDemand()
-        kind, group = found
+        kind, group = kind_and_group
         demand = self._demand_of(kind, group)
         gang, record = self._objects.view(gang_uid), self._objects.record(gang_uid)
         if gang is not None and record is not None:
@@ -261,19 +272,21 @@ class Rounds:
         return demand_of(documents, self._policy, self._schedulers)
 
     def asked_gang(self, record: Dispatch) -> AskedGang:
-        """A gang as it would be created in a cluster in its next epoch; one that is gone has no objects, nor has a
-        job that declares too many."""
-        gang, found = self._objects.view(record.gang.uid), self._objects.group(record.gang.uid)
+        """Return a gang as it would be created in a cluster in its next epoch.
+
+        A deleted gang and a job with too many pods have no objects.
+        """
+        gang, kind_and_group = self._objects.view(record.gang.uid), self._objects.group(record.gang.uid)
         name = f"{record.namespace}/{record.gang.name}"
-        if gang is None or found is None:
+        if gang is None or kind_and_group is None:
             return AskedGang(record.uid, name, ())
-        kind, group = found
+        kind, group = kind_and_group
         if isinstance(kind, JobKind):
             return AskedGang(record.uid, name, declared(kind, group.document)[0], declared=True)
         return AskedGang(record.uid, name, tuple(self._copies(record, gang, record.status.epoch + 1)))
 
     def may_go(self, record: Dispatch, cluster: str) -> bool:
-        """Whether a gang that is elsewhere may be sent to this cluster, by what is known without asking."""
+        """Return whether a gang of another cluster is allowed in this one, without asking it."""
         gang = self._objects.view(record.gang.uid)
         if gang is None:
             return False
@@ -281,24 +294,27 @@ class Rounds:
         answer = self._standing_answer(cluster, record, gang, needs, int(time.time()))
         return answer is not None and not answer.never
 
-    # -- the question ---------------------------------------------------------------------------------------
+    # -- the question --------------------------------------------------------------------------------------
 
-    def _wish(self, each: _Considered, now: int) -> Wish:
+    def _wish(self, considered: _Considered, now: int) -> Wish:
         candidates, asked = list[Candidate](), set[str]()
         for name in sorted(self._connections):
-            candidate = self._standing_answer(name, each.record, each.gang, each.needs, now)
+            candidate = self._standing_answer(name, considered.record, considered.gang, considered.needs, now)
             if candidate is not None:
-                if each.unasked and not candidate.never:
-                    candidate = msgspec.structs.replace(candidate, message=each.unasked)
+                if considered.unasked and not candidate.never:
+                    candidate = msgspec.structs.replace(candidate, message=considered.unasked)
                 candidates.append(candidate)
-                if not candidate.never and not each.unasked:
+                if not candidate.never and not considered.unasked:
                     asked.add(name)
-        return Wish(each.record.uid, each.kind, tuple(candidates), frozenset(asked))
+        return Wish(considered.record.uid, considered.kind, tuple(candidates), frozenset(asked))
 
     def _standing_answer(
         self, name: str, record: Dispatch, gang: OriginGang, needs: DataNeeds, now: int
     ) -> Candidate | None:
-        """None for a cluster that the gang may not go to at all; never for one that need not be asked."""
+        """Return the answer that is known without a question.
+
+        None means that the gang does not allow the cluster; `never` that the cluster need not be asked.
+        """
         connection, spec = self._connections[name], self._specs.get(name, {})
         if gang.clusters and name not in gang.clusters:
             return None
@@ -313,36 +329,36 @@ class Rounds:
         wanted = (record.gang.api_version, record.gang.kind)
         served = [kind for kind in kinds if (kind.api_version, kind.kind) == wanted]
         if served and served[0] not in connection.kinds:
-            said = f"does not serve {served[0].plural}.{served[0].group}"
-            return Candidate(name, never=True, message=said)
-        missing = 0
+            problem = f"does not serve {served[0].plural}.{served[0].group}"
+            return Candidate(name, never=True, message=problem)
+        missing_bytes = 0
         if not needs.anywhere:
-            there = held_data(spec)
-            if refusal := there.refusal(name, needs):
+            data = held_data(spec)
+            if refusal := data.refusal(name, needs):
                 return Candidate(name, never=True, message=refusal)
-            missing = bytes_to_move(there, map(held_data, self._specs.values()), needs)
+            missing_bytes = bytes_to_move(data, map(held_data, self._specs.values()), needs)
         cost = spec.get("cost")
-        return Candidate(name, cost=cost if isinstance(cost, int) else 0, bytes_to_move=missing)
+        return Candidate(name, cost=cost if isinstance(cost, int) else 0, bytes_to_move=missing_bytes)
 
     async def _ask(self, batch: Sequence[_Considered], wishes: Sequence[Wish]) -> dict[str, dict[str, Candidate]]:
         """Return the answers by cluster and gang."""
         gangs: dict[str, list[AskedGang]] = {}
-        for each, wish in zip(batch, wishes, strict=True):
+        for considered, wish in zip(batch, wishes, strict=True):
             for name in wish.asked:
-                gangs.setdefault(name, []).append(each.asked)
+                gangs.setdefault(name, []).append(considered.asked)
         return await self._questions.ask(gangs)
 
     def _standings(self) -> dict[str, Standing]:
-        found = {name: Standing(most=_most(self._specs.get(name, {}))) for name in self._connections}
+        standings = {name: Standing(most=_most(self._specs.get(name, {}))) for name in self._connections}
         for record in self._objects.records.values():
-            standing = found.get(record.status.cluster)
+            standing = standings.get(record.status.cluster)
             if standing is not None:
                 standing.dispatches += 1
                 standing.waiting += self.waits(record)
-        return found
+        return standings
 
     def waits(self, record: Dispatch) -> bool:
-        """Whether it was sent to a cluster and has not started there, as far as can be seen."""
+        """Return whether the gang was sent to a cluster and has not started there, as far as observed."""
         if record.phase is Phase.COPYING:
             return True
         connection = self._connections.get(record.status.cluster)
@@ -351,46 +367,50 @@ class Rounds:
         copies = list(connection.copies(record.uid))
         return bool(copies) and not any((copy.document.get("spec") or {}).get("nodeName") for copy in copies)
 
-    # -- what becomes of them -------------------------------------------------------------------------------
+    # -- the decisions -------------------------------------------------------------------------------------
 
-    async def _carry_out(self, each: _Considered, decision: Decision, now: int) -> None:
+    async def _carry_out(self, considered: _Considered, decision: Decision, now: int) -> None:
         clock = asyncio.get_running_loop().time()
         if decision.again:
-            self._waiting[each.gang.uid] = 0.0
+            self._waiting[considered.gang.uid] = 0.0
             return
         if not decision.cluster:
-            self._waiting[each.gang.uid] = clock + _AGAIN
-            self._refused[each.kind] = (clock + _AGAIN, decision.answers)
-            await self._publish(each, "NoCluster", refusals(decision.answers), decision.answers, now)
+            self._waiting[considered.gang.uid] = clock + _AGAIN
+            self._refused[considered.kind] = (clock + _AGAIN, decision.answers)
+            await self._publish(considered, "NoCluster", refusals(decision.answers), decision.answers, now)
             return
-        self._waiting.pop(each.gang.uid, None)
-        self._estimates.sent(decision.cluster, each.asked)
+        self._waiting.pop(considered.gang.uid, None)
+        self._estimates.sent(decision.cluster, considered.asked)
         answers = tuple(answer.answer() for answer in decision.answers)
         promised = format_time(max(decision.start, now)) if decision.start is not None else ""
-        status = protocol.chosen(each.record.status, decision.cluster, now, promised)
-        if not await self._put(each, msgspec.structs.replace(status, answers=answers)):
-            self._estimates.left(decision.cluster, each.record.uid)
-            self._waiting[each.gang.uid] = clock + _UNSETTLED
+        status = protocol.chosen(considered.record.status, decision.cluster, now, promised)
+        if not await self._put(considered, msgspec.structs.replace(status, answers=answers)):
+            self._estimates.left(decision.cluster, considered.record.uid)
+            self._waiting[considered.gang.uid] = clock + _UNSETTLED
 
     async def _publish(
-        self, each: _Considered, reason: str, message: str, answers: Iterable[Candidate], now: int
+        self, considered: _Considered, reason: str, message: str, answers: Iterable[Candidate], now: int
     ) -> None:
-        """Why it waits at the hub, where that has changed."""
-        told = each.record.status
-        if (told.reason, told.message) != (reason, message):
-            said = tuple(answer.answer() for answer in answers)
-            await self._put(each, msgspec.structs.replace(told, reason=reason, message=message, answers=said))
+        """Write the reason why a gang waits at the hub, if it has changed."""
+        current = considered.record.status
+        if (current.reason, current.message) != (reason, message):
+            shown_answers = tuple(answer.answer() for answer in answers)
+            await self._put(
+                considered, msgspec.structs.replace(current, reason=reason, message=message, answers=shown_answers)
+            )
 
-    async def _put(self, each: _Considered, status: DispatchStatus) -> bool:
+    async def _put(self, considered: _Considered, status: DispatchStatus) -> bool:
         try:
-            return await self._write(each.record, status)
+            return await self._write(considered.record, status)
         except (ApiError, ConnectionLost) as error:
-            log.info("gang %s: %s", each.waiting.name, error)
+            log.info("gang %s: %s", considered.waiting.name, error)
             return False
 
     def _settled(self) -> bool:
-        """Whether each member cluster has been connected, or has failed to be. A hub that has just started must not
-        take the first that answers for the only one."""
+        """Return whether each member cluster is connected or has failed to connect.
+
+        A hub that has just started must not treat the first cluster that answers as the only one.
+        """
         return all(
             (connection := self._connections.get(name)) is None or connection.reason != CONNECTING
             for name in (cluster.name for cluster in self._objects.clusters.values())
@@ -398,8 +418,8 @@ class Rounds:
 
 
 def _most(spec: Json) -> int:
-    most = spec.get("maxWaiting")
-    return most if isinstance(most, int) and most >= 0 else MOST_WAITING
+    max_waiting = spec.get("maxWaiting")
+    return max_waiting if isinstance(max_waiting, int) and max_waiting >= 0 else MOST_WAITING
 
 
 def _recent(attempt: DispatchAttempt, now: int) -> bool:

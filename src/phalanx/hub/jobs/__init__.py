@@ -1,1 +1,1 @@
-"""Jobs that are dispatched whole: their kinds, their copies, and the status that comes back."""
+"""Jobs that are dispatched as a whole: their kinds, their copies, and the status that is mirrored back."""

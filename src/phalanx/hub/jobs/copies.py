@@ -1,4 +1,4 @@
-"""Jobs of the hub as they are created, suspended, in a member cluster, and what is read back of them."""
+"""Copies of the hub's jobs for member clusters, created suspended, and the state that is read back from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.model.text.decoding import parse_whole
 Json = dict[str, Any]
 
 _FOREGROUND = "foregroundDeletion"
-#: What an API server has written into a Job and its template; another one writes its own.
+#: Labels that an API server writes into a Job and its template; each server writes its own.
 _GENERATED = frozenset(
     {"controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"}
 )
@@ -27,35 +27,39 @@ _MOST_PODS = 10_000
 
 
 class TooManyPodsError(Exception):
-    """The job declares more pods than a forecast is made for."""
+    """Failure to forecast a job that declares too many pods."""
 
 
 def job_copy(kind: JobKind, job: Json, origin: str, dispatch_uid: str, epoch: int, policy: LostPolicy) -> Json:
-    """The copy of a job: suspended, for its own controller, and its pods known as the hub's.
+    """Return the suspended copy of a job, for its own controller and with the hub's marks on its pod templates.
 
-    Its scheduler starts pods of this mark only while the hub's lease is renewed, as it does copies of pods."""
+    The member's scheduler starts marked pods only while the hub's lease is renewed, as for copies of pods.
+    """
     metadata = copy_metadata(job, origin, dispatch_uid, epoch, policy) | {"finalizers": [RESULT_FINALIZER]}
-    made: Json = {
+    job_copy: Json = {
         "apiVersion": kind.resource.api_version,
         "kind": kind.name,
         "metadata": metadata,
         "spec": copy.deepcopy(job.get("spec") or {}),
     }
     for path in (kind.managed_by, *kind.removed):
-        _drop(made, path)
-    _put(made, kind.job.suspend, True)
-    for template in templates(kind, made):
-        marked = _metadata_of(template)
-        marked["labels"] = {**(marked.get("labels") or {}), **copy_labels(origin, dispatch_uid)}
-        notes = {EPOCH: str(epoch), WHEN_LOST: policy.value, ORIGIN_UID: job["metadata"]["uid"]}
-        marked["annotations"] = {**(marked.get("annotations") or {}), **notes}
+        _drop(job_copy, path)
+    _put(job_copy, kind.job.suspend, True)
+    for template in templates(kind, job_copy):
+        metadata_of_template = _metadata_of(template)
+        metadata_of_template["labels"] = {
+            **(metadata_of_template.get("labels") or {}),
+            **copy_labels(origin, dispatch_uid),
+        }
+        annotations = {EPOCH: str(epoch), WHEN_LOST: policy.value, ORIGIN_UID: job["metadata"]["uid"]}
+        metadata_of_template["annotations"] = {**(metadata_of_template.get("annotations") or {}), **annotations}
     if kind is JOB:
-        _drop_generated(made)
-    return made
+        _drop_generated(job_copy)
+    return job_copy
 
 
 def _drop_generated(job: Json) -> None:
-    """The selector, unless the user wrote it, and the labels that go with it."""
+    """Remove the generated selector and its labels; keep a selector that the user wrote."""
     spec, own = job["spec"], _GENERATED
     if spec.get("manualSelector") is True:
         return
@@ -66,24 +70,26 @@ def _drop_generated(job: Json) -> None:
 
 
 def templates(kind: JobKind, job: Json) -> Iterator[Json]:
-    """The pod templates of a job, to be changed in place."""
-    for each in pod_sets(kind.job, job):
-        yield each.template
+    """Yield the pod templates of a job, which callers change in place."""
+    for pod_set in pod_sets(kind.job, job):
+        yield pod_set.template
     for path in kind.templates:
-        if isinstance(found := at(job, path), dict):
-            yield found
+        if isinstance(template := at(job, path), dict):
+            yield template
 
 
 def is_copy(job: StoredObject) -> bool:
-    """Whether the hub has made it. A Job that a controller makes for a copy may have the copy's labels: an API
-    server gives one that has none those of its pods."""
+    """Return whether the hub created the job.
+
+    A Job that a controller creates for a copy can have the copy's labels: an API server gives a Job without labels
+    those of its pods.
+    """
     owners = job.document["metadata"].get("ownerReferences") or ()
     return bool(job.annotation(ORIGIN_UID)) and not owners
 
 
-def job_view(kind: JobKind, job: Json, origin: Json | None, told: Json | None = None) -> CopyView:
-    """A copy as it was read in its cluster, beside the job at the hub, where that is there (`told` as in
-    `has_news`)."""
+def job_view(kind: JobKind, job: Json, origin: Json | None, last_written: Json | None = None) -> CopyView:
+    """Return the state of a copied job, compared with the job at the hub; `last_written` as in `has_news`."""
     metadata, end = job["metadata"], job_end(kind, job)
     annotations = metadata.get("annotations") or {}
     finalizers = metadata.get("finalizers") or ()
@@ -97,52 +103,53 @@ def job_view(kind: JobKind, job: Json, origin: Json | None, told: Json | None = 
         parse_whole(str(annotations.get(EPOCH) or ""), 0) or 0,
         gated,
         ended=end.ended,
-        # In the foreground it stays until its pods have gone.
+        # With foreground deletion the job exists until its pods are deleted.
         over=end.ended or (deleting and _FOREGROUND not in finalizers),
         deleting=deleting,
         held=RESULT_FINALIZER in finalizers,
-        # That it waits for its grant is no news.
-        news=origin is not None and (hold or not gated or end.ended) and has_news(kind, job, origin, told),
+        # Waiting for the grant is not mirrored.
+        news=origin is not None and (hold or not gated or end.ended) and has_news(kind, job, origin, last_written),
         failed=end.failed,
         hold=hold,
-        # It may have pods, or have had some before it was suspended: it is never taken back as one that waits.
+        # The job possibly has pods, or had some before its suspension: it is never recalled as a waiting one.
         bound=True,
         version=str(metadata.get("resourceVersion") or ""),
     )
 
 
 def job_question(kind: JobKind, job: Json) -> list[Json]:
-    """The PodGroup and pods that stand for a job when a cluster is asked when it would start.
+    """Return the PodGroup and pods that represent a job in a question about its start.
 
-    Raises TooManyPodsError."""
+    Raises TooManyPodsError.
+    """
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     group = GROUP_KINDS[0]
-    # No pod that is there has such a name.
+    # No existing pod has such a name.
     suffix = str(job["metadata"].get("uid") or "").replace("-", "")[:10].lower() or "pod"
-    found: list[Json] = []
-    least = 0
-    for each in pod_sets(kind.job, job):
-        if len(found) + each.count > _MOST_PODS:
+    pods: list[Json] = []
+    min_member = 0
+    for pod_set in pod_sets(kind.job, job):
+        if len(pods) + pod_set.count > _MOST_PODS:
             raise TooManyPodsError(f"more than {_MOST_PODS} pods; no forecast is made")
-        least += each.count if each.counted else 0
-        for _ in range(each.count if each.counted else 0):
-            said = each.template.get("metadata") or {}
-            labels = {**(said.get("labels") or {}), group.label: name}
-            metadata = {"name": f"{name}-{suffix}-{len(found)}", "namespace": namespace, "labels": labels}
-            metadata["annotations"] = dict(said.get("annotations") or {})
-            found.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(each.spec)})
+        min_member += pod_set.count if pod_set.counted else 0
+        for _ in range(pod_set.count if pod_set.counted else 0):
+            template_metadata = pod_set.template.get("metadata") or {}
+            labels = {**(template_metadata.get("labels") or {}), group.label: name}
+            metadata = {"name": f"{name}-{suffix}-{len(pods)}", "namespace": namespace, "labels": labels}
+            metadata["annotations"] = dict(template_metadata.get("annotations") or {})
+            pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(pod_set.spec)})
     together = kind is not JOB or at(job, ("spec", "completionMode")) == "Indexed"
     head = {
         "apiVersion": group.resource.api_version,
         "kind": group.resource.kind,
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"minMember": max(1, least if together else 1)},
+        "spec": {"minMember": max(1, min_member if together else 1)},
     }
-    return [head, *found]
+    return [head, *pods]
 
 
 def suspension(kind: JobKind, value: bool) -> Json:
-    """The part of a merge patch that suspends a job or resumes it."""
+    """Return the part of a merge patch that suspends or resumes a job."""
     patch: Json = {}
     _put(patch, kind.job.suspend, value)
     return patch

@@ -1,5 +1,8 @@
-"""Kinds whose objects are dispatched whole: `managedBy` keeps their controller off at the hub, suspension is the
-gate of their copies, and the pods that they declare can be marked."""
+"""Kinds of jobs that are dispatched as a whole.
+
+`managedBy` keeps their controller from running them at the hub, suspension gates their copies, and the pods that
+they declare can be marked.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,23 @@ from phalanx.kube.paths import Resource
 Json = dict[str, Any]
 Path = tuple[str, ...]
 
-#: What leaves a Job or a JobSet to the hub.
+#: Value of `managedBy` with which the hub dispatches a Job or a JobSet.
 MANAGED_BY = "phalanx.dev/hub"
-#: What other kinds accept besides their own controller; with it, the annotation leaves them to this hub.
+#: Value of `managedBy` that other kinds accept; the annotation then selects this hub.
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
-#: The annotation, with the value "true".
+#: Annotation, with the value "true", with which this hub dispatches the object.
 DISPATCH = DISPATCH_GATE
-#: The reason of what has failed because its copy was gone.
+#: Reason of a failure because the copy was deleted.
 COPY_LOST = "CopyLost"
 _KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 class JobKind(msgspec.Struct, frozen=True):
-    """`managed_by` is where the field is, `accepts` the value of it that leaves an object to the hub, `removed`
-    what a copy must not have, `templates` where pods are declared besides the pod sets of the kind. One that is
-    `endless` has no end of its own."""
+    """Kind of job that can be dispatched.
+
+    `managed_by` is the path of the field, `accepts` its value for the hub. `removed` are paths that a copy must not
+    have. `templates` are paths of pod templates beside the pod sets. An `endless` kind never ends by itself.
+    """
 
     job: SuspendableKind
     accepts: str = MULTIKUEUE
@@ -50,9 +55,9 @@ class JobKind(msgspec.Struct, frozen=True):
 
 
 def _kind(name: str, **fields: Any) -> JobKind:
-    """Of a kind that the scheduler's own queue knows."""
-    found = next(each for each in SUSPENDABLE if each.served.kind == name)
-    return JobKind(found, **fields)
+    """Return the dispatched form of a suspendable kind."""
+    suspendable = next(suspendable_kind for suspendable_kind in SUSPENDABLE if suspendable_kind.served.kind == name)
+    return JobKind(suspendable, **fields)
 
 
 _TTL: Path = ("spec", "ttlSecondsAfterFinished")
@@ -79,7 +84,7 @@ JOB_KINDS = (
     JobKind(_RAY_CLUSTER, endless=True),
 )
 
-#: Kinds that have the field, and are not dispatched all the same; why, and what to do.
+#: Kinds with the field that cannot be dispatched, with the reason and the fix.
 REFUSED_KINDS: Mapping[Resource, str] = {
     Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob"): (
         "its pods come from a runtime in the other cluster, so the hub cannot mark them; submit the JobSet"
@@ -88,51 +93,54 @@ REFUSED_KINDS: Mapping[Resource, str] = {
         "it cannot be suspended, so a copy could not wait for its grant; submit a RayCluster"
     ),
     Resource("workload.codeflare.dev", "v1beta2", "appwrappers", "AppWrapper"): (
-        "what it wraps is not read; submit the wrapped job"
+        "its content is not read; submit the wrapped job"
     ),
 }
 
 
 def job_kind(api_version: str, kind: str) -> JobKind | None:
-    """The kind of a reference in a record."""
-    for each in JOB_KINDS:
-        if (each.resource.api_version, each.name) == (api_version, kind):
-            return each
+    """Return the kind of a reference in a record; None for another kind."""
+    for known in JOB_KINDS:
+        if (known.resource.api_version, known.name) == (api_version, kind):
+            return known
     return None
 
 
 def at(document: object, path: Path) -> Any:
-    """What is there; None where the document has another shape."""
+    """Return the value at a path; None if the document has another structure."""
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None
     return document
 
 
 def is_left(kind: JobKind, job: Json) -> bool:
-    """Whether the object is left to this hub, and nothing about it is refused."""
+    """Return whether the hub dispatches the object."""
     meant = kind.accepts == MANAGED_BY or is_annotated(job)
     return meant and at(job, kind.managed_by) == kind.accepts and not refusal(kind, job)
 
 
 def is_annotated(job: Json) -> bool:
-    """Whether somebody has said that the hub is to dispatch it."""
+    """Return whether the annotation requests the dispatch by this hub."""
     return bool(at(job, ("metadata", "annotations", DISPATCH)) == "true")
 
 
 def refusal(kind: JobKind, job: Json) -> str:
-    """Why an object that somebody has meant for the hub is not dispatched, and what to do; "" for one that is, and
-    for one that nobody has meant for it."""
+    """Return why an object that is meant for the hub is not dispatched, and the fix; "" for any other object."""
     stated, field = at(job, kind.managed_by), ".".join(kind.managed_by)
     if not is_annotated(job) and (stated != kind.accepts or kind.accepts == MULTIKUEUE):
         return ""
     if stated != kind.accepts:
-        return f"write {field}: {kind.accepts}; it cannot be changed, so delete the {kind.name} and create it anew"
+        return (
+            f"write {field}: {kind.accepts}; the field is immutable, so delete the {kind.name} and create it again"
+        )
     if kind.accepts == MULTIKUEUE and at(job, ("metadata", "labels", _KUEUE_QUEUE)):
-        return f"with the label {_KUEUE_QUEUE} it is Kueue's; take the label off, or the annotation {DISPATCH}"
+        return (
+            f"with the label {_KUEUE_QUEUE} it is managed by Kueue; remove the label, or the annotation {DISPATCH}"
+        )
     if kind.name == "RayJob" and at(job, ("spec", "clusterSelector")):
-        return "spec.clusterSelector names a RayCluster that is there already; write spec.rayClusterSpec"
+        return "spec.clusterSelector names an existing RayCluster; write spec.rayClusterSpec"
     if kind.name == "RayJob" and at(job, ("spec", "shutdownAfterJobFinishes")) is not True:
-        return "write spec.shutdownAfterJobFinishes: true; KubeRay suspends no other RayJob, and copies are"
+        return "write spec.shutdownAfterJobFinishes: true; KubeRay can suspend only such a RayJob"
     return ""
 
 
@@ -141,25 +149,29 @@ def wants_suspension(kind: JobKind, job: Json) -> bool:
 
 
 class JobEnd(msgspec.Struct, frozen=True):
-    """Whether a job has ended, and how."""
+    """End of a job, and whether it failed."""
 
     ended: bool = False
     failed: bool = False
 
 
 def job_end(kind: JobKind, job: Json) -> JobEnd:
-    """By its status; one that says both has failed."""
+    """Return the end of a job by its status; a job with both conditions has failed."""
     status = job.get("status") or {}
     if kind.endless:
         lost = at(status, ("reason",)) == COPY_LOST
         return JobEnd(lost, lost)
-    found = {at(each, ("type",)) for each in _entries(status, "conditions") if at(each, ("status",)) == "True"}
+    conditions = {
+        at(condition, ("type",))
+        for condition in _entries(status, "conditions")
+        if at(condition, ("status",)) == "True"
+    }
     if status.get("jobDeploymentStatus") in ("Complete", "Failed"):
-        found.add("Succeeded" if status.get("jobStatus") == "SUCCEEDED" else "Failed")
-    failed = "Failed" in found
-    return JobEnd(failed or not found.isdisjoint(("Complete", "Completed", "Succeeded")), failed)
+        conditions.add("Succeeded" if status.get("jobStatus") == "SUCCEEDED" else "Failed")
+    failed = "Failed" in conditions
+    return JobEnd(failed or not conditions.isdisjoint(("Complete", "Completed", "Succeeded")), failed)
 
 
 def _entries(status: object, key: str) -> list[Any]:
-    found = at(status, (key,))
-    return found if isinstance(found, list) else []
+    entries = at(status, (key,))
+    return entries if isinstance(entries, list) else []

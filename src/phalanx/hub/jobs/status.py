@@ -1,7 +1,8 @@
-"""What of a copied job's status becomes that of the job at the hub, in a form that its API server takes.
+"""Status of copied jobs, mirrored to the job at the hub in a form that its API server accepts.
 
-A member may answer anything, and a job may have run elsewhere before; but the status of a batch Job has rules
-between its parts, and between what it was and what it is to be. What breaks one is left out or put right here.
+A member can return any status, and a job can have run in another cluster before. But the API server validates the
+status of a batch Job: relations between its fields, and to its previous status. Fields that violate them are
+removed or corrected here.
 """
 
 from __future__ import annotations
@@ -22,46 +23,52 @@ _MOST_CONDITIONS = 32
 _MOST_BYTES = 256 * 1024
 _MOST_INDEXES = 64 * 1024
 _COUNTS = ("active", "ready", "terminating", "succeeded", "failed")
-#: Conditions that no later status may take back: they are told with the end that they announce.
+#: Conditions that must not be removed later: each is written together with the end that it announces.
 _ANNOUNCED = {"FailureTarget": "Failed", "SuccessCriteriaMet": "Complete"}
 
 
 def mirrored_status(kind: JobKind, copied: Json, origin: Json) -> Json:
-    """The status to write at the hub for a copy as it is; writing it twice changes nothing."""
+    """Return the status to write at the hub for a copy; mirroring is idempotent."""
     status = copied.get("status") or {}
     if kind is JOB:
         return _job_status(status, origin)
     if len(msgspec.json.encode(status)) <= _MOST_BYTES:
         return dict(status)
-    kept = {key: status[key] for key in ("jobStatus", "jobDeploymentStatus", "state") if _short(status.get(key))}
-    return {**kept, "conditions": list(_conditions(status))}
+    short_fields = {
+        key: status[key] for key in ("jobStatus", "jobDeploymentStatus", "state") if _short(status.get(key))
+    }
+    return {**short_fields, "conditions": list(_conditions(status))}
 
 
-def has_news(kind: JobKind, copied: Json, origin: Json, told: Json | None) -> bool:
-    """Whether the status at the hub is to be written. `told` is what was written last, where the API server has
-    kept something else of it: nobody writes that again and again."""
-    made = mirrored_status(kind, copied, origin)
-    if made == told:
+def has_news(kind: JobKind, copied: Json, origin: Json, last_written: Json | None) -> bool:
+    """Return whether the status at the hub has to be written.
+
+    `last_written` is the last written status if the API server stored it in another form: it is not written twice.
+    """
+    mirrored = mirrored_status(kind, copied, origin)
+    if mirrored == last_written:
         return False
-    # (Of a Job it fills in what is not stated.)
+    # The API server defaults missing fields of a Job.
     before = mirrored_status(kind, origin, origin) if kind is JOB else origin.get("status") or {}
-    return made != before
+    return mirrored != before
 
 
 def lost_status(kind: JobKind, origin: Json, message: str) -> Json:
-    """The status of a job whose copy is gone, and nobody knows how it ended: it has failed."""
-    told = format_time(int(time.time()))
+    """Return the failed status of a job after its copy was deleted with an unknown result."""
+    now = format_time(int(time.time()))
     status = dict(origin.get("status") or {})
-    others = [each for each in _conditions(status) if each["type"] not in ("Failed", *_ANNOUNCED)]
+    other_conditions = [
+        condition for condition in _conditions(status) if condition["type"] not in ("Failed", *_ANNOUNCED)
+    ]
     failed: Json = {
         "type": "Failed",
         "status": "True",
         "reason": COPY_LOST,
         "message": message,
-        "lastTransitionTime": told,
+        "lastTransitionTime": now,
     }
     if kind is JOB:
-        conditions = [*others, {**failed, "type": "FailureTarget"}, failed]
+        conditions = [*other_conditions, {**failed, "type": "FailureTarget"}, failed]
         return _job_status({**status, "conditions": conditions}, origin)
     if kind.endless:
         return {**status, "state": "failed", "reason": COPY_LOST}
@@ -70,35 +77,40 @@ def lost_status(kind: JobKind, origin: Json, message: str) -> Json:
     if kind is JOB_SET:
         status["terminalState"] = "Failed"
     elif kind.resource.group == "kubeflow.org":
-        failed["lastUpdateTime"] = told
-        others = [{**each, "status": "False"} if each["type"] == "Running" else each for each in others]
-    return {**status, "conditions": [*others, failed]}
+        failed["lastUpdateTime"] = now
+        other_conditions = [
+            {**condition, "status": "False"} if condition["type"] == "Running" else condition
+            for condition in other_conditions
+        ]
+    return {**status, "conditions": [*other_conditions, failed]}
 
 
 def _job_status(status: Json, origin: Json) -> Json:
     before: Json = origin.get("status") or {}
-    made: Json = {key: status[key] for key in _COUNTS if _count(status.get(key))}
+    mirrored: Json = {key: status[key] for key in _COUNTS if _count(status.get(key))}
     for key in ("succeeded", "failed"):
-        # A counter never falls, though a job that starts anew elsewhere begins at none.
-        if (most := max(made.get(key, 0), before.get(key) or 0)) > 0:
-            made[key] = most
+        # A counter never falls, although a job that starts again in another cluster begins at 0.
+        if (highest := max(mirrored.get(key, 0), before.get(key) or 0)) > 0:
+            mirrored[key] = highest
     conditions = list(_conditions(status))
-    ends = {each["type"] for each in conditions if each["status"] == "True"} & {"Failed", "Complete"}
+    ends = {condition["type"] for condition in conditions if condition["status"] == "True"} & {"Failed", "Complete"}
     end = "Failed" if "Failed" in ends else "Complete" if ends else ""
-    made["conditions"] = [each for each in conditions if _belongs(each, end)]
-    for cause, told in _ANNOUNCED.items():
-        there = any((each["type"], each["status"]) == (cause, "True") for each in made["conditions"])
-        if told == end and not there:
-            source = next(each for each in made["conditions"] if each["type"] == end)
-            made["conditions"].append({**source, "type": cause})
-    _put_times(made, status, origin, end)
+    mirrored["conditions"] = [condition for condition in conditions if _belongs(condition, end)]
+    for cause, announced_end in _ANNOUNCED.items():
+        present = any(
+            (condition["type"], condition["status"]) == (cause, "True") for condition in mirrored["conditions"]
+        )
+        if announced_end == end and not present:
+            source = next(condition for condition in mirrored["conditions"] if condition["type"] == end)
+            mirrored["conditions"].append({**source, "type": cause})
+    _put_times(mirrored, status, origin, end)
     if end:
-        made.pop("active", None)
-        made |= {key: 0 for key in ("ready", "terminating") if key in made}
-    elif made.get("ready", 0) > made.get("active", 0):
-        made["ready"] = made.get("active", 0)
-    _put_indexes(made, status, origin)
-    return made
+        mirrored.pop("active", None)
+        mirrored |= {key: 0 for key in ("ready", "terminating") if key in mirrored}
+    elif mirrored.get("ready", 0) > mirrored.get("active", 0):
+        mirrored["ready"] = mirrored.get("active", 0)
+    _put_indexes(mirrored, status, origin)
+    return mirrored
 
 
 def _belongs(condition: Json, end: str) -> bool:
@@ -108,24 +120,29 @@ def _belongs(condition: Json, end: str) -> bool:
     return kind not in ("Failed", "Complete") or kind == end
 
 
-def _put_times(made: Json, status: Json, origin: Json, end: str) -> None:
-    """The start stays the first while the job is not suspended; what is complete has an end, and nothing else."""
+def _put_times(mirrored: Json, status: Json, origin: Json, end: str) -> None:
+    """Set start and end: the first start while the job is not suspended, an end only for a complete job."""
     before: Json = origin.get("status") or {}
-    first, told = _moment(before.get("startTime")), _moment(status.get("startTime"))
-    start = (told if wants_suspension(JOB, origin) else first or told) or ""
+    first, reported = _moment(before.get("startTime")), _moment(status.get("startTime"))
+    start = (reported if wants_suspension(JOB, origin) else first or reported) or ""
     ended = next(
-        (_moment(each.get("lastTransitionTime")) for each in made["conditions"] if each["type"] == end), ""
+        (
+            _moment(condition.get("lastTransitionTime"))
+            for condition in mirrored["conditions"]
+            if condition["type"] == end
+        ),
+        "",
     )
     if end and not start:
         start = first or _moment(status.get("completionTime")) or ended or format_time(int(time.time()))
     if start:
-        made["startTime"] = start
+        mirrored["startTime"] = start
     if end == "Complete":
         completed = _moment(before.get("completionTime")) or _moment(status.get("completionTime")) or ended or start
-        made["completionTime"] = completed if parse_time(completed) >= parse_time(start) else start
+        mirrored["completionTime"] = completed if parse_time(completed) >= parse_time(start) else start
 
 
-def _put_indexes(made: Json, status: Json, origin: Json) -> None:
+def _put_indexes(mirrored: Json, status: Json, origin: Json) -> None:
     if at(origin, ("spec", "completionMode")) != "Indexed":
         return
     for key in ("completedIndexes", "failedIndexes"):
@@ -133,27 +150,27 @@ def _put_indexes(made: Json, status: Json, origin: Json) -> None:
         if key == "failedIndexes" and at(origin, ("spec", "backoffLimitPerIndex")) is None:
             continue
         if isinstance(text, str) and len(text) <= _MOST_INDEXES and set(text) <= set("0123456789,-"):
-            made[key] = text
+            mirrored[key] = text
 
 
 def _conditions(status: Json) -> Iterator[Json]:
-    """Those that are conditions, each type once."""
+    """Yield the valid conditions, each type once."""
     listed, seen = status.get("conditions"), set()
-    for each in listed[:_MOST_CONDITIONS] if isinstance(listed, list) else ():
-        if not isinstance(each, dict) or not _short(each.get("type")) or each["type"] in seen:
+    for entry in listed[:_MOST_CONDITIONS] if isinstance(listed, list) else ():
+        if not isinstance(entry, dict) or not _short(entry.get("type")) or entry["type"] in seen:
             continue
-        if each.get("status") not in ("True", "False", "Unknown"):
+        if entry.get("status") not in ("True", "False", "Unknown"):
             continue
-        seen.add(each["type"])
-        found: Json = {"type": each["type"], "status": each["status"]}
+        seen.add(entry["type"])
+        condition: Json = {"type": entry["type"], "status": entry["status"]}
         for key in ("lastTransitionTime", "lastProbeTime", "lastUpdateTime"):
-            if moment := _moment(each.get(key)):
-                found[key] = moment
-        if _short(each.get("reason")):
-            found["reason"] = each["reason"]
-        if isinstance(each.get("message"), str):
-            found["message"] = printable(each["message"], 1024)
-        yield found
+            if moment := _moment(entry.get(key)):
+                condition[key] = moment
+        if _short(entry.get("reason")):
+            condition["reason"] = entry["reason"]
+        if isinstance(entry.get("message"), str):
+            condition["message"] = printable(entry["message"], 1024)
+        yield condition
 
 
 def _count(value: object) -> bool:
@@ -165,5 +182,7 @@ def _short(value: object) -> bool:
 
 
 def _moment(value: object) -> str:
-    """The text of a time, "" for what is none."""
-    return format_time(found) if isinstance(value, str) and len(value) < 64 and (found := parse_time(value)) else ""
+    """Return the text of a valid time, "" for any other value."""
+    return (
+        format_time(moment) if isinstance(value, str) and len(value) < 64 and (moment := parse_time(value)) else ""
+    )

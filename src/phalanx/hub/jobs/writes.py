@@ -1,4 +1,4 @@
-"""What is written of copies in a cluster, and of a job's copy and its status in particular."""
+"""Writes of copies to a cluster, and of a job's copy and its status."""
 
 from __future__ import annotations
 
@@ -25,45 +25,46 @@ from phalanx.kube.paths import Resource
 
 log = logging.getLogger(__name__)
 
-#: Answers that say that a cluster does not take an object as it is, however often it is asked.
+#: Status codes with which a cluster rejects an object for good.
 _FINAL = frozenset({400, 403, 404, 405, 422})
-#: What a cluster said no to, by Dispatch and epoch.
+#: Rejections of clusters by Dispatch and epoch.
 Refused = dict[tuple[str, int], str]
 
 
 class JobWrites:
-    """Of all jobs; `origin` is the hub's uid, `refused` is told what a cluster does not take."""
+    """Writer for all jobs; `origin` is the hub's uid, `refused` collects the rejections of clusters."""
 
     def __init__(self, client: KubeClient, objects: HubObjects, origin: str, refused: Refused) -> None:
         self._client = client
         self._objects = objects
         self._origin = origin
         self._refused = refused
-        #: By the job's uid: its version when a status was written that the API server kept otherwise, and that.
-        self._told: dict[str, tuple[str, Json]] = {}
+        #: Last status that the API server stored in another form, with the job's version after it, by the job's
+        #: uid.
+        self._last_written: dict[str, tuple[str, Json]] = {}
 
     def seen(self, kind: JobKind, copy: StoredObject, origins: Mapping[str, Json]) -> CopyView:
-        """`origins` are the jobs at the hub by uid."""
+        """Return the state of a copy; `origins` are the jobs at the hub by uid."""
         origin = origins.get(copy.annotation(ORIGIN_UID))
-        version, told = self._told.get(copy.annotation(ORIGIN_UID), ("", None))
-        same = origin is not None and origin["metadata"]["resourceVersion"] == version
-        return job_view(kind, copy.document, origin, told if same else None)
+        version, last_status = self._last_written.get(copy.annotation(ORIGIN_UID), ("", None))
+        is_current = origin is not None and origin["metadata"]["resourceVersion"] == version
+        return job_view(kind, copy.document, origin, last_status if is_current else None)
 
     async def step(
         self, step: protocol.Step, kind: JobKind, record: Dispatch, connection: ClusterConnection | None
     ) -> None:
-        """Carries it out. Raises ApiError, ConnectionLost."""
-        found = self._objects.job(record.gang.uid)
+        """Execute a step. Raises ApiError, ConnectionLost."""
+        kind_and_job = self._objects.job(record.gang.uid)
         if isinstance(step, protocol.FailLost):
-            if found is not None:
-                message = f"its copy in {record.status.cluster} is gone, and how it ended is not known"
-                await self._write(kind, found[1], lost_status(kind, found[1].document, message))
+            if kind_and_job is not None:
+                message = f"its copy in {record.status.cluster} is deleted; its result is unknown"
+                await self._write(kind, kind_and_job[1], lost_status(kind, kind_and_job[1].document, message))
         elif connection is None:
             return
         elif isinstance(step, protocol.MirrorStatus):
             for copy in connection.jobs(kind.resource, record.uid):
-                if found is not None and copy.uid == step.uid:
-                    job = found[1]
+                if kind_and_job is not None and copy.uid == step.uid:
+                    job = kind_and_job[1]
                     await self._write(kind, job, mirrored_status(kind, copy.document, job.document))
         elif isinstance(step, protocol.DeleteCopy | protocol.ReleaseCopy):
             await connection.clear(record.namespace, step, kind.resource)
@@ -71,10 +72,10 @@ class JobWrites:
             await self._suspend(step, kind, record, connection)
         elif isinstance(step, protocol.CreateCopy):
             view = self._objects.view(record.gang.uid)
-            if found is None or view is None:
+            if kind_and_job is None or view is None:
                 return
-            more = (self._origin, record.uid, record.status.epoch, view.lost_policy)
-            document = job_copy(kind, found[1].document, *more)
+            marks = (self._origin, record.uid, record.status.epoch, view.lost_policy)
+            document = job_copy(kind, kind_and_job[1].document, *marks)
             await create_copy(connection, record, kind.resource, document, self._refused)
 
     async def _suspend(
@@ -84,8 +85,8 @@ class JobWrites:
         record: Dispatch,
         connection: ClusterConnection,
     ) -> None:
-        """Of the version that was seen: what became of it since is looked at first."""
-        copy = next((each for each in connection.jobs(kind.resource, record.uid) if each.uid == step.uid), None)
+        """Suspend or resume a copy, based on the seen version."""
+        copy = next((job for job in connection.jobs(kind.resource, record.uid) if job.uid == step.uid), None)
         if copy is None:
             return
         precise = {"uid": step.uid, "resourceVersion": copy.resource_version}
@@ -94,7 +95,7 @@ class JobWrites:
         await expecting(connection.client.patch(path, patch, PatchType.MERGE), 404, 409)
 
     async def _write(self, kind: JobKind, job: StoredObject, status: Json) -> None:
-        """The status of a job at the hub, of the version that was seen."""
+        """Write the status of a job at the hub, based on the seen version."""
         path = kind.resource.path(job.namespace, job.name, "status")
         key = (job.namespace, job.name)
         version, document = job.resource_version, {**job.document, "status": status}
@@ -106,32 +107,32 @@ class JobWrites:
                 return
             if error.status not in _FINAL:
                 raise
-            log.warning("%s %s/%s: its status is not taken: %s", kind.name, *key, printable(error.message))
+            log.warning("%s %s/%s: its status was rejected: %s", kind.name, *key, printable(error.message))
         else:
             version = str(answer["metadata"]["resourceVersion"])
-            store = next(store for each, store in self._objects.jobs if each is kind)
+            store = next(store for known, store in self._objects.jobs if known is kind)
             store.put(key, msgspec.json.encode(answer))
-        self._told[job.uid] = (version, status)
-        if len(self._told) > 4096:
-            del self._told[next(iter(self._told))]
+        self._last_written[job.uid] = (version, status)
+        if len(self._last_written) > 4096:
+            del self._last_written[next(iter(self._last_written))]
 
 
 async def create_copy(
     connection: ClusterConnection, record: Dispatch, resource: Resource, document: Json, refused: Refused
 ) -> None:
-    """Creates it. What the cluster does not take is noted in `refused`. Raises ApiError, ConnectionLost."""
+    """Create a copy; record a rejection of the cluster in `refused`. Raises ApiError, ConnectionLost."""
     name = document["metadata"]["name"]
     where = (record.uid, record.status.epoch)
     try:
         await connection.client.create(resource.path(record.namespace), document)
     except ApiError as error:
         if error.status == 409 and error.reason == "AlreadyExists":
-            # Ours goes away or is seen soon; what is somebody else's is left alone.
-            there = await expecting(connection.client.get(resource.path(record.namespace, name)), 404)
-            labels = (there or {"metadata": {}})["metadata"].get("labels") or {}
-            if there is not None and labels.get(ORIGIN_LABEL) != document["metadata"]["labels"][ORIGIN_LABEL]:
-                said = f"{resource.kind} {record.namespace}/{name} is there already, and is not the hub's"
-                refused[where] = said
+            # Our own copy will be deleted or observed soon; a foreign object is a rejection.
+            existing = await expecting(connection.client.get(resource.path(record.namespace, name)), 404)
+            labels = (existing or {"metadata": {}})["metadata"].get("labels") or {}
+            if existing is not None and labels.get(ORIGIN_LABEL) != document["metadata"]["labels"][ORIGIN_LABEL]:
+                message = f"{resource.kind} {record.namespace}/{name} already exists, and is not the hub's"
+                refused[where] = message
         elif error.status in _FINAL and error.from_api_server:
             refused[where] = printable(f"{resource.kind} {name}: {error.message}")
         else:
@@ -139,7 +140,7 @@ async def create_copy(
 
 
 async def expecting(request: Awaitable[Any], *statuses: int) -> Any:
-    """None where the answer is one of these."""
+    """Return the answer, or None for one of these status codes."""
     try:
         return await request
     except ApiError as error:

@@ -1,1 +1,1 @@
-"""Beside Karmada: the scheduler of bindings whose policy names it."""
+"""Scheduler of Karmada's bindings for policies that name it."""

@@ -1,7 +1,7 @@
-"""ResourceBindings of Karmada: which are to be scheduled here, and what is written into them. Pure.
+"""ResourceBindings of Karmada: selection of those scheduled here, and the patches that are written. Pure.
 
-As Karmada has it for a scheduler that is not its own: a binding whose `spec.schedulerName` names it is touched by
-no other scheduler, the result goes into `spec.clusters`, and what was done into the status.
+Karmada's contract for external schedulers: a binding is processed only by the scheduler in its
+`spec.schedulerName`, the result is written to `spec.clusters`, and the outcome to the status.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Json = dict[str, Any]
 
 BINDINGS = Resource("work.karmada.io", "v1alpha2", "resourcebindings", "ResourceBinding")
 CLUSTERS = Resource("cluster.karmada.io", "v1alpha1", "clusters", "Cluster", namespaced=False)
-#: What a policy names in `spec.schedulerName`.
+#: Value of `spec.schedulerName` in a policy.
 SCHEDULER = "phalanx"
-#: Karmada's: the placement that the result is for, from which it reads tolerations when it evicts.
+#: Karmada's annotation with the placement of the result; Karmada reads tolerations from it for evictions.
 APPLIED_PLACEMENT = "policy.karmada.io/applied-placement"
-#: Ours, on the binding: what each cluster said, and when the chosen one was to start it.
+#: Our annotations of the binding: the answers of all clusters, and the promised start of the chosen one.
 ANSWERS = "phalanx.dev/answers"
 PROMISED = "phalanx.dev/promised-start"
 SCHEDULED = "Scheduled"
@@ -42,7 +42,7 @@ _MOST_TEXT = 1000
 
 
 class Step(enum.Enum):
-    """What a binding needs of its scheduler."""
+    """Action that a binding needs from its scheduler."""
 
     LEAVE = "leave"
     CHOOSE = "choose"
@@ -54,31 +54,32 @@ def is_ours(binding: Json) -> bool:
 
 
 def next_step(binding: Json, clusters: Mapping[str, StoredObject]) -> Step:
-    """`clusters` are all of Karmada's by name.
+    """Return the action for a binding; `clusters` are all of Karmada's by name.
 
-    What has a cluster stays there, unless the cluster has left Karmada, or the policy has been changed since and
-    does not allow it any more. An eviction takes the cluster out of `spec.clusters`: then one is chosen anew."""
+    A scheduled binding keeps its cluster unless the cluster has left Karmada, or a changed policy no longer allows
+    it. An eviction removes the cluster from `spec.clusters`: then another is chosen.
+    """
     if not is_ours(binding) or at(binding, ("metadata", "deletionTimestamp")) is not None:
         return Step.LEAVE
     if at(binding, ("spec", "suspension", "scheduling")) is True:
         return Step.LEAVE
-    there = [clusters[name] for name in targets(binding) if name in clusters]
-    there = [each for each in there if at(each.document, ("metadata", "deletionTimestamp")) is None]
-    if not there:
+    present = [clusters[name] for name in targets(binding) if name in clusters]
+    present = [cluster for cluster in present if at(cluster.document, ("metadata", "deletionTimestamp")) is None]
+    if not present:
         return Step.CHOOSE
     placement = at(binding, ("spec", "placement"))
-    if placement_changed(binding) and not any(group_of(placement, each.document) for each in there):
+    if placement_changed(binding) and not any(group_of(placement, cluster.document) for cluster in present):
         return Step.CHOOSE
     return Step.CONFIRM
 
 
 def targets(binding: Json) -> list[str]:
-    """Where it has been sent."""
-    return [str(each.get("name")) for each in _objects(at(binding, ("spec", "clusters")))]
+    """Return the clusters of the result."""
+    return [str(target.get("name")) for target in _objects(at(binding, ("spec", "clusters")))]
 
 
 def placement_changed(binding: Json) -> bool:
-    """Whether the policy is another than the result was made for; unknown counts as not."""
+    """Return whether the policy differs from the policy of the result; False if that is unknown."""
     stated = at(binding, ("metadata", "annotations", APPLIED_PLACEMENT))
     if not isinstance(stated, str):
         return False
@@ -89,29 +90,29 @@ def placement_changed(binding: Json) -> bool:
 
 
 def asks_to_move(binding: Json) -> str:
-    """The moment at which somebody has asked to schedule it anew, of what has a cluster; "" where nobody has."""
-    asked = at(binding, ("spec", "rescheduleTriggeredAt"))
-    return asked if isinstance(asked, str) and _moment(asked) > _moment(_last(binding)) > 0 else ""
+    """Return the time of a request to reschedule a scheduled binding; "" without one."""
+    requested = at(binding, ("spec", "rescheduleTriggeredAt"))
+    return requested if isinstance(requested, str) and _moment(requested) > _moment(_last(binding)) > 0 else ""
 
 
 def promised_later(binding: Json, now: float) -> bool:
-    """Whether it was sent to wait for a start that is still to come."""
+    """Return whether the binding was sent to wait for a future start."""
     return bool(targets(binding)) and _moment(at(binding, ("metadata", "annotations", PROMISED))) > now
 
 
 def applied(binding: Json, cluster: str) -> bool:
-    """Whether Karmada says that the cluster has it and has begun to work on it."""
-    for each in _objects(at(binding, ("status", "aggregatedStatus"))):
-        if each.get("clusterName") == cluster:
-            return each.get("applied") is True and bool(each.get("status"))
+    """Return whether Karmada reports the binding as applied in the cluster, with a status."""
+    for item in _objects(at(binding, ("status", "aggregatedStatus"))):
+        if item.get("clusterName") == cluster:
+            return item.get("applied") is True and bool(item.get("status"))
     return False
 
 
-# -- what is written ----------------------------------------------------------------------------------------------
+# -- patches -----------------------------------------------------------------------------------------------
 
 
 def result(binding: Json, cluster: str, answers: Iterable[Candidate], promised: str) -> Json:
-    """The merge patch that sends it there, of the version that was read."""
+    """Return the merge patch that sends the binding to a cluster, based on the read version."""
     notes = {APPLIED_PLACEMENT: _placement(binding), ANSWERS: answers_text(answers), PROMISED: promised or None}
     return {
         "metadata": {**precise(binding), "annotations": notes},
@@ -120,10 +121,10 @@ def result(binding: Json, cluster: str, answers: Iterable[Candidate], promised: 
 
 
 def upkeep(binding: Json) -> Json | None:
-    """The merge patch that follows the policy and the template where it is; None where nothing differs.
+    """Return the merge patch that adapts a result to its policy and template; None if nothing differs.
 
-    Karmada writes as many replicas into the cluster's copy as the result says, so a template that is scaled needs
-    another result."""
+    Karmada copies the replicas of the result into the cluster, so a scaled template needs a new result.
+    """
     patch: Json = {"metadata": precise(binding)}
     annotated = at(binding, ("metadata", "annotations", APPLIED_PLACEMENT))
     if annotated is None or placement_changed(binding):
@@ -137,7 +138,7 @@ def upkeep(binding: Json) -> Json | None:
 
 
 def _target(binding: Json, cluster: str) -> Json:
-    """All replicas in one cluster. Of a template of several components Karmada revises none."""
+    """Return the target with all replicas in one cluster. Karmada revises no template with several components."""
     replicas, components = at(binding, ("spec", "replicas")), _objects(at(binding, ("spec", "components")))
     if isinstance(replicas, int) and replicas > 0 and len(components) <= 1:
         return {"name": cluster, "replicas": replicas}
@@ -145,28 +146,28 @@ def _target(binding: Json, cluster: str) -> Json:
 
 
 def confirmation(binding: Json, clusters: Mapping[str, StoredObject], now: float) -> Json | None:
-    """The merge patch of the status that says what has been done; None where it says so already."""
+    """Return the merge patch of the status for a scheduled binding; None if it is up to date."""
     status = binding.get("status") or {}
     condition = _condition("True", SUCCESS, _SUCCEEDED, now)
     generation = at(binding, ("metadata", "generation"))
     known = _scheduled(status)
     if status.get("schedulerObservedGeneration") == generation and _same(known, condition):
         return None
-    made: Json = {"schedulerObservedGeneration": generation}
+    new_status: Json = {"schedulerObservedGeneration": generation}
     if not _same(known, condition):
-        made |= {"conditions": _with(status, condition), "lastScheduledTime": format_time(now)}
+        new_status |= {"conditions": _with(status, condition), "lastScheduledTime": format_time(now)}
     elif not _last(binding):
-        made["lastScheduledTime"] = format_time(now)
+        new_status["lastScheduledTime"] = format_time(now)
     placement = at(binding, ("spec", "placement"))
     chosen = next((clusters[name] for name in targets(binding) if name in clusters), None)
     group = group_of(placement, chosen.document) if chosen is not None else None
     if group is not None and group.name and status.get("schedulerObservingAffinityName") != group.name:
-        made["schedulerObservingAffinityName"] = group.name
-    return {"metadata": precise(binding), "status": made}
+        new_status["schedulerObservingAffinityName"] = group.name
+    return {"metadata": precise(binding), "status": new_status}
 
 
 def failure(binding: Json, reason: str, message: str, now: float) -> Json | None:
-    """The merge patch of the status that says why it goes nowhere; None where it says so already."""
+    """Return the merge patch of the status with the reason of a failure; None if it is up to date."""
     status = binding.get("status") or {}
     condition = _condition("False", reason, printable(message, _MOST_TEXT), now)
     if _same(_scheduled(status), condition):
@@ -175,20 +176,20 @@ def failure(binding: Json, reason: str, message: str, now: float) -> Json | None
 
 
 def precise(binding: Json) -> Json:
-    """Of the version that was read: who has written since is looked at first."""
+    """Return the metadata that binds a patch to the read version."""
     metadata = binding["metadata"]
     return {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
 
 
 def answers_text(answers: Iterable[Candidate]) -> str:
-    """What each cluster said, for whoever reads the binding."""
+    """Return the answers of all clusters as one line."""
     return printable("; ".join(map(_answer_text, answers)), _MOST_TEXT)
 
 
-def _answer_text(each: Candidate) -> str:
-    if each.start is not None:
-        return f"{each.name}: starts {format_time(each.start)}"
-    return f"{each.name}: {'not' if each.never else 'cannot say'} ({each.message or 'no reason given'})"
+def _answer_text(answer: Candidate) -> str:
+    if answer.start is not None:
+        return f"{answer.name}: starts {format_time(answer.start)}"
+    return f"{answer.name}: {'never' if answer.never else 'start unknown'} ({answer.message or 'no reason given'})"
 
 
 def _placement(binding: Json) -> str:
@@ -196,18 +197,20 @@ def _placement(binding: Json) -> str:
 
 
 def _condition(status: str, reason: str, message: str, now: float) -> Json:
-    told = {"type": SCHEDULED, "status": status, "reason": reason, "message": message}
-    return {**told, "lastTransitionTime": format_time(now)}
+    condition = {"type": SCHEDULED, "status": status, "reason": reason, "message": message}
+    return {**condition, "lastTransitionTime": format_time(now)}
 
 
 def _scheduled(status: Json) -> Json | None:
-    return next((each for each in _objects(status.get("conditions")) if each.get("type") == SCHEDULED), None)
+    return next(
+        (condition for condition in _objects(status.get("conditions")) if condition.get("type") == SCHEDULED), None
+    )
 
 
 def _same(known: Json | None, wanted: Json) -> bool:
     if known is None or known.get("status") != wanted["status"] or known.get("reason") != wanted["reason"]:
         return False
-    # Of a success the words do not matter: they may be those of another scheduler.
+    # The message of a success is ignored: another scheduler could have written it.
     return bool(wanted["reason"] == SUCCESS or known.get("message") == wanted["message"])
 
 
@@ -215,8 +218,8 @@ def _with(status: Json, condition: Json) -> list[Json]:
     known = _scheduled(status)
     if known is not None and known.get("status") == condition["status"]:
         condition = {**condition, "lastTransitionTime": known.get("lastTransitionTime")}
-    others = [each for each in _objects(status.get("conditions")) if each.get("type") != SCHEDULED]
-    return [*others, condition]
+    other_conditions = [entry for entry in _objects(status.get("conditions")) if entry.get("type") != SCHEDULED]
+    return [*other_conditions, condition]
 
 
 def _last(binding: Json) -> str:
@@ -231,4 +234,4 @@ def _moment(text: object) -> float:
 
 
 def _objects(listed: object) -> list[Json]:
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

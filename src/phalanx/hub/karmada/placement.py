@@ -1,6 +1,6 @@
-"""Which clusters a placement of Karmada allows, read as karmada-scheduler reads it. Pure.
+"""Placements of Karmada: the allowed clusters, read as karmada-scheduler reads them. Pure.
 
-A gang goes whole to one cluster, so what divides or spreads it is refused by a sentence.
+A gang runs as a whole in one cluster, so a placement that divides or spreads it is refused with a reason.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 
 
 class ClusterGroup(msgspec.Struct, frozen=True):
-    """Clusters of which one is chosen before any of a later group. `name` is the affinity term's, "" where the
-    placement has no terms."""
+    """Group of clusters that is tried before all later groups; `name` is the affinity term's, "" without terms."""
 
     name: str
     affinity: Json
@@ -33,7 +32,7 @@ class ClusterGroup(msgspec.Struct, frozen=True):
 
 
 def refusal(spec: Json) -> str:
-    """Why no single cluster can satisfy the placement of a binding, and what to do; "" where one can."""
+    """Return why no single cluster satisfies the placement of a binding, and the fix; "" if one can."""
     placement = spec.get("placement")
     if not isinstance(placement, dict):
         return "it has no placement"
@@ -41,44 +40,44 @@ def refusal(spec: Json) -> str:
     divided = isinstance(scheduling, dict) and scheduling.get("replicaSchedulingType", "Divided") != "Duplicated"
     if divided and is_workload(spec):
         return (
-            "its policy divides replicas over clusters, and a gang goes whole to one; write "
-            "placement.replicaScheduling.replicaSchedulingType: Duplicated, or leave replicaScheduling out"
+            "its policy divides replicas over clusters, and a gang runs as a whole in one; write "
+            "placement.replicaScheduling.replicaSchedulingType: Duplicated, or remove replicaScheduling"
         )
-    for each in _objects(placement.get("spreadConstraints")):
-        least = each.get("minGroups")
-        if isinstance(least, int) and least > 1:
-            return f"its policy spreads it over at least {least} groups of clusters (spreadConstraints)"
+    for constraint in _objects(placement.get("spreadConstraints")):
+        min_groups = constraint.get("minGroups")
+        if isinstance(min_groups, int) and min_groups > 1:
+            return f"its policy spreads it over at least {min_groups} groups of clusters (spreadConstraints)"
     if placement.get("workloadAffinity"):
-        return "placement.workloadAffinity is not read here"
+        return "placement.workloadAffinity is not supported"
     return ""
 
 
 def is_workload(spec: Json) -> bool:
-    """Whether Karmada counts its replicas; what it does not is never divided."""
+    """Return whether Karmada counts replicas of the object; only such an object can be divided."""
     return bool(spec.get("replicas") or spec.get("replicaRequirements") or spec.get("components"))
 
 
 def cluster_groups(placement: object) -> list[ClusterGroup]:
-    """In the order in which they are tried; overflow groups come after the term that they belong to."""
+    """Return the groups in order; overflow groups follow the term that they belong to."""
     terms = at(placement, ("clusterAffinities",))
     if not isinstance(terms, list):
         affinity = at(placement, ("clusterAffinity",))
         return [ClusterGroup("", affinity if isinstance(affinity, dict) else {})]
-    found = []
+    groups = []
     for term in _objects(terms):
         name = str(term.get("affinityName") or "")
-        found.append(ClusterGroup(name, term))
-        found += [ClusterGroup(name, each) for each in _objects(term.get("overflowAffinities"))]
-    return found
+        groups.append(ClusterGroup(name, term))
+        groups += [ClusterGroup(name, overflow) for overflow in _objects(term.get("overflowAffinities"))]
+    return groups
 
 
 def group_of(placement: object, cluster: Json) -> ClusterGroup | None:
-    """The first group that has the cluster."""
-    return next((each for each in cluster_groups(placement) if each.has(cluster)), None)
+    """Return the first group that contains the cluster."""
+    return next((group for group in cluster_groups(placement) if group.has(cluster)), None)
 
 
 def affinity_allows(affinity: Json, cluster: Json) -> bool:
-    """A ClusterAffinity. What cannot be read allows nothing."""
+    """Return whether a ClusterAffinity allows the cluster; an unreadable one allows none."""
     name = at(cluster, ("metadata", "name"))
     excluded, names = affinity.get("exclude"), affinity.get("clusterNames")
     if isinstance(excluded, list) and name in excluded:
@@ -94,11 +93,11 @@ def affinity_allows(affinity: Json, cluster: Json) -> bool:
         except IllegibleSelectorError:
             return False
     expressions = _objects(at(affinity, ("fieldSelector", "matchExpressions")))
-    return all(_field_allows(each, cluster) for each in expressions)
+    return all(_field_allows(expression, cluster) for expression in expressions)
 
 
 def _field_allows(expression: Json, cluster: Json) -> bool:
-    """About `provider`, `region` or `zone`; a cluster may be in several zones."""
+    """Return whether a field selector on `provider`, `region` or `zone` allows a cluster."""
     key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
     if not isinstance(key, str) or not isinstance(operator, str) or not isinstance(values, list):
         return False
@@ -121,45 +120,47 @@ def _field_allows(expression: Json, cluster: Json) -> bool:
 
 
 def obstacle(spec: Json, cluster: Json) -> str:
-    """Why a cluster that the affinity allows is not asked; "" for one that is."""
+    """Return why a cluster that the affinity allows is not asked; "" for none."""
     if at(cluster, ("metadata", "deletionTimestamp")) is not None:
-        return "leaves Karmada"
+        return "is leaving Karmada"
     name = at(cluster, ("metadata", "name"))
     for task in _objects(spec.get("gracefulEvictionTasks")):
         if task.get("fromCluster") == name:
-            return printable(f"it is being evicted from there ({task.get('reason') or 'no reason given'})", 120)
-    tolerations = [_toleration(each) for each in _objects(at(spec, ("placement", "clusterTolerations")))]
+            return printable(f"the gang is being evicted from it ({task.get('reason') or 'no reason given'})", 120)
+    tolerations = [
+        _toleration(toleration) for toleration in _objects(at(spec, ("placement", "clusterTolerations")))
+    ]
     for taint in _taints(cluster):
-        if not any(tolerates(each, taint) for each in tolerations):
+        if not any(tolerates(toleration, taint) for toleration in tolerations):
             return printable(f"has the taint {taint}, which the policy does not tolerate", 200)
     return _unserved(spec, cluster)
 
 
 def _unserved(spec: Json, cluster: Json) -> str:
-    """By what Karmada has found in the cluster."""
+    """Return the reason if Karmada has not found the kind in the cluster; "" if it has."""
     version, kind = at(spec, ("resource", "apiVersion")), at(spec, ("resource", "kind"))
-    for each in _objects(at(cluster, ("status", "apiEnablements"))):
-        kinds = [resource.get("kind") for resource in _objects(each.get("resources"))]
-        if each.get("groupVersion") == version and kind in kinds:
+    for enablement in _objects(at(cluster, ("status", "apiEnablements"))):
+        kinds = [resource.get("kind") for resource in _objects(enablement.get("resources"))]
+        if enablement.get("groupVersion") == version and kind in kinds:
             return ""
     return printable(f"does not serve {kind} of {version}", 200)
 
 
 def _taints(cluster: Json) -> Iterator[Taint]:
-    for each in _objects(at(cluster, ("spec", "taints"))):
-        effect = str(each.get("effect") or "")
+    for taint in _objects(at(cluster, ("spec", "taints"))):
+        effect = str(taint.get("effect") or "")
         if effect in _KEEPS_AWAY:
-            yield Taint(str(each.get("key") or ""), str(each.get("value") or ""), effect)
+            yield Taint(str(taint.get("key") or ""), str(taint.get("value") or ""), effect)
 
 
-def _toleration(said: Json) -> Toleration:
+def _toleration(document: Json) -> Toleration:
     return Toleration(
-        str(said.get("key") or ""),
-        str(said.get("operator") or "Equal"),
-        str(said.get("value") or ""),
-        str(said.get("effect") or ""),
+        str(document.get("key") or ""),
+        str(document.get("operator") or "Equal"),
+        str(document.get("value") or ""),
+        str(document.get("effect") or ""),
     )
 
 
 def _objects(listed: object) -> list[Json]:
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

@@ -1,4 +1,4 @@
-"""What clusters are asked about a binding: its gang as its template declares it, and which of them may have it."""
+"""Questions about bindings: the gang that a template declares, and the clusters that are allowed for it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from phalanx.kube.client import KubeClient
 
 
 class AskedBinding(msgspec.Struct, frozen=True):
-    """A binding with its gang. `groups` are the clusters that may take it, in the order in which groups are tried;
-    `barred` are others of its placement, with what keeps it from them."""
+    """Binding with its gang.
+
+    `groups` are the allowed clusters in the order in which groups are tried. `barred` are further clusters of its
+    placement, with the obstacle.
+    """
 
     binding: StoredObject
     gang: AskedGang
@@ -27,8 +30,7 @@ class AskedBinding(msgspec.Struct, frozen=True):
 
 
 class BindingRefusedError(Exception):
-    """A binding goes nowhere until it, its policy or its template is changed; one that is `quiet` is what its user
-    wants."""
+    """Refusal of a binding until it, its policy or its template changes; a `quiet` one is intended by the user."""
 
     def __init__(self, message: str, quiet: bool = False) -> None:
         super().__init__(message)
@@ -36,11 +38,13 @@ class BindingRefusedError(Exception):
 
 
 async def consider(client: KubeClient, binding: StoredObject, clusters: Mapping[str, StoredObject]) -> AskedBinding:
-    """With its template as it is now. Raises RefusedError, ApiError, ConnectionLost, and anything at all for a
-    template that has another shape than its kind."""
+    """Return the binding with its current template.
+
+    Raises BindingRefusedError, ApiError, ConnectionLost, and any exception for a malformed template.
+    """
     spec = binding.document.get("spec") or {}
-    if why := placement.refusal(spec):
-        raise BindingRefusedError(why)
+    if problem := placement.refusal(spec):
+        raise BindingRefusedError(problem)
     resource = spec.get("resource")
     kind = template_kind(resource)
     if kind is None:
@@ -48,7 +52,7 @@ async def consider(client: KubeClient, binding: StoredObject, clusters: Mapping[
     template = await client.get(kind.resource.path(binding.namespace, str(at(resource, ("name",)))))
     uid = at(resource, ("uid",))
     if uid and uid != at(template, ("metadata", "uid")):
-        raise BindingRefusedError("the template has been replaced; Karmada makes another binding", quiet=True)
+        raise BindingRefusedError("the template has been replaced; Karmada creates another binding", quiet=True)
     if kind is not VOLCANO_JOB and wants_suspension(kind, template):
         raise BindingRefusedError("it is suspended", quiet=True)
     try:
@@ -65,39 +69,40 @@ async def consider(client: KubeClient, binding: StoredObject, clusters: Mapping[
 def allowed(
     spec: Json, clusters: Mapping[str, StoredObject]
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[Candidate, ...]]:
-    """The clusters that may have it, by group, each in its first; and those that its placement has, but for what
-    keeps it from them now."""
+    """Return the allowed clusters by group, each in its first group only, and the clusters with an obstacle."""
     groups, barred, seen = list[tuple[str, ...]](), list[Candidate](), set[str]()
     for group in placement.cluster_groups(spec.get("placement")):
-        having = [name for name in sorted(clusters) if name not in seen and group.has(clusters[name].document)]
-        seen |= set(having)
-        obstacles = {name: placement.obstacle(spec, clusters[name].document) for name in having}
-        groups.append(tuple(name for name in having if not obstacles[name]))
-        barred += [Candidate(name, never=True, message=why) for name, why in obstacles.items() if why]
+        members = [name for name in sorted(clusters) if name not in seen and group.has(clusters[name].document)]
+        seen |= set(members)
+        obstacles = {name: placement.obstacle(spec, clusters[name].document) for name in members}
+        groups.append(tuple(name for name in members if not obstacles[name]))
+        barred += [
+            Candidate(name, never=True, message=obstacle) for name, obstacle in obstacles.items() if obstacle
+        ]
     return tuple(groups), tuple(barred)
 
 
-def wish(each: AskedBinding, told: Mapping[str, Mapping[str, Candidate]]) -> Wish:
-    """About the first group with a cluster that may start it; who is in a later one is not considered."""
+def wish(each: AskedBinding, answers_by_cluster: Mapping[str, Mapping[str, Candidate]]) -> Wish:
+    """Return the candidates of the first group with a cluster for the gang; later groups are skipped."""
     uid = each.gang.uid
     chosen: tuple[str, ...] = ()
-    others: list[Candidate] = []
+    other_candidates: list[Candidate] = []
     for names in each.groups:
-        answers = [told[name][uid] for name in names]
+        answers = [answers_by_cluster[name][uid] for name in names]
         if chosen:
-            said = "an earlier group has a cluster for it"
-            others += [Candidate(name, never=True, message=said) for name in names]
+            message = "an earlier group has a suitable cluster"
+            other_candidates += [Candidate(name, never=True, message=message) for name in names]
         elif any(not answer.never for answer in answers):
             chosen = names
         else:
-            others += answers
-    return Wish(uid, uid, (*map(Candidate, chosen), *others), frozenset(chosen))
+            other_candidates += answers
+    return Wish(uid, uid, (*map(Candidate, chosen), *other_candidates), frozenset(chosen))
 
 
 def gangs_by_cluster(batch: Sequence[AskedBinding]) -> dict[str, list[AskedGang]]:
-    """Return what each cluster is asked about: all gangs that may go there."""
+    """Return the gangs to ask each cluster about: all gangs that are allowed there."""
     gangs: dict[str, list[AskedGang]] = {}
-    for each in batch:
-        for name in (name for group in each.groups for name in group):
-            gangs.setdefault(name, []).append(each.gang)
+    for asked in batch:
+        for name in (name for group in asked.groups for name in group):
+            gangs.setdefault(name, []).append(asked.gang)
     return gangs

@@ -1,4 +1,4 @@
-"""Rounds of choice for bindings: all that wait are asked about at once, and each is sent where it starts first."""
+"""Rounds of choice for bindings: one question about all waiting bindings, then one result for each."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from phalanx.kube.timestamps import format_time
 
 log = logging.getLogger(__name__)
 
-#: How many bindings one question is about.
+#: Maximum number of bindings per question.
 _MOST_ASKED = 64
-#: Seconds: to gather what comes together, until who goes nowhere is asked about again, until other words for the
-#: same reason are written, and for how long what was sent is counted before its cluster shows it.
+#: Seconds to gather changes, until a failed binding is asked about again, until a new message for the same reason
+#: is written, and for which a sent binding is counted before its cluster shows it.
 _GATHER = 0.05
 _AGAIN = 15.0
 _NEW_WORDS = 300.0
@@ -39,8 +39,11 @@ Tell = Callable[[StoredObject, str, str, str], None]
 
 
 class BindingRounds:
-    """`connect` gives the connection to a cluster by name; `tell` records an event (reason, note, type) at a
-    binding's template."""
+    """Rounds of choice for all bindings.
+
+    `connect` returns the connection to a cluster by name. `tell` records an event (reason, note, type) on a
+    binding's template.
+    """
 
     def __init__(
         self,
@@ -56,21 +59,22 @@ class BindingRounds:
         self._bindings = stored
         self._clusters = clusters
         self._estimates = estimates
-        # A late cluster refuses for now: bindings are asked about again soon, and go where an answer is known.
+        # A late cluster refuses for now: the binding is asked about again soon, and is sent to a cluster with an
+        # answer.
         self._questions = Questions(estimates, connect, late_is_never=True)
         self._tell = tell
         self._again = again
-        #: What is to be looked at, with when (by the event loop's clock).
+        #: Bindings to process, with the time (of the event loop's clock).
         self._due: dict[Key, float] = {}
-        #: By the binding's uid: to which cluster it was sent, and until when it is counted there unseen.
+        #: Chosen cluster, and the time until which the binding is counted there, by the binding's uid.
         self._sent: dict[str, tuple[str, float]] = {}
-        #: By the binding's uid: the event that was recorded last, and when a failure was written.
-        self._told: dict[str, str] = {}
+        #: Reason of the last event, and the time of the last written failure, by the binding's uid.
+        self._last_reason: dict[str, str] = {}
         self._failed: dict[str, float] = {}
         self._wake = asyncio.Event()
 
     def changed(self, key: Key, old: StoredObject | None, new: StoredObject | None) -> None:
-        """What the store of bindings tells."""
+        """Handle a change in the store of bindings."""
         if old is not None and (new is None or new.uid != old.uid):
             self._forget(old.uid)
         if new is None:
@@ -85,14 +89,14 @@ class BindingRounds:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run rounds until cancelled."""
         try:
             await run_rounds(self._wake, self.round, _GATHER)
         finally:
             await self._questions.close()
 
     async def round(self) -> float:
-        """Seconds until the next, if nothing happens before."""
+        """Play one round; return the seconds until the next if nothing changes before."""
         clock = asyncio.get_running_loop().time()
         clusters = self._by_name()
         self._release(clock)
@@ -113,18 +117,18 @@ class BindingRounds:
         return max(0.0, min(self._due.values()) - asyncio.get_running_loop().time())
 
     def _by_name(self) -> dict[str, StoredObject]:
-        return {each.name: each for each in self._clusters.values()}
+        return {cluster.name: cluster for cluster in self._clusters.values()}
 
-    # -- what has a cluster ---------------------------------------------------------------------------------
+    # -- scheduled bindings --------------------------------------------------------------------------------
 
     async def _update(self, key: Key, clusters: Mapping[str, StoredObject]) -> None:
-        """What is written into a binding that has a cluster, once: nothing where all is said."""
+        """Write the outstanding patches of a scheduled binding."""
         binding = self._bindings.get(key)
         if binding is None:
             return
         if moment := bindings.asks_to_move(binding.document):
-            note = "a gang is not moved on request; delete the job and create it anew to have it sent elsewhere"
-            self._once(binding, "NotMoved", f"{note} (asked at {printable(moment, 40)})")
+            note = "a gang is not moved on request; delete the job and create it again for another choice"
+            self._once(binding, "NotMoved", f"{note} (requested at {printable(moment, 40)})")
         patch = bindings.upkeep(binding.document)
         if patch is not None:
             written = await self._write(binding, patch)
@@ -136,7 +140,7 @@ class BindingRounds:
             await self._write(binding, status, "status")
 
     def _release(self, clock: float) -> None:
-        """What its cluster shows by now is not counted there a second time."""
+        """Stop counting sent bindings that their cluster shows by now."""
         for binding in self._bindings.values():
             sent = self._sent.get(binding.uid)
             if sent is not None and (clock > sent[1] or bindings.applied(binding.document, sent[0])):
@@ -147,82 +151,84 @@ class BindingRounds:
         self._estimates.left(cluster, uid)
 
     def _forget(self, uid: str) -> None:
-        self._told.pop(uid, None)
+        self._last_reason.pop(uid, None)
         self._failed.pop(uid, None)
         if uid in self._sent:
             self._forget_sent(uid)
 
-    # -- what needs one -------------------------------------------------------------------------------------
+    # -- unscheduled bindings ------------------------------------------------------------------------------
 
     async def _choose(self, waiting: Sequence[StoredObject], clusters: Mapping[str, StoredObject]) -> None:
-        asked: dict[str, AskedBinding] = {}
+        by_name: dict[str, AskedBinding] = {}
         for binding in waiting:
-            if len(asked) == _MOST_ASKED:
-                break  # the others are still due
+            if len(by_name) == _MOST_ASKED:
+                break  # all further bindings are still due
             key = (binding.namespace, binding.name)
             self._due[key] = asyncio.get_running_loop().time() + self._again
             try:
-                each = await consider(self._client, binding, clusters)
+                asked = await consider(self._client, binding, clusters)
             except BindingRefusedError as refusal:
                 await self._refuse(binding, refusal)
             except (ApiError, ConnectionLost) as error:
                 log.info("binding %s/%s: %s", *key, error)
             except Exception as error:
-                # Whatever a template looks like, it is no reason to keep others from being sent.
+                # A malformed template must not keep other bindings from being scheduled.
                 log.warning("binding %s/%s: %s: %s", *key, type(error).__name__, printable(error))
                 await self._refuse(
                     binding, BindingRefusedError(f"its template cannot be read: {type(error).__name__}")
                 )
             else:
-                if each.gang.name in asked:
-                    self._due[key] = 0.0  # two of one name are asked about one after the other
+                if asked.gang.name in by_name:
+                    self._due[key] = 0.0  # bindings with the same gang name are asked about one after the other
                 else:
-                    asked[each.gang.name] = each
-        if asked:
-            await self._decide(list(asked.values()))
+                    by_name[asked.gang.name] = asked
+        if by_name:
+            await self._decide(list(by_name.values()))
 
     async def _decide(self, batch: Sequence[AskedBinding]) -> None:
-        told = await self._questions.ask(gangs_by_cluster(batch))
+        answers = await self._questions.ask(gangs_by_cluster(batch))
         now = int(time.time())
-        wishes = [wish(each, told) for each in batch]
-        decisions = decide(wishes, told, self._standings(now), now)
-        for each in batch:
-            await self._carry_out(each, decisions[each.gang.uid], now)
+        wishes = [wish(asked, answers) for asked in batch]
+        decisions = decide(wishes, answers, self._standings(now), now)
+        for asked in batch:
+            await self._carry_out(asked, decisions[asked.gang.uid], now)
 
     def _standings(self, now: int) -> dict[str, Standing]:
-        found = {name: Standing() for name in self._by_name()}
+        standings = {name: Standing() for name in self._by_name()}
         for binding in self._bindings.values():
             for name in bindings.targets(binding.document):
-                if (standing := found.get(name)) is not None:
+                if (standing := standings.get(name)) is not None:
                     standing.dispatches += 1
                     standing.waiting += bindings.promised_later(binding.document, now)
-        return found
+        return standings
 
-    async def _carry_out(self, each: AskedBinding, decision: Decision, now: int) -> None:
-        key = (each.binding.namespace, each.binding.name)
+    async def _carry_out(self, asked: AskedBinding, decision: Decision, now: int) -> None:
+        key = (asked.binding.namespace, asked.binding.name)
         if decision.again:
             self._due[key] = 0.0
             return
-        answers = sorted((*decision.answers, *each.barred), key=lambda answer: answer.name)
+        answers = sorted((*decision.answers, *asked.barred), key=lambda answer: answer.name)
         if not decision.cluster:
             message = "; ".join(map(_why_not, answers)) or "no cluster is in the policy's placement"
-            await self._fail(each.binding, bindings.NO_CLUSTER_FIT, message)
+            await self._fail(asked.binding, bindings.NO_CLUSTER_FIT, message)
             return
         start = format_time(max(decision.start, now)) if decision.start is not None else ""
-        before = bindings.targets(each.binding.document)
-        if each.gang.uid in self._sent:
-            self._forget_sent(each.gang.uid)
-        self._sent[each.gang.uid] = (decision.cluster, asyncio.get_running_loop().time() + _UNSEEN)
-        self._estimates.sent(decision.cluster, each.gang)
+        before = bindings.targets(asked.binding.document)
+        if asked.gang.uid in self._sent:
+            self._forget_sent(asked.gang.uid)
+        self._sent[asked.gang.uid] = (decision.cluster, asyncio.get_running_loop().time() + _UNSEEN)
+        self._estimates.sent(decision.cluster, asked.gang)
         written = await self._write(
-            each.binding, bindings.result(each.binding.document, decision.cluster, answers, start)
+            asked.binding, bindings.result(asked.binding.document, decision.cluster, answers, start)
         )
         if written is None:
-            self._forget_sent(each.gang.uid)
+            self._forget_sent(asked.gang.uid)
             return
-        said = bindings.answers_text(answers)
+        answers_text = bindings.answers_text(answers)
         instead = printable(f" instead of {', '.join(before)}", 100) if before else ""
-        self._event(written, "Dispatched", f"goes to cluster {decision.cluster}{instead}: {said}", "Normal")
+        self._event(
+            written, "Dispatched", f"scheduled to cluster {decision.cluster}{instead}: {answers_text}", "Normal"
+        )
         await self._update(key, self._by_name())
 
     # -- writes ---------------------------------------------------------------------------------------------
@@ -230,7 +236,7 @@ class BindingRounds:
     async def _write(
         self, binding: StoredObject, patch: Json, subresource: str | None = None
     ) -> StoredObject | None:
-        """Of the version that was read. None where it was not taken: somebody was faster, or forbids it."""
+        """Write a patch based on the read version; None if it was rejected or the version is outdated."""
         key = (binding.namespace, binding.name)
         path = bindings.BINDINGS.path(*key, subresource)
         try:
@@ -238,7 +244,7 @@ class BindingRounds:
         except ApiError as error:
             if error.status in _FORBIDDEN and subresource is None:
                 reason = bindings.QUOTA_EXCEEDED if "quota" in str(error).lower() else bindings.SCHEDULER_ERROR
-                await self._fail(binding, reason, f"the result was refused: {error}")
+                await self._fail(binding, reason, f"the result was rejected: {error}")
             elif error.status not in (404, 409):
                 log.warning("binding %s/%s: %s", *key, printable(error))
             self._due[key] = asyncio.get_running_loop().time() + self._again
@@ -253,18 +259,19 @@ class BindingRounds:
     async def _refuse(self, binding: StoredObject, refusal: BindingRefusedError) -> None:
         if refusal.quiet:
             return
-        self._due.pop((binding.namespace, binding.name), None)  # its next change is looked at
+        self._due.pop((binding.namespace, binding.name), None)  # its next change is processed
         await self._fail(binding, bindings.UNSCHEDULABLE, str(refusal))
 
     async def _fail(self, binding: StoredObject, reason: str, message: str) -> None:
         self._once(binding, reason, message)
         known = at(binding.document, ("status", "conditions"))
-        same = isinstance(known, list) and any(
-            isinstance(each, dict) and (each.get("type"), each.get("reason")) == (bindings.SCHEDULED, reason)
-            for each in known
+        same_reason = isinstance(known, list) and any(
+            isinstance(condition, dict)
+            and (condition.get("type"), condition.get("reason")) == (bindings.SCHEDULED, reason)
+            for condition in known
         )
         clock = asyncio.get_running_loop().time()
-        if same and clock < self._failed.get(binding.uid, 0.0):
+        if same_reason and clock < self._failed.get(binding.uid, 0.0):
             return
         patch = bindings.failure(binding.document, reason, message, time.time())
         if patch is None:
@@ -272,29 +279,29 @@ class BindingRounds:
         self._failed[binding.uid] = clock + _NEW_WORDS
         due = self._due.get((binding.namespace, binding.name))
         if await self._write(binding, patch, "status") is not None and due is not None:
-            # (Its own echo is no reason to ask at once.)
+            # The watch event of this write is no reason to ask at once.
             self._due[(binding.namespace, binding.name)] = due
 
     def _once(self, binding: StoredObject, reason: str, message: str) -> None:
-        if self._told.get(binding.uid) != reason:
-            self._told[binding.uid] = reason
+        if self._last_reason.get(binding.uid) != reason:
+            self._last_reason[binding.uid] = reason
             self._event(binding, reason, message, "Warning")
 
     def _event(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
         if kind == "Normal":
-            self._told.pop(binding.uid, None)
+            self._last_reason.pop(binding.uid, None)
         self._tell(binding, reason, note, kind)
 
 
 def _order(binding: StoredObject) -> tuple[int, str, str, str]:
-    """Karmada's own: the highest priority first, then the oldest."""
+    """Return Karmada's own sort key: the highest priority first, then the oldest."""
     priority = at(binding.document, ("spec", "schedulePriority", "priority"))
     created = str(at(binding.document, ("metadata", "creationTimestamp")) or "")
     return -priority if isinstance(priority, int) else 0, created, binding.namespace, binding.name
 
 
 def _why_not(answer: Candidate) -> str:
-    """Without moments of time, which would be other words at each look."""
+    """Return the reason of a cluster without times, as they would change the message with each check."""
     if answer.start is not None:
-        return f"{answer.name}: as many gangs wait there as may"
-    return f"{answer.name}: {answer.message or 'cannot take it'}"
+        return f"{answer.name}: its limit of waiting gangs is reached"
+    return f"{answer.name}: {answer.message or 'cannot run it'}"

@@ -1,4 +1,4 @@
-"""The scheduler of Karmada's bindings as a service: watch them and the clusters, until told to stop."""
+"""Service of Karmada's scheduler: watches bindings and clusters until it is stopped."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from phalanx.scheduling.framework.policy import Policy
 
 
 class KarmadaOptions(HubProcessOptions, frozen=True, kw_only=True):
-    """`again` is after how many seconds a binding that goes nowhere is asked about again."""
+    """Options of Karmada's scheduler; `again` is the pause in seconds before a failed binding is retried."""
 
     lease_name: str = "phalanx-karmada"
     again: float = 15.0
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """A cluster that can be asked; `uid` is its Cluster's."""
+    """Cluster that can be asked; `uid` is that of its Cluster object."""
 
     name: str
     client: KubeClient
@@ -37,10 +37,11 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class KarmadaService(HubProcess):
-    """A scheduler of Karmada's bindings; `ready` is set when all bindings have been seen.
+    """Scheduler of Karmada's bindings; `ready` is set when all bindings are listed.
 
-    Clusters are reached through Karmada's own API server (its aggregated API `clusters/proxy`), which sends on
-    whose request it is: what may be read there is said there, and no credentials of clusters are read here."""
+    Clusters are reached through Karmada's own API server (its aggregated API `clusters/proxy`), which forwards the
+    user: rights are checked there, and no credentials of clusters are read here.
+    """
 
     def __init__(
         self, client: KubeClient, options: KarmadaOptions, policy: Policy, transports: Transports | None = None
@@ -69,7 +70,7 @@ class KarmadaService(HubProcess):
     async def serve(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._failures.keep_running("event recorder", self._recorder.run))
-            # Bindings after clusters: a cluster that has not been seen yet must not be taken for one that has left.
+            # Bindings start after clusters: an unlisted cluster must not count as one that has left.
             for resource, store in ((CLUSTERS, self._clusters), (BINDINGS, self._bindings)):
                 reflector = Reflector(self._client, resource, bytes, store.sink, failures=self._failures)
                 tasks.create_task(reflector.run())
@@ -94,11 +95,11 @@ class KarmadaService(HubProcess):
         config = self._client.config
         server = f"{config.server}{CLUSTERS.path(None, name, 'proxy')}"
         client = self._member_client(dataclasses.replace(config, server=server), 4)
-        made = self._members[name] = _Member(name, client, cluster.uid if cluster is not None else "")
-        return made
+        new_member = self._members[name] = _Member(name, client, cluster.uid if cluster is not None else "")
+        return new_member
 
     def _disconnect(self, name: str) -> None:
-        """It is another cluster, or none."""
+        """Drop the connection to a cluster that was replaced or removed."""
         self._estimates.forget(name)
         member = self._members.pop(name, None)
         if member is not None:
@@ -107,7 +108,7 @@ class KarmadaService(HubProcess):
             task.add_done_callback(self._closing.discard)
 
     def _publish(self, binding: StoredObject, reason: str, note: str, kind: str) -> None:
-        """At the template, where users look."""
+        """Record an event on the template, where users look."""
         resource = at(binding.document, ("spec", "resource"))
         version, template, name, uid = (
             str(at(resource, (key,)) or "") for key in ("apiVersion", "kind", "name", "uid")
@@ -117,13 +118,13 @@ class KarmadaService(HubProcess):
 
 
 def _own_binding(raw: bytes) -> StoredObject | None:
-    """Bindings of other schedulers are not even remembered."""
-    found = read_object(raw)
-    return found if found is not None and is_ours(found.document) else None
+    """Return a binding of this scheduler; None for bindings of other schedulers, which are not stored."""
+    binding = read_object(raw)
+    return binding if binding is not None and is_ours(binding.document) else None
 
 
 def _scheduling(cluster: StoredObject) -> object:
-    """What a choice depends on; a cluster's status is written every few seconds."""
+    """Return the fields that affect a choice; a cluster's status changes every few seconds."""
     document = cluster.document
     return (
         at(document, ("metadata", "labels")),

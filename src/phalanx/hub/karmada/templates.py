@@ -1,4 +1,4 @@
-"""The templates that are scheduled as gangs, and the pods that stand for one when a cluster is asked. Pure."""
+"""Templates that are scheduled as gangs, and the pods that represent one in a question. Pure."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ TEMPLATE_KINDS = (*JOB_KINDS, VOLCANO_JOB)
 
 
 def template_kind(resource: object) -> JobKind | None:
-    """By a binding's reference to its template; None for a kind that is not scheduled here."""
+    """Return the kind of a binding's template; None for a kind that is not scheduled here."""
     named = at(resource, ("apiVersion",)), at(resource, ("kind",))
-    return next((each for each in TEMPLATE_KINDS if (each.resource.api_version, each.name) == named), None)
+    return next((kind for kind in TEMPLATE_KINDS if (kind.resource.api_version, kind.name) == named), None)
 
 
 def unknown_kind(resource: object) -> str:
-    """What is said about a template of another kind."""
+    """Return the message about a template of another kind."""
     named = f"{at(resource, ('kind',))} of {at(resource, ('apiVersion',))}"
-    known = ", ".join(sorted({each.name for each in TEMPLATE_KINDS}))
+    known = ", ".join(sorted({kind.name for kind in TEMPLATE_KINDS}))
     return (
-        f"{named} is not scheduled as a gang (known are {known}): give it a policy without this schedulerName, "
-        "or let it go along with its job (propagateDeps: true)"
+        f"{named} is not scheduled as a gang (known kinds: {known}); use a policy without this schedulerName, "
+        "or propagate it with its job (propagateDeps: true)"
     )
 
 
 def question(kind: JobKind, template: Json) -> list[Json]:
-    """The PodGroup and pods that stand for a template. Raises TooManyPodsError."""
-    found = job_question(kind, template)
+    """Return the PodGroup and pods that represent a template. Raises TooManyPodsError."""
+    documents = job_question(kind, template)
     if kind is not VOLCANO_JOB:
-        return found
-    head, *pods = found
+        return documents
+    head, *pods = documents
     group = GROUP_KINDS[1]
     spec = dict(head["spec"])
-    least = at(template, ("spec", "minAvailable"))
-    if isinstance(least, int) and 0 < least < spec["minMember"]:
-        spec["minMember"] = least
-    for field, told in (("queue", "queue"), ("priorityClassName", "priorityClassName")):
+    min_available = at(template, ("spec", "minAvailable"))
+    if isinstance(min_available, int) and 0 < min_available < spec["minMember"]:
+        spec["minMember"] = min_available
+    for field, group_field in (("queue", "queue"), ("priorityClassName", "priorityClassName")):
         if isinstance(value := at(template, ("spec", field)), str) and value:
-            spec[told] = value
+            spec[group_field] = value
     for pod in pods:
         metadata = pod["metadata"]
         metadata["labels"].pop(GROUP_KINDS[0].label, None)
         metadata["annotations"][group.annotations[0]] = head["metadata"]["name"]
-    made = {"apiVersion": group.resource.api_version, "kind": group.resource.kind, "metadata": head["metadata"]}
-    return [{**made, "spec": spec}, *pods]
+    new_head = {"apiVersion": group.resource.api_version, "kind": group.resource.kind, "metadata": head["metadata"]}
+    return [{**new_head, "spec": spec}, *pods]

@@ -1,4 +1,4 @@
-"""What a member cluster has: its nodes, what they offer, and which Kubernetes it is."""
+"""Capacity of a member cluster: its nodes, their allocatable resources, and its version of Kubernetes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from phalanx.kube.errors import ApiError
 from phalanx.model.resources import parse_amount
 from phalanx.model.text.quantity import QuantityError, canonical_quantity
 
-#: Resources that are told, those that most nodes offer first: a hostile cluster could name any number.
+#: Maximum number of published resources, the most common first: a hostile cluster could name any number.
 _MOST_RESOURCES = 24
 
 
 class ClusterCapacity(msgspec.Struct, frozen=True):
-    """`allocatable` is the sum over all nodes, in the scheduler's units; `ready` of them report so."""
+    """Capacity of a cluster; `allocatable` is the sum over all nodes, `ready` a number of nodes."""
 
     version: str
     nodes: int
@@ -28,18 +28,18 @@ class ClusterCapacity(msgspec.Struct, frozen=True):
 
 
 async def read_capacity(client: KubeClient) -> ClusterCapacity:
-    """Raises ApiError, ConnectionLost."""
+    """Return the capacity of a cluster. Raises ApiError, ConnectionLost."""
     try:
         answer = await client.get("/version")
         version = printable(answer.get("gitVersion") or "", 60) if isinstance(answer, dict) else ""
     except ApiError:
-        version = ""  # (not everybody may ask)
+        version = ""  # the right to read the version is optional
     nodes = [node for node in (await client.list_all(NODES.path()))["items"] if isinstance(node, dict)]
     return ClusterCapacity(version, len(nodes), sum(map(_is_ready, nodes)), _sum(nodes))
 
 
 def written(amounts: Mapping[str, int]) -> dict[str, str]:
-    """As quantities, in the order of their names."""
+    """Return amounts as quantities, sorted by name."""
     return {name: canonical_quantity(amount, name) for name, amount in sorted(amounts.items())}
 
 
@@ -56,18 +56,18 @@ def _sum(nodes: list[Json]) -> dict[str, int]:
             if amount > 0:
                 total[name] = total.get(name, 0) + amount
                 offers[name] = offers.get(name, 0) + 1
-    kept = sorted(total, key=lambda name: (-offers[name], name))[:_MOST_RESOURCES]
-    return {name: total[name] for name in kept}
+    most_common = sorted(total, key=lambda name: (-offers[name], name))[:_MOST_RESOURCES]
+    return {name: total[name] for name in most_common}
 
 
 def _is_ready(node: Json) -> bool:
     conditions = _part(node, "status").get("conditions")
     return any(
-        isinstance(each, dict) and (each.get("type"), each.get("status")) == ("Ready", "True")
-        for each in (conditions if isinstance(conditions, list) else ())
+        isinstance(condition, dict) and (condition.get("type"), condition.get("status")) == ("Ready", "True")
+        for condition in (conditions if isinstance(conditions, list) else ())
     )
 
 
 def _part(document: Json, name: str) -> dict[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    part = document.get(name)
+    return part if isinstance(part, dict) else {}

@@ -1,8 +1,8 @@
-"""The connection to one member cluster: its lease, its copies, and the order in which they may be believed.
+"""Connection to one member cluster: its lease, its copies, and the order in which they are valid.
 
-A session takes the hub's lease in the cluster, sweeps away copies of old epochs, and only then renews the lease:
-the cluster's scheduler starts nothing of ours before. Each renewal is a compare-and-swap, so that a cluster that
-was restored from a backup is found out (it does not know the version), and the session begins anew.
+A session acquires the hub's lease in the cluster, deletes copies of old epochs, and only then renews the lease.
+Before, the cluster's scheduler starts no copy. Each renewal is a compare-and-swap, so a cluster that was restored
+from a backup is detected (it does not know the version), and the session starts again.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from phalanx.kube.timestamps import format_micro_time, parse_time
 log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
-#: Seconds for what is needed before a cluster can be used; whoever takes longer tries again.
+#: Seconds for the start of a session; a slower cluster is tried again.
 _SYNC_SECONDS = 60.0
 _JOB_KINDS = {kind.resource: kind for kind in JOB_KINDS}
 _JOBS = frozenset(_JOB_KINDS)
 _SWEEP_PERIOD = 60.0
-#: The reason of a connection that has neither been made nor failed.
+#: Reason of a connection that is neither established nor failed.
 CONNECTING = "Connecting"
 
 
 class RefusedError(Exception):
-    """The cluster cannot be used, whatever it answers: `reason` is one word."""
+    """Failure of a cluster that is unusable although it answers; `reason` is one word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -57,8 +57,11 @@ class RefusedError(Exception):
 
 
 class ConnectionPace(msgspec.Struct, frozen=True):
-    """Seconds between renewals of the lease, the longest between tries to connect, for an answer, and between looks
-    at what the cluster has."""
+    """Intervals of a connection in seconds.
+
+    Between renewals of the lease, the longest between connection attempts, the timeout of an answer, and between
+    surveys of the capacity.
+    """
 
     renew: float = LEASE_SECONDS / 6
     retry: float = 15.0
@@ -67,8 +70,12 @@ class ConnectionPace(msgspec.Struct, frozen=True):
 
 
 class ClusterConnection:
-    """`changed` is told the uid of a Dispatch whose copies have changed, "" for all. `records` reads the Dispatches
-    from the hub's API, not from a cache. `reason` and `message` say how it stands; Active when it can be used."""
+    """Connection to one cluster.
+
+    `changed` is called with the uid of a Dispatch with changed copies, "" for all. `records` reads the Dispatches
+    from the hub's API, not from a cache. `reason` and `message` describe the state; the reason is Active for a
+    usable cluster.
+    """
 
     def __init__(
         self,
@@ -86,7 +93,7 @@ class ClusterConnection:
         self.lost = False
         self.silent_since = int(time.time())
         self.last_seen = 0
-        #: As it was read last.
+        #: ClusterCapacity at the last survey.
         self.capacity: ClusterCapacity | None = None
         self._last_sent = 0
         self._sweep_due = False
@@ -103,38 +110,43 @@ class ClusterConnection:
 
     def _store(self) -> ObjectStore[StoredObject]:
         def changed(key: object, old: StoredObject | None, new: StoredObject | None) -> None:
-            for each in {old.label(DISPATCH_LABEL) if old else "", new.label(DISPATCH_LABEL) if new else ""} - {""}:
-                self._changed(each)
+            for dispatch_uid in {
+                old.label(DISPATCH_LABEL) if old else "",
+                new.label(DISPATCH_LABEL) if new else "",
+            } - {""}:
+                self._changed(dispatch_uid)
 
-        return ObjectStore(read_object, index=lambda each: each.label(DISPATCH_LABEL), changed=changed)
+        return ObjectStore(
+            read_object, index=lambda dispatch_uid: dispatch_uid.label(DISPATCH_LABEL), changed=changed
+        )
 
-    # -- what is known --------------------------------------------------------------------------------------
+    # -- observed state ------------------------------------------------------------------------------------
 
     def copies(self, dispatch_uid: str) -> Iterable[StoredObject]:
-        """The copies of pods; meaningless while it is not `ready`."""
+        """Return the copies of pods; valid only while `ready`."""
         return self._pods.of(dispatch_uid)
 
     def group(self, dispatch_uid: str) -> StoredObject | None:
-        return next((each for store in self._groups.values() for each in store.of(dispatch_uid)), None)
+        return next((group for store in self._groups.values() for group in store.of(dispatch_uid)), None)
 
     def jobs(self, resource: Resource, dispatch_uid: str) -> Iterable[StoredObject]:
-        """The copies of a job; meaningless while it is not `ready`."""
+        """Return the copies of a job; valid only while `ready`."""
         store = self._jobs.get(resource)
-        return [each for each in store.of(dispatch_uid) if is_copy(each)] if store is not None else ()
+        return [job for job in store.of(dispatch_uid) if is_copy(job)] if store is not None else ()
 
     @property
     def unheard_since(self) -> int:
-        """Seconds since the epoch from which on nothing that was sent may have arrived."""
+        """Time in seconds since the epoch after which requests possibly did not arrive."""
         return max(self.silent_since, self._last_sent)
 
     def sweep_soon(self) -> None:
-        """Something has been left behind there."""
+        """Request a sweep for copies that were left behind."""
         self._sweep_due = True
 
-    # -- the life of a connection ---------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run sessions until cancelled."""
         backoff = Backoff(base=0.5, cap=self._pace.retry)
         while True:
             try:
@@ -147,15 +159,15 @@ class ClusterConnection:
             await asyncio.sleep(backoff.next())
 
     def _end(self, error: BaseException) -> None:
-        was = self.ready
+        was_ready = self.ready
         self.ready = False
         self.reason, self.message = _reason(error), printable(error)
-        # Whoever answers no is there; only silence is a loss.
+        # A cluster that rejects a request is reachable; only silence is a loss.
         lost = isinstance(error, ConnectionLost | TimeoutError) and self.reason == "Unreachable"
-        if was or not self.lost:
+        if was_ready or not self.lost:
             self.silent_since = int(time.time())
         self.lost = lost
-        if was:
+        if was_ready:
             log.warning("cluster %s: %s: %s", self.name, self.reason, self.message)
         self._changed("")
 
@@ -187,20 +199,20 @@ class ClusterConnection:
                 await asyncio.sleep(self._pace.renew)
                 if self._sweep_due or time.monotonic() - swept > _SWEEP_PERIOD:
                     async with asyncio.timeout(_SYNC_SECONDS):
-                        # What was told to go is looked at again until it has gone.
+                        # Copies that are being deleted are checked again until they no longer exist.
                         self._sweep_due = await self._sweep() > 0
                     swept = time.monotonic()
                 async with asyncio.timeout(self._pace.answer):
                     lease = await self._renew(lease)
 
     async def _survey(self) -> None:
-        """What it has is told, and decides nothing: whatever it shows, the session goes on."""
+        """Read the capacity periodically. A failure does not end the session."""
         while True:
             try:
                 async with asyncio.timeout(_SYNC_SECONDS):
                     self.capacity = await read_capacity(self.client)
             except (ApiError, ConnectionLost, TimeoutError) as error:
-                log.info("cluster %s: what it has is not known: %s", self.name, printable(error))
+                log.info("cluster %s: its capacity is unknown: %s", self.name, printable(error))
             except Exception as error:
                 self._failures.record_failure("capacity of cluster", self.name, error)
             await asyncio.sleep(self._pace.survey)
@@ -216,15 +228,18 @@ class ClusterConnection:
         )
 
     async def _served(self) -> frozenset[Resource]:
-        """A server that has just started names no custom kinds in its discovery yet, and refuses to list them:
-        whoever believed that would take what runs there for gone. So each that is not named is asked for."""
+        """Return the served kinds; request a list of each kind that discovery omits.
+
+        An API server that has just started omits custom kinds from discovery and refuses to list them. Believing
+        that would mean to treat running copies as deleted.
+        """
         served = await discover(self.client)
-        found = set[Resource]()
+        served_kinds = set[Resource]()
         for kind in [kind.resource for kind in GROUP_KINDS] + [kind.resource for kind in JOB_KINDS]:
-            named = any(each.version == kind.version for each in served.find(kind.group, kind.plural))
-            if named or await self._listable(kind):
-                found.add(kind)
-        return frozenset(found)
+            is_discovered = any(version.version == kind.version for version in served.find(kind.group, kind.plural))
+            if is_discovered or await self._listable(kind):
+                served_kinds.add(kind)
+        return frozenset(served_kinds)
 
     async def _listable(self, kind: Resource) -> bool:
         try:
@@ -235,36 +250,37 @@ class ClusterConnection:
             raise
         return True
 
-    # -- the lease ------------------------------------------------------------------------------------------
+    # -- lease ---------------------------------------------------------------------------------------------
 
     async def _take_lease(self) -> Json:
-        """The lease as it is, unrenewed; made where there is none. Refused where another hub renews it."""
+        """Return the unrenewed lease; create a missing one. Raises RefusedError if another hub renews it."""
         path = LEASES.path(LEASE_NAMESPACE, HUB_LEASE)
         try:
             lease: Json = await self.client.get(path)
         except ApiError as error:
             if error.status != 404 or not error.from_api_server:
                 raise
-            # A renewal of long ago: the cluster's scheduler starts nothing on its account.
+            # The new lease has no recent renewal, so the cluster's scheduler starts no copy because of it.
             spec = {"holderIdentity": self._hub, "leaseDurationSeconds": LEASE_SECONDS}
-            made = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": HUB_LEASE}}
-            lease = await self.client.create(LEASES.path(LEASE_NAMESPACE), {**made, "spec": spec})
+            new_lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": HUB_LEASE}}
+            lease = await self.client.create(LEASES.path(LEASE_NAMESPACE), {**new_lease, "spec": spec})
         if not isinstance(lease, dict) or not isinstance(lease.get("spec") or {}, dict):
-            raise RefusedError("NotAnApiServer", "what it answers is no Lease")
+            raise RefusedError("NotAnApiServer", "its answer is not a Lease")
         holder = (lease.get("spec") or {}).get("holderIdentity")
         if holder and holder != self._hub:
             raise RefusedError(
                 "OtherHub",
                 f"lease {LEASE_NAMESPACE}/{HUB_LEASE} there belongs to the hub {printable(holder, 60)}; "
-                "delete it to take over",
+                "delete it to move the cluster to this hub",
             )
         self.last_seen = int(time.time())
         return lease
 
     async def _renew(self, lease: Json) -> Json:
-        """ApiError 409 where somebody else has written it, or the cluster does not know the version any more."""
+        """Renew the lease. Raises ApiError 409 for another version, after a foreign write or a restore."""
         before = _moment((lease.get("spec") or {}).get("renewTime"))
-        # Always later than the last, whatever became of our clock: the scheduler there compares no clocks.
+        # The time is always later than the last, whatever our clock shows: the member's scheduler compares no
+        # clocks.
         spec = {
             "holderIdentity": self._hub,
             "leaseDurationSeconds": LEASE_SECONDS,
@@ -275,7 +291,7 @@ class ClusterConnection:
         self.last_seen = int(time.time())
         return renewed
 
-    # -- what is left of old epochs -------------------------------------------------------------------------
+    # -- copies of old epochs ------------------------------------------------------------------------------
 
     async def _sweep_until_clean(self) -> None:
         pause = 0.1
@@ -285,9 +301,12 @@ class ClusterConnection:
             pause = min(2.0, pause * 2)
 
     async def _sweep(self) -> int:
-        """Deletes copies of old epochs; how many there were. The records are read after the list: a copy is made
-        after its record was written, so what this record does not know has been left behind."""
-        # A job before its pods: it would make them anew.
+        """Delete copies of old epochs; return their number.
+
+        The records are read after the list: a copy is created after its record was written, so a copy that is
+        unknown to its record is a leftover.
+        """
+        # A job is deleted before its pods, because it would create them again.
         jobs = await self._list_jobs()
         listed = await self.list_copies("")
         records = await self._records() if listed or jobs else {}
@@ -310,40 +329,44 @@ class ClusterConnection:
 
     async def _sweep_groups(self, records: Mapping[str, Dispatch], fresh: bool) -> None:
         for resource in self.kinds - _JOBS:
-            found = await self.client.list_all(resource.path(), {"labelSelector": self._selector})
+            listed = await self.client.list_all(resource.path(), {"labelSelector": self._selector})
             groups = [
-                each for item in found["items"] if (each := read_object(msgspec.json.encode(item))) is not None
+                group for item in listed["items"] if (group := read_object(msgspec.json.encode(item))) is not None
             ]
             if groups and not fresh:
                 records, fresh = await self._records(), True
-            for each in groups:
-                record = records.get(each.label(DISPATCH_LABEL))
+            for group in groups:
+                record = records.get(group.label(DISPATCH_LABEL))
                 if record is None or record.status.cluster != self.name:
-                    await _unless_gone(self.client.delete(resource.path(each.namespace, each.name), uid=each.uid))
+                    await _unless_gone(
+                        self.client.delete(resource.path(group.namespace, group.name), uid=group.uid)
+                    )
 
     async def _list_jobs(self) -> list[tuple[Resource, StoredObject]]:
-        found = []
+        jobs = []
         for resource in self.kinds & _JOBS:
             listed = await self.client.list_all(resource.path(), {"labelSelector": self._selector})
             read = (read_object(msgspec.json.encode(item)) for item in listed["items"])
-            found += [(resource, each) for each in read if each is not None and is_copy(each)]
-        return found
+            jobs += [(resource, job) for job in read if job is not None and is_copy(job)]
+        return jobs
 
     async def list_copies(self, namespace: str) -> list[StoredObject]:
-        """Read from the cluster's API now; of all namespaces where it is ""."""
-        found = await self.client.list_all(PODS.path(namespace or None), {"labelSelector": self._selector})
-        return [each for item in found["items"] if (each := read_object(msgspec.json.encode(item))) is not None]
+        """Return the copies that the cluster's API lists now, in one namespace or in all ("")."""
+        listed = await self.client.list_all(PODS.path(namespace or None), {"labelSelector": self._selector})
+        return [copy for item in listed["items"] if (copy := read_object(msgspec.json.encode(item))) is not None]
 
     async def gone(self, namespace: str, dispatch_uid: str, granted: Iterable[str]) -> bool:
-        """Whether a list that is read now shows neither copies of a Dispatch nor objects of these uids, nor pods
-        that belong to one. All objects of the namespace are read: labels can be taken off by others."""
+        """Return whether a fresh list shows no copies of a Dispatch, no objects of these uids and no pods of them.
+
+        All objects of the namespace are read, because users can remove labels.
+        """
         uids = set(granted)
-        # Jobs first: while there is one it may make pods.
+        # Jobs are listed first: an existing job could still create pods.
         for resource in (*sorted(self.kinds & _JOBS, key=str), PODS):
-            found = await self.client.list_all(resource.path(namespace))
-            for item in found["items"]:
+            listed = await self.client.list_all(resource.path(namespace))
+            for item in listed["items"]:
                 metadata = item.get("metadata") or {}
-                owners = {each.get("uid") for each in metadata.get("ownerReferences") or ()}
+                owners = {owner.get("uid") for owner in metadata.get("ownerReferences") or ()}
                 if not uids.isdisjoint({metadata.get("uid"), *owners}):
                     return False
                 if (metadata.get("labels") or {}).get(DISPATCH_LABEL) == dispatch_uid:
@@ -351,8 +374,7 @@ class ClusterConnection:
         return True
 
     async def clear(self, namespace: str, step: protocol.Step, resource: Resource = PODS) -> None:
-        """Carries out DeleteCopy, RecallCopy and ReleaseCopy; what is gone already is fine. A job goes after its
-        pods."""
+        """Execute DeleteCopy, RecallCopy or ReleaseCopy; ignore deleted copies. A job is deleted after its pods."""
         propagation = None if resource is PODS else "Foreground"
         if isinstance(step, protocol.DeleteCopy):
             path = resource.path(namespace, step.name)
@@ -367,23 +389,25 @@ class ClusterConnection:
             if pod is None or pod["metadata"]["uid"] != step.uid:
                 return
             metadata = pod["metadata"]
-            left = [each for each in metadata.get("finalizers") or () if each != RESULT_FINALIZER]
+            finalizers = [
+                finalizer for finalizer in metadata.get("finalizers") or () if finalizer != RESULT_FINALIZER
+            ]
             precise = {"uid": step.uid, "resourceVersion": metadata["resourceVersion"]}
-            patch = {"metadata": {**precise, "finalizers": left}}
+            patch = {"metadata": {**precise, "finalizers": finalizers}}
             await _unless_gone(self.client.patch(resource.path(namespace, step.name), patch, PatchType.MERGE))
 
     def condition(self) -> tuple[str, str, str]:
-        """Status, reason and message of the MemberCluster's condition Active."""
+        """Return status, reason and message of the MemberCluster's condition Active."""
         return "True" if self.ready else "Unknown" if self.lost else "False", self.reason, self.message
 
     async def close(self) -> None:
-        """After `run` was cancelled."""
+        """Close the client; call it after `run` was cancelled."""
         self.ready = False
         await self.client.close()
 
 
 async def _unless_gone(request: Awaitable[Any]) -> Any:
-    """None where the object is gone, is another by now, or has changed: a later look decides anew."""
+    """Return the answer; None if the object is deleted, replaced or changed, as a later check decides again."""
     try:
         return await request
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Until when a kubeconfig's credential is good, as it says itself. Nothing is verified: the cluster does that."""
+"""Expiry of a kubeconfig's credential as stated in it. Nothing is verified: the cluster does that."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import msgspec
 from phalanx.hub.members.kubeconfig_secret import read_document
 from phalanx.kube.errors import ConfigError
 
-#: Seconds before the end from which on it is said, or the last quarter of a life where that is shorter.
+#: Seconds before the expiry at which the warning starts, or the last quarter of a shorter life.
 WARNED_BEFORE = 24 * 3600
 _QUARTER = 4
 
 
 class CredentialLife(msgspec.Struct, frozen=True):
-    """In seconds since the epoch; `begins` is 0 where that is not said, `ends` 0 where it does not end or nobody
-    can tell."""
+    """Validity of a credential in seconds since the epoch.
+
+    `begins` is 0 if unknown; `ends` is 0 for a credential that is unlimited or of an unknown kind.
+    """
 
     begins: int = 0
     ends: int = 0
@@ -32,7 +34,7 @@ class CredentialLife(msgspec.Struct, frozen=True):
 
 
 def credential_life(secret: Mapping[str, Any], name: str) -> CredentialLife:
-    """Of the user of the current context in a kubeconfig Secret: a service account's token, or a certificate."""
+    """Return the validity of the current user's token or certificate in a kubeconfig Secret."""
     try:
         user = _current_user(read_document(secret, name))
     except ConfigError:
@@ -50,14 +52,14 @@ def _current_user(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _named(document: Mapping[str, Any], section: str, part: str, name: object) -> Mapping[str, Any]:
     entries = document.get(section)
-    for each in entries if isinstance(entries, list) else ():
-        if isinstance(each, dict) and each.get("name") == name and isinstance(found := each.get(part), dict):
-            return found
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == name and isinstance(value := entry.get(part), dict):
+            return value
     return {}
 
 
 def _of_token(token: str) -> CredentialLife:
-    """A JSON Web Token carries when it was issued and when it expires (RFC 7519, 4.1)."""
+    """Return the validity of a JSON Web Token by its claims iat and exp (RFC 7519, 4.1)."""
     parts = token.split(".")
     if len(parts) != 3:
         return CredentialLife()
@@ -67,7 +69,7 @@ def _of_token(token: str) -> CredentialLife:
         return CredentialLife()
     begins, ends = (claims.get(key) if isinstance(claims, dict) else None for key in ("iat", "exp"))
     return CredentialLife(
-        *(int(each) if isinstance(each, int | float) and each > 0 else 0 for each in (begins, ends))
+        *(int(claim) if isinstance(claim, int | float) and claim > 0 else 0 for claim in (begins, ends))
     )
 
 
@@ -81,4 +83,4 @@ def _of_certificate(encoded: str) -> CredentialLife:
     except (binascii.Error, ValueError):
         return CredentialLife()
     moments = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
-    return CredentialLife(*(int(each.timestamp()) for each in moments))
+    return CredentialLife(*(int(moment.timestamp()) for moment in moments))

@@ -1,4 +1,4 @@
-"""A kubeconfig in a Secret, as MultiKueue has them: nothing in it may run code, read files or leave out TLS."""
+"""Kubeconfig in a Secret, as in MultiKueue: it must not run code, read files or skip TLS."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from phalanx.model.text.yaml_text import decode_yaml
 
 KEY = "kubeconfig"
 _MOST_BYTES = 256 * 1024
-# What a kubeconfig may not state, by section; the reason is shown with the field's name.
+# Fields that a kubeconfig must not have, by section; the message has the field's name and this reason.
 _REFUSED: Mapping[str, Mapping[str, str]] = {
     "cluster": {
         "certificate-authority": "a path; write certificate-authority-data",
-        "insecure-skip-tls-verify": "the server has to be checked",
+        "insecure-skip-tls-verify": "the certificate of the server must be verified",
     },
     "user": {
         "exec": "a Secret must not run programs in the hub",
@@ -35,16 +35,16 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
 
 
 def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
-    """What the Secret (an API object; `name` is for messages) says of a cluster.
+    """Return the configuration of a cluster in a Secret (an API object; `name` is for messages).
 
-    Raises ConfigError, which names the entry and the field, for what is not a kubeconfig or states what it may not;
-    entries that are not used are judged as well, so that nobody relies on one by switching the context.
+    Raises ConfigError, with entry and field, for a malformed kubeconfig or a forbidden field. Unused entries are
+    checked as well, because a change of the context would activate them.
     """
     document = read_document(secret, name)
     for kind, entry, fields in _entries(document):
-        for field, why in _REFUSED[kind].items():
+        for field, reason in _REFUSED[kind].items():
             if fields.get(field):
-                raise ConfigError(f"{name}: {kind} {entry!r}: {field} is refused: {why}")
+                raise ConfigError(f"{name}: {kind} {entry!r}: {field} is refused: {reason}")
         server = fields.get("server")
         if kind == "cluster" and (not isinstance(server, str) or not server.startswith("https://")):
             raise ConfigError(
@@ -54,7 +54,7 @@ def cluster_config(secret: Mapping[str, Any], name: str) -> ClusterConfig:
 
 
 def read_document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The kubeconfig as it stands there, unjudged. Raises ConfigError."""
+    """Return the kubeconfig of the Secret without checks. Raises ConfigError."""
     data = secret.get("data")
     encoded = data.get(KEY) if isinstance(data, Mapping) else None
     if not isinstance(encoded, str):
@@ -68,12 +68,12 @@ def read_document(secret: Mapping[str, Any], name: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: {KEY} is not YAML") from error
     if not isinstance(document, dict):
-        raise ConfigError(f"{name}: {KEY} is no kubeconfig")
+        raise ConfigError(f"{name}: {KEY} is not a kubeconfig")
     return document
 
 
 def _entries(document: dict[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """(Of what has another shape the kubeconfig's own reader says what is wrong.)"""
+    """Yield kind, name and fields of each entry; malformed ones are reported by the parser of the kubeconfig."""
     for kind in _REFUSED:
         section = document.get(f"{kind}s")
         for item in section if isinstance(section, list) else ():

@@ -1,4 +1,4 @@
-"""The MemberClusters: which are connected, with which credentials, and what is told of them."""
+"""Member clusters: their connections, credentials and published status."""
 
 from __future__ import annotations
 
@@ -32,15 +32,18 @@ _SEEN_PERIOD = 60
 class _Connected(msgspec.Struct):
     connection: ClusterConnection
     task: asyncio.Task[None]
-    #: Of the Secret that it was made with.
+    #: Digest of the Secret of the connection.
     digest: str
     life: CredentialLife
 
 
 class MemberClusters:
-    """`connect` makes a connection of a name and what its Secret says; `listed` gives the MemberClusters. A Secret
-    is read again every `period` seconds, and its new content used in place of the old. `used` says what the pods of
-    a cluster held when it was last asked about gangs, in the scheduler's units."""
+    """Connections of all MemberClusters.
+
+    `connect` creates a connection from a name and a configuration; `listed` returns the MemberClusters. Secrets are
+    read every `period` seconds, and a changed one replaces the connection. `used` returns the amounts that the pods
+    of a cluster used at the last forecast, in the scheduler's units.
+    """
 
     def __init__(
         self,
@@ -67,15 +70,15 @@ class MemberClusters:
         self._wake = asyncio.Event()
 
     def look(self) -> None:
-        """Something has changed."""
+        """Request an update after a change."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Update connections and status until cancelled."""
         try:
             while True:
                 self._wake.clear()
-                clusters = {each.name: each for each in self._listed()}
+                clusters = {listed.name: listed for listed in self._listed()}
                 for name in [name for name in self._connected if name not in clusters]:
                     await self._disconnect(name)
                 for name, cluster in sorted(clusters.items()):
@@ -91,19 +94,21 @@ class MemberClusters:
                 await self._disconnect(name)
 
     async def _update(self, cluster: StoredObject) -> None:
-        """Connects it, or connects it anew where its Secret has changed. One that cannot be read any more changes
-        nothing about a connection that works."""
+        """Connect a cluster, again after a change of its Secret.
+
+        An unreadable Secret does not end a working connection.
+        """
         secret = str(self.specs[cluster.name].get("kubeconfigSecret") or "")
         where = f"Secret {self._namespace}/{secret}"
         try:
-            found = await self._client.get(SECRETS.path(self._namespace, secret))
-            digest = hashlib.sha256(str((found.get("data") or {}).get(KEY)).encode()).hexdigest()
+            secret_object = await self._client.get(SECRETS.path(self._namespace, secret))
+            digest = hashlib.sha256(str((secret_object.get("data") or {}).get(KEY)).encode()).hexdigest()
             known = self._connected.get(cluster.name)
             if known is not None and known.digest == digest:
                 self._problems.pop(cluster.name, None)
                 return
-            config = cluster_config(found, where)
-            # (What it refers to is read when it is used first; here, so that it is told here.)
+            config = cluster_config(secret_object, where)
+            # The TLS files are normally read at the first use; reading them here reports a problem at once.
             config.tls.context()
         except (ConfigError, ValueError) as error:
             self._problems[cluster.name] = ("InvalidKubeconfig", printable(error))
@@ -117,7 +122,7 @@ class MemberClusters:
         connection = self._connect(cluster.name, config)
         self.connections[cluster.name] = connection
         self._connected[cluster.name] = _Connected(
-            connection, asyncio.create_task(connection.run()), digest, credential_life(found, where)
+            connection, asyncio.create_task(connection.run()), digest, credential_life(secret_object, where)
         )
 
     async def _disconnect(self, name: str) -> None:
@@ -131,8 +136,7 @@ class MemberClusters:
         self._changed("")
 
     async def _publish(self, cluster: StoredObject) -> None:
-        """Writes the status where it has changed, and once a minute when it was last heard of, with what it had
-        then."""
+        """Write the status after a change, and once a minute with the last answer and the capacity."""
         connection = self.connections.get(cluster.name)
         problem = self._problems.get(cluster.name)
         if connection is not None and (connection.ready or problem is None):
@@ -142,23 +146,34 @@ class MemberClusters:
             status = "False"
         old = cluster.document.get("status") or {}
         now = int(time.time())
-        told = [{"type": "Active", "status": status, "reason": reason, "message": message[:500]}]
+        wanted = [{"type": "Active", "status": status, "reason": reason, "message": message[:500]}]
         known = self._connected.get(cluster.name)
         life = known.life if known is not None else CredentialLife()
         if life.ends:
-            told.append(_expiry(life, now))
-        former = {each.get("type"): each for each in old.get("conditions") or () if isinstance(each, dict)}
-        same = all({key: former.get(each["type"], {}).get(key) for key in each} == each for each in told)
+            wanted.append(_expiry(life, now))
+        last_conditions = {
+            condition.get("type"): condition
+            for condition in old.get("conditions") or ()
+            if isinstance(condition, dict)
+        }
+        is_current = all(
+            {key: last_conditions.get(condition["type"], {}).get(key) for key in condition} == condition
+            for condition in wanted
+        )
         seen = connection.last_seen if connection is not None else 0
         capacity = connection.capacity if connection is not None else None
-        unsaid = capacity is not None and not old.get("nodes")
-        if same and not unsaid and (not seen or format_time(seen - seen % _SEEN_PERIOD) == old.get("lastSeen")):
+        capacity_missing = capacity is not None and not old.get("nodes")
+        if (
+            is_current
+            and not capacity_missing
+            and (not seen or format_time(seen - seen % _SEEN_PERIOD) == old.get("lastSeen"))
+        ):
             return
         conditions = []
-        for each in told:
-            last: Json = former.get(each["type"], {})
-            since = last.get("lastTransitionTime") if last.get("status") == each["status"] else None
-            conditions.append({**each, "lastTransitionTime": since or format_time(now)})
+        for condition in wanted:
+            last: Json = last_conditions.get(condition["type"], {})
+            since = last.get("lastTransitionTime") if last.get("status") == condition["status"] else None
+            conditions.append({**condition, "lastTransitionTime": since or format_time(now)})
         body: dict[str, Any] = {"conditions": conditions}
         if seen:
             body["lastSeen"] = format_time(seen - seen % _SEEN_PERIOD)
@@ -179,14 +194,14 @@ class MemberClusters:
 
 
 def _expiry(life: CredentialLife, now: int) -> dict[str, str]:
-    """The condition CredentialExpires. (Its message says no time that is left: it would change with each look.)"""
+    """Return the condition CredentialExpires. Its message has no remaining time, which always changes."""
     soon, when = life.ends_soon(now), format_time(life.ends)
-    said = f"put a kubeconfig with a new credential into its Secret before {when}" if soon else ""
+    message = f"put a kubeconfig with a new credential into its Secret before {when}" if soon else ""
     status, reason = ("True", "Soon") if soon else ("False", "InTime")
-    return {"type": "CredentialExpires", "status": status, "reason": reason, "message": said}
+    return {"type": "CredentialExpires", "status": status, "reason": reason, "message": message}
 
 
 def _replacing(before: object, now: dict[str, str]) -> dict[str, str | None]:
-    """A merge patch that leaves these alone of a map."""
-    gone = [key for key in before if key not in now] if isinstance(before, dict) else []
-    return {**dict.fromkeys(gone), **now}
+    """Return the merge patch that replaces a map by these values."""
+    removed = [key for key in before if key not in now] if isinstance(before, dict) else []
+    return {**dict.fromkeys(removed), **now}

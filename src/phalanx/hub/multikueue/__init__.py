@@ -1,1 +1,1 @@
-"""Beside Kueue: the external dispatcher of MultiKueue."""
+"""External dispatcher of Kueue's MultiKueue."""

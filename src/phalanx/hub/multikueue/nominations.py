@@ -1,7 +1,7 @@
-"""Beside Kueue: which clusters MultiKueue is to try for a Workload, by when it would start there. Pure.
+"""Nominations for MultiKueue: the clusters to try for a Workload, by forecast start. Pure.
 
-Kueue dispatches; where its configuration names an external dispatcher it creates copies of a Workload in the
-clusters that `status.nominatedClusterNames` lists, and the first that admits one gets the job (docs/multikueue.md).
+Kueue dispatches. With an external dispatcher in its configuration, it creates copies of a Workload in the clusters
+of `status.nominatedClusterNames`, and the first cluster that admits one gets the job (docs/multikueue.md).
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ ADMISSION_CHECKS = Resource(KUEUE, VERSION, "admissionchecks", "AdmissionCheck",
 CONFIGS = Resource(KUEUE, VERSION, "multikueueconfigs", "MultiKueueConfig", namespaced=False)
 CLUSTERS = Resource(KUEUE, VERSION, "multikueueclusters", "MultiKueueCluster", namespaced=False)
 CONTROLLER = "kueue.x-k8s.io/multikueue"
-#: Who applies the part of a Workload's status that nominations are in.
+#: Field manager of the part of a Workload's status that contains nominations.
 MANAGER = "kueue-admission"
-#: As Kueue's own incremental dispatcher: seconds until another cluster is tried as well.
+#: Seconds until a further cluster is tried, as in Kueue's own incremental dispatcher.
 ROUND_SECONDS = 300
 _MOST_NAMES = 20
 _MOST_PODS = 10_000
 
 
 class NominationRounds(msgspec.Struct, frozen=True):
-    """What is to be nominated now: `names` are all, those before included. `wait` is how long (seconds) to leave it
-    so; `message` says why nothing is nominated."""
+    """Next nomination.
+
+    `names` are all clusters including earlier ones, `wait` is the seconds until the next round, and `message` is
+    the reason for no nomination.
+    """
 
     names: tuple[str, ...] = ()
     wait: float = ROUND_SECONDS
@@ -45,69 +48,75 @@ class NominationRounds(msgspec.Struct, frozen=True):
 
 
 def open_check(workload: Json, checks: Mapping[str, Json]) -> str:
-    """The MultiKueue admission check that waits for a nomination; "" where there is nothing to nominate.
+    """Return the MultiKueue admission check that waits for a nomination; "" for none.
 
-    `checks` are the AdmissionChecks by name. As Kueue has it: quota is reserved, the other checks are ready, no
-    cluster has been chosen and nothing has ended."""
+    `checks` are the AdmissionChecks by name. Kueue's conditions: quota is reserved, all other checks are ready, no
+    cluster is chosen, and the Workload has not ended.
+    """
     metadata, status = workload["metadata"], workload.get("status") or {}
     if metadata.get("deletionTimestamp") or status.get("clusterName") or at(workload, ("spec", "active")) is False:
         return ""
     if _is_true(status, "Finished") or _is_true(status, "Evicted") or not _is_true(status, "QuotaReserved"):
         return ""
-    found = ""
-    for each in _objects(status.get("admissionChecks")):
-        name = str(each.get("name") or "")
+    pending_check = ""
+    for state in _objects(status.get("admissionChecks")):
+        name = str(state.get("name") or "")
         if at(checks.get(name), ("spec", "controllerName")) == CONTROLLER:
-            found = name if each.get("state") == "Pending" else ""
-        elif each.get("state") != "Ready":
+            pending_check = name if state.get("state") == "Pending" else ""
+        elif state.get("state") != "Ready":
             return ""
-    return found
+    return pending_check
 
 
 def clusters_of(check: Json, configs: Mapping[str, Json]) -> tuple[str, ...]:
-    """The clusters that an AdmissionCheck allows, in its order."""
+    """Return the clusters that an AdmissionCheck allows, in its order."""
     named = at(check, ("spec", "parameters", "name"))
     listed = at(configs.get(str(named)), ("spec", "clusters"))
-    return tuple(each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
+    return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
 
 
 def nominated(workload: Json) -> tuple[str, ...]:
     listed = at(workload, ("status", "nominatedClusterNames"))
-    return tuple(each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
+    return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
 
 
 def next_round(before: Sequence[str], answers: Iterable[Candidate], now: int) -> NominationRounds:
-    """One cluster more: of those that were not tried the one where it starts first. Where nobody can say they are
-    all tried at once, as Kueue would. Who would never start it is not tried."""
-    others = [each for each in answers if each.name not in before]
-    chosen = best(others, now)
+    """Return the next nomination: one more cluster, the untried one with the earliest start.
+
+    Without any forecast all remaining clusters are tried at once, as in Kueue. A cluster that would never start the
+    Workload is not tried.
+    """
+    untried = [candidate for candidate in answers if candidate.name not in before]
+    chosen = best(untried, now)
     if chosen is None:
-        said = "; ".join(f"{each.name}: {each.message or 'would not start it'}" for each in others)
-        return NominationRounds(tuple(before), message=printable(said or "no cluster is left to try", 1000))
+        reasons = "; ".join(
+            f"{candidate.name}: {candidate.message or 'would not start it'}" for candidate in untried
+        )
+        return NominationRounds(tuple(before), message=printable(reasons or "no cluster is left to try", 1000))
     if chosen.start is not None:
-        more = [chosen.name]
+        added = [chosen.name]
     else:
-        more = [each.name for each in others if not each.never and each.start is None]
-    names = (*before, *more)[:_MOST_NAMES]
-    # Nobody else is tried before the chosen one could have started.
+        added = [candidate.name for candidate in untried if not candidate.never and candidate.start is None]
+    names = (*before, *added)[:_MOST_NAMES]
+    # No further cluster is tried before the expected start in the chosen one.
     return NominationRounds(names, max(ROUND_SECONDS, (chosen.start or now) - now + ROUND_SECONDS))
 
 
 def question(workload: Json) -> list[Json]:
-    """The PodGroup and pods that stand for a Workload; none where it has too many, or none that can be read."""
+    """Return the PodGroup and pods that represent a Workload; none for too many or unreadable pods."""
     namespace, name = workload["metadata"]["namespace"], workload["metadata"]["name"]
     group, pods = GROUP_KINDS[0], list[Json]()
     for pod_set in _objects(at(workload, ("spec", "podSets"))):
         count, template = pod_set.get("count", 1), pod_set.get("template")
         if not isinstance(count, int) or not isinstance(template, dict) or len(pods) + count > _MOST_PODS:
             return []
-        said = template.get("metadata") or {}
+        template_metadata = template.get("metadata") or {}
         for _ in range(count):
             metadata = {
                 "name": f"{name}-{len(pods)}",
                 "namespace": namespace,
-                "labels": {**(said.get("labels") or {}), group.label: name},
-                "annotations": dict(said.get("annotations") or {}),
+                "labels": {**(template_metadata.get("labels") or {}), group.label: name},
+                "annotations": dict(template_metadata.get("annotations") or {}),
             }
             spec = dict(template.get("spec") or {})
             pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
@@ -121,18 +130,19 @@ def question(workload: Json) -> list[Json]:
 
 
 def nomination(workload: Json, names: Sequence[str]) -> tuple[Json, bool]:
-    """The patch of the status, of the version that was read, and whether it is to be applied (else merged).
+    """Return the patch of the status, based on the read version, and whether it is applied (else merged).
 
-    Kueue takes nominations away by applying its part of the status without them, which takes away only what its own
-    manager has applied. So they are applied in its name, together with all that it has applied; where it applies
-    nothing (it merges), a merge does."""
+    Kueue removes nominations by applying its part of the status without them, which removes only fields that its
+    own manager has applied. So they are applied in its name, together with all its fields; if it applies none, they
+    are merged.
+    """
     metadata = workload["metadata"]
     precise = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
     owned = [
         fields
-        for each in field_owners(metadata)
-        if (each.manager, each.operation) == (MANAGER, "Apply")
-        and isinstance(fields := each.fields.get("f:status"), Mapping)
+        for owner in field_owners(metadata)
+        if (owner.manager, owner.operation) == (MANAGER, "Apply")
+        and isinstance(fields := owner.fields.get("f:status"), Mapping)
     ]
     if not owned:
         return {"metadata": precise, "status": {"nominatedClusterNames": list(names)}}, False
@@ -147,23 +157,23 @@ def nomination(workload: Json, names: Sequence[str]) -> tuple[Json, bool]:
 
 
 def extracted(value: Any, fields: Mapping[str, Any]) -> Any:
-    """The part of a value that a fieldsV1 of managedFields names."""
-    inner = {key: each for key, each in fields.items() if key != "."}
+    """Return the part of a value that a fieldsV1 of managedFields names."""
+    inner = {key: item for key, item in fields.items() if key != "."}
     if isinstance(value, dict):
-        found = {}
+        fields_of_value = {}
         for key, below in inner.items():
             name = key.removeprefix("f:")
             if key.startswith("f:") and name in value:
-                found[name] = extracted(value[name], below) if below else value[name]
-        return found
+                fields_of_value[name] = extracted(value[name], below) if below else value[name]
+        return fields_of_value
     if isinstance(value, list) and inner:
         items = []
         for key, below in inner.items():
-            for each in value:
-                if key.startswith("k:") and isinstance(each, dict) and _has(each, key[2:]):
-                    items.append(extracted(each, below) if below else each)
-                elif key.startswith("v:") and msgspec.json.decode(key[2:].encode()) == each:
-                    items.append(each)
+            for item in value:
+                if key.startswith("k:") and isinstance(item, dict) and _has(item, key[2:]):
+                    items.append(extracted(item, below) if below else item)
+                elif key.startswith("v:") and msgspec.json.decode(key[2:].encode()) == item:
+                    items.append(item)
         return items
     return value
 
@@ -175,8 +185,8 @@ def _has(item: Json, keys: str) -> bool:
 
 def _is_true(status: Json, kind: str) -> bool:
     conditions = _objects(status.get("conditions"))
-    return any((each.get("type"), each.get("status")) == (kind, "True") for each in conditions)
+    return any((condition.get("type"), condition.get("status")) == (kind, "True") for condition in conditions)
 
 
 def _objects(listed: object) -> list[Json]:
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

@@ -1,4 +1,4 @@
-"""The external dispatcher of MultiKueue as a service: watch Workloads, ask the clusters, nominate."""
+"""Service of MultiKueue's external dispatcher: watches Workloads, asks clusters, nominates."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _WORKERS = 8
 
 
 class MultiKueueOptions(HubProcessOptions, frozen=True, kw_only=True):
-    """`kueue_namespace` holds the Secrets with kubeconfigs of MultiKueueClusters."""
+    """Options of the dispatcher; `kueue_namespace` contains the kubeconfig Secrets of MultiKueueClusters."""
 
     kueue_namespace: str = "kueue-system"
     lease_name: str = "phalanx-multikueue"
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """A cluster that can be asked, and of which Secret."""
+    """Cluster that can be asked, with the digest of its Secret."""
 
     name: str
     client: KubeClient
@@ -48,7 +48,7 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class MultiKueueService(HubProcess):
-    """A dispatcher of MultiKueue's Workloads; `ready` is set when all Workloads have been seen."""
+    """Dispatcher of MultiKueue's Workloads; `ready` is set when all Workloads are listed."""
 
     def __init__(self, client: KubeClient, options: MultiKueueOptions, policy: Policy) -> None:
         super().__init__(client, options, policy)
@@ -57,7 +57,7 @@ class MultiKueueService(HubProcess):
         self._workloads = ObjectStore(read_object, changed=lambda key, old, new: self._queue.add(key))
         self._checks, self._configs, self._clusters = (ObjectStore(read_object) for _ in range(3))
         self._members: dict[str, _Member] = {}
-        #: By the Workload's uid: what was written last, and when the next round begins (monotonic).
+        #: Last written nomination and begin of the next round (monotonic), by the Workload's uid.
         self._rounds: dict[str, tuple[tuple[str, ...], float]] = {}
 
     async def close(self) -> None:
@@ -82,12 +82,15 @@ class MultiKueueService(HubProcess):
             await self._queue.run(self._look, _WORKERS)
 
     async def _look(self, key: Key) -> float | None:
-        """Seconds until the next look. Raises ApiError, ConnectionLost."""
+        """Nominate clusters for a Workload; return the seconds until the next call.
+
+        Raises ApiError, ConnectionLost.
+        """
         workload = self._workloads.get(key)
         if workload is None:
             return None
         name = nominations.open_check(
-            workload.document, {each.name: each.document for each in self._checks.values()}
+            workload.document, {item.name: item.document for item in self._checks.values()}
         )
         check = self._checks.get(("", name))
         if check is None:
@@ -96,29 +99,32 @@ class MultiKueueService(HubProcess):
         before = nominations.nominated(workload.document)
         written, due = self._rounds.get(workload.uid, (before, 0.0))
         if before and not set(before) <= set(written):
-            log.warning("%s/%s: somebody else nominates clusters; does Kueue's configuration name this?", *key)
+            log.warning(
+                "%s/%s: another client nominates clusters; check that Kueue's configuration names this dispatcher",
+                *key,
+            )
             return _ASK_AGAIN
         if before and workload.uid not in self._rounds:
-            # Of another run of ours: its round begins anew.
+            # The nomination is from an earlier process: its round starts again.
             self._rounds[workload.uid] = (before, time.monotonic() + nominations.ROUND_SECONDS)
             return float(nominations.ROUND_SECONDS)
         if before and time.monotonic() < due:
             return max(0.1, due - time.monotonic())
-        configs = {each.name: each.document for each in self._configs.values()}
+        configs = {item.name: item.document for item in self._configs.values()}
         allowed = nominations.clusters_of(check.document, configs)
-        left = [each for each in allowed if each not in before]
+        untried = [item for item in allowed if item not in before]
         pods = nominations.question(workload.document)
         gang = AskedGang(workload.uid, f"{key[0]}/{key[1]}", tuple(pods), declared=True)
-        answers = await asyncio.gather(*(self._ask(each, gang) for each in left))
-        found = nominations.next_round(before, answers, int(time.time()))
-        if found.names == before:
-            self._publish(workload, "NotNominated", found.message, "Warning")
+        answers = await asyncio.gather(*(self._ask(item, gang) for item in untried))
+        next_nomination = nominations.next_round(before, answers, int(time.time()))
+        if next_nomination.names == before:
+            self._publish(workload, "NotNominated", next_nomination.message, "Warning")
             return _ASK_AGAIN
-        await self._nominate(workload, found)
-        return found.wait
+        await self._nominate(workload, next_nomination)
+        return next_nomination.wait
 
     async def _nominate(self, workload: StoredObject, found: nominations.NominationRounds) -> None:
-        """Of the version that was seen; who has written since is looked at first."""
+        """Write the nomination, based on the seen version."""
         document, applied = nominations.nomination(workload.document, found.names)
         path = nominations.WORKLOADS.path(workload.namespace, workload.name, "status")
         try:
@@ -136,7 +142,7 @@ class MultiKueueService(HubProcess):
             return
         self._rounds[workload.uid] = (found.names, time.monotonic() + found.wait)
         self._workloads.put((workload.namespace, workload.name), msgspec.json.encode(answer))
-        self._publish(workload, "Nominated", f"nominated by its start: {', '.join(found.names)}", "Normal")
+        self._publish(workload, "Nominated", f"nominated by forecast start: {', '.join(found.names)}", "Normal")
 
     def _publish(self, workload: StoredObject, reason: str, note: str, kind: str) -> None:
         about = ObjectReference(
@@ -144,7 +150,7 @@ class MultiKueueService(HubProcess):
         )
         self._recorder.record(about, reason=reason, action="Nominate", note=note, type=kind)
 
-    # -- the clusters ---------------------------------------------------------------------------------------
+    # -- clusters ------------------------------------------------------------------------------------------
 
     async def _ask(self, name: str, gang: AskedGang) -> Candidate:
         if not gang.copies:
@@ -158,7 +164,7 @@ class MultiKueueService(HubProcess):
         return (await self._estimates.ask(member, [gang]))[gang.uid]
 
     async def _member(self, name: str) -> _Member:
-        """Connected by the Secret as it is now. Raises ConfigError, ApiError, ConnectionLost."""
+        """Return the connection by the current Secret. Raises ConfigError, ApiError, ConnectionLost."""
         cluster = self._clusters.get(("", name))
         where = at(cluster.document, ("spec", "clusterSource", "kubeConfig")) if cluster is not None else None
         if not isinstance(where, dict) or where.get("locationType") not in (None, "Secret"):
@@ -169,9 +175,9 @@ class MultiKueueService(HubProcess):
         if known is not None and known.digest == digest:
             return known
         config = cluster_config(secret, f"Secret {self._options.kueue_namespace}/{where.get('location')}")
-        made = _Member(name, self._member_client(config, 4), digest)
-        self._members[name] = made
+        new_member = _Member(name, self._member_client(config, 4), digest)
+        self._members[name] = new_member
         self._estimates.forget(name)
         if known is not None:
             await known.client.close()
-        return made
+        return new_member

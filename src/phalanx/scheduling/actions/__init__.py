@@ -1,1 +1,1 @@
-"""The verbs: each module is one action of Volcano's vocabulary."""
+"""Actions of the cycle: each module is one action of Volcano's vocabulary."""

@@ -1,4 +1,4 @@
-"""`allocate`: gangs onto nodes, whole or not at all."""
+"""Action `allocate`: places gangs on nodes, as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from phalanx.scheduling.units.turn import take_turn
 
 
 def allocate(session: Session) -> None:
-    """Gives the units their turns: quorums, and after those of a band its surplus.
+    """Give the units their turns: the quorums of a band, then its surplus.
 
-    A unit that does not fit holds nothing and does not block those behind it, unless its queue keeps its order.
-    Zero-request pods without a gang are left to `backfill`, except in queues that keep their order.
+    A unit that does not fit reserves nothing. It blocks the units behind it only in a fifo queue. `backfill` places
+    pods without a gang and without requests, except in fifo queues.
     """
     fifo = FifoQueues(session)
     in_order = session.state.ledger.keeps_order and "backfill" in session.plugin_runtime.policy.actions
@@ -41,7 +41,7 @@ def allocate(session: Session) -> None:
 def left_to_backfill(session: Session, plan: ReservationPlan, units: list[QueuedUnit]) -> bool:
     """Return whether `backfill` places the units.
 
-    It does where a start is reserved for a unit that must wait: those behind it go by how long they run.
+    It does behind a unit with a start reservation that must wait, because backfill orders by run time.
     """
     if session.backfilling or not plan.settings.shortest_first or not plan.active:
         return False
@@ -49,29 +49,29 @@ def left_to_backfill(session: Session, plan: ReservationPlan, units: list[Queued
 
 
 def walk(session: Session, units: list[QueuedUnit]) -> None:
-    """What would be lent comes last, and only after others have been told to leave for what is within its own."""
+    """Give the units their turns; borrowing units come last, after reclaim for units within their quota."""
     walk, entries = _Walk(session), list[Entry](units)
     while entries and session.plan.complete:
         walk.turns = [entry for entry in entries if isinstance(entry, SurplusTurn)]
-        walk_in_order(session, [entry for entry in entries if isinstance(entry, QueuedUnit)], walk.along)
-        entries = walk.later() if session.plan.complete else []
+        walk_in_order(session, [entry for entry in entries if isinstance(entry, QueuedUnit)], walk.begin_round)
+        entries = walk.next_entries() if session.plan.complete else []
         if entries and session.plugin_runtime.policy.eviction.reclaim:
             preempt_for(session, units)
 
 
 class _Walk:
-    """The turns of one walk, in rounds; `turns` are those of surplus that a round begins with."""
+    """Turns of one walk, in rounds; `turns` are the surplus turns at the start of a round."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._plan = session, plan_of(session)
-        # Only where a plugin votes on backfill.
+        # None unless a plugin votes on backfill.
         self._starts = session.feature(StartReservations) if session.plugin_runtime.plugins("backfill") else None
         self._surpluses, self._lanes = SurplusTurns(session), FifoQueues(session)
         self._known_borrowing: Borrowing | None = None
         self.turns: list[SurplusTurn] = []
 
-    def along(self, line: QueueOrder) -> Callable[[list[QueuedUnit] | SurplusTurn], None]:
-        """Begins a round, or begins it anew where putting it in order has failed."""
+    def begin_round(self, line: QueueOrder) -> Callable[[list[QueuedUnit] | SurplusTurn], None]:
+        """Begin a round, or restart it after a failure of the order. Return the function that handles a turn."""
         self._line = line
         if self._known_borrowing is None:
             self._known_borrowing = Borrowing(self._session, line.charge_paths)
@@ -82,22 +82,24 @@ class _Walk:
         session = self._session
         if self._plan is None and not self._known_borrowing.active and not session.state.ledger.keeps_order:
             line.room = self._certain_room
-        return self._take
+        return self._handle_turn
 
     def _certain_room(self, unit: QueuedUnit) -> int:
-        """No limit keeps the pod away, and each pod that is placed before it fills one node for it at most."""
+        """Return the number of rows with certain room: no quota limits the pod, and each pod placed before it fills
+        one row at most.
+        """
         session, record = self._session, unit.pod
         assert record is not None
         if session.quota_check.room(record.charge_path, record.footprint) < UNLIMITED:
             return 0
         return session.placer.certain_rows(record.pod_class)
 
-    def later(self) -> list[Entry]:
+    def next_entries(self) -> list[Entry]:
         return self._known_borrowing.next_round() if self._known_borrowing is not None else []
 
-    def _take(self, turn: list[QueuedUnit] | SurplusTurn) -> None:
+    def _handle_turn(self, turn: list[QueuedUnit] | SurplusTurn) -> None:
         if isinstance(turn, SurplusTurn):
-            try_each(self._session, [turn.unit], lambda: self._take_surplus(turn))
+            try_each(self._session, [turn.unit], lambda: self._place_surplus(turn))
             return
         open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
         if not open_units:
@@ -115,34 +117,34 @@ class _Walk:
             return
         first = open_units[0]
         if first.pod is None:
-            try_each(self._session, open_units, lambda: self._take_gangs(first))
+            try_each(self._session, open_units, lambda: self._place_gang_group(first))
             if self._session.plan.complete and first not in self._borrowing:
                 self._lanes.passed(open_units)
         else:
-            self._take_pods(open_units, first.pod)
+            self._place_equal_pods(open_units, first.pod)
 
     @property
     def _borrowing(self) -> Borrowing:
         assert self._known_borrowing is not None
         return self._known_borrowing
 
-    def _take_surplus(self, turn: SurplusTurn) -> None:
+    def _place_surplus(self, turn: SurplusTurn) -> None:
         while turn.members:
             head = turn.members[0]
-            most = UNLIMITED
+            limit = UNLIMITED
             if head.nomination is None:
-                most = self._borrowing.within(turn, head.charge_path, head.footprint.amounts, UNLIMITED)
-            if not most and head.charge_path is not None and _has_room(self._session, head):
+                limit = self._borrowing.within(turn, head.charge_path, head.footprint.amounts, UNLIMITED)
+            if not limit and head.charge_path is not None and _has_room(self._session, head):
                 self._borrowing.postpone([turn], {head.charge_path: head.footprint.amounts})
                 return
             session = self._session
             with session.state.nodes.maintenance.surplus_turn(), session.features.turn(session, [turn.unit]):
-                self._surpluses.take(turn, most if most and self._line.single else 1)
+                self._surpluses.take(turn, limit if limit and self._line.single else 1)
             if turn.members and (not turn.together or self._session.out_of_time()):
                 self._line.add_turn(turn)
                 return
 
-    def _take_gangs(self, unit: QueuedUnit) -> None:
+    def _place_gang_group(self, unit: QueuedUnit) -> None:
         if unit.key in self._session.postponed_admissions:
             self._session.postponed_admissions.discard(unit.key)
             self._session.forget_totals()
@@ -150,12 +152,14 @@ class _Walk:
         if place_unit(self._session, unit, self._borrowing):
             for further in self._surpluses.of(unit):
                 if further.together:
-                    self._take_surplus(further)
+                    self._place_surplus(further)
                 else:
                     self._line.add_turn(further)
 
-    def _take_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
-        """Pods of one kind all at once; if that raises one by one, so that it is known for whose sake."""
+    def _place_equal_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
+        """Place pods of one kind at once; if that raises, one by one, so that the failure is reported for the right
+        pod.
+        """
         session = self._session
         marks = session.decisions.begin_turn()
         try:
@@ -164,12 +168,12 @@ class _Walk:
             session.decisions.undo_turn(marks)
             for unit in units:
                 if unit.pod is not None and unit.pod.state is MemberState.ASSUMED:
-                    session.mark_attempted(unit)  # it was bound before another one failed
+                    session.mark_attempted(unit)  # it was bound before another pod failed
                 if unit.key not in session.attempted and unit.pod is not None:
                     try_each(session, [unit], partial(self._place_pods, [unit], unit.pod))
 
     def _place_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
-        """Those that would be lent what they ask for are put off."""
+        """Place pods of one kind; postpone the ones that would borrow."""
         session, kind = self._session, PodDemand(first.pod_class, first.charge_path)
         while units and session.plan.complete:
             count = len(units)
@@ -187,7 +191,7 @@ class _Walk:
 
 
 def _has_room(session: Session, record: PodRecord) -> bool:
-    """Whether the pod could be placed now."""
+    """Return whether the pod could be placed now."""
     if session.blocked(record) is not None or not session.quota_check.room(record.charge_path, record.footprint):
         return False
     return bool(session.placer.place(record.pod_class, 1))
@@ -199,7 +203,7 @@ def is_best_effort(unit: QueuedUnit) -> bool:
 
 
 def place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand) -> None:
-    """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
+    """Place single pods of one kind in their order in one step; bind the ones that fit."""
     features = session.features
     with features.turn(session, units) as turn:
         take_pods_turn(session, units, kind, turn.opened)
@@ -208,10 +212,13 @@ def place_alone(session: Session, units: list[QueuedUnit], kind: PodDemand) -> N
     features.refused(session, units)
 
 
-def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
-    """Places the quorum of every gang of a gang group in one transaction, or nothing. True if all quorums hold."""
+def place_unit(session: Session, unit: QueuedUnit, borrowing: Borrowing) -> bool:
+    """Place the quorum of every gang of a gang group in one transaction, or nothing.
+
+    Return whether all quorums are reached.
+    """
     with session.features.turn(session, [unit]) as turn:
-        placed = take_turn(session, unit, loans, turn.opened)
+        placed = take_turn(session, unit, borrowing, turn.opened)
         if placed:
             turn.placed = unit
     if not placed:

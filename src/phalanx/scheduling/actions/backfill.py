@@ -1,4 +1,4 @@
-"""`backfill`: pods that ask for nothing but a slot fill what is left."""
+"""Action `backfill`: fills gaps with short units and with pods without resource requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from phalanx.scheduling.start_reservations.plugin import plan_of
 from phalanx.scheduling.start_reservations.turns import expected_run_time
 
 UNKNOWN = 2**62
-"""Who does not say how long it runs goes last."""
+"""Assumed run time of units that do not declare one: they sort last."""
 
 
 def backfill(session: Session) -> None:
-    """Places those whom others have left behind that must wait with a start kept for them, the shortest first, each
-    only where it delays no kept start (EASY with shortest-job backfill: Tsafrir, Etsion and Feitelson 2007).
+    """Backfill units behind a unit with a start reservation, the shortest first.
 
-    Then zero-request pods: those that belong to no gang, and, where the policy has no `allocate` with which the
-    others go, those of gangs too. Queues take turns, then gangs, then pods, as in every action; a gang's minimum
-    holds here as well (Volcano, actions/backfill).
+    A unit is placed only if it delays no start reservation (EASY with shortest-job backfill: Tsafrir, Etsion and
+    Feitelson 2007). Then pods without resource requests are placed: single pods, and gang members if the policy has
+    no `allocate` for other members. Queues take turns, then gangs, then pods, as in every action. The minimum of a
+    gang applies here too (Volcano, actions/backfill).
     """
     _shortest_first(session)
-    units = [unit for unit in session.units if is_best_effort(unit) or _has_slots_to_fill(session, unit)]
+    units = [unit for unit in session.units if is_best_effort(unit) or _best_effort_only(session, unit)]
     walk(session, units)
 
 
@@ -30,24 +30,30 @@ def _shortest_first(session: Session) -> None:
     plan = plan_of(session)
     if plan is None or not plan.settings.shortest_first:
         return
-    left = [unit for unit in session.units if unit.key not in session.attempted and not is_best_effort(unit)]
+    remaining = [unit for unit in session.units if unit.key not in session.attempted and not is_best_effort(unit)]
     session.backfilling = True
-    for unit in sorted(left, key=lambda each: (expected_run_time(each) or UNKNOWN, each.rank)):
+    for unit in sorted(
+        remaining, key=lambda waiting_unit: (expected_run_time(waiting_unit) or UNKNOWN, waiting_unit.rank)
+    ):
         if session.plan.complete:
             walk(session, [unit])
     session.backfilling = False
 
 
-def _has_slots_to_fill(session: Session, unit: QueuedUnit) -> bool:
-    return session.best_effort_only and bool(unit.gangs) and all(_enough(session, gang) for gang in unit.gangs)
+def _best_effort_only(session: Session, unit: QueuedUnit) -> bool:
+    return (
+        session.best_effort_only
+        and bool(unit.gangs)
+        and all(_best_effort_suffices(session, gang) for gang in unit.gangs)
+    )
 
 
-def _enough(session: Session, gang: GangRecord) -> bool:
-    """Whether zero-request members alone can make up what the gang needs; the rest is not considered."""
+def _best_effort_suffices(session: Session, gang: GangRecord) -> bool:
+    """Return whether members without resource requests alone can reach the gang's quorum."""
     if gang.spec is None or gang.spec.problem is not None or gang.spec.subgroups:
         return False
     members, need = session.pending_in_order(gang), session.requirement(gang)
     if need.satisfied:
         return bool(members) or not gang.pending
     roles = [member.pod.role for member in members]
-    return len(members) >= need.total and all(roles.count(role) >= least for role, least in need.roles)
+    return len(members) >= need.total and all(roles.count(role) >= minimum for role, minimum in need.roles)

@@ -1,4 +1,4 @@
-"""`defragment`: at certain times, pods that fit elsewhere leave their nodes for one who waits and then fits."""
+"""Action `defragment`: at scheduled times, moves pods so that a waiting unit fits."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MOVED, BOOKED, BUDGET_SPENT, NOTHING_TO_MOVE = "Moved", "Booked", "BudgetSpent",
 
 
 def defragment(session: Session) -> None:
-    """One run: the first who waits and would start if others moved gets their room, and they go.
+    """Run once: evict pods for the first waiting unit that fits if they move.
 
-    Nobody goes unless it is proved (`proved_moves.py`) that the waiting gang's whole quorum and everybody who moves
-    get their places. Vetoes, disruption budgets, rates and gangs hold as for every voluntary eviction.
+    A proof (`proved_moves.py`) is required first: the whole quorum of the waiting gang and all moved pods must fit.
+    Vetoes, disruption budgets, eviction rates and gang minimums apply as for every voluntary eviction.
     """
     feature = session.feature(Defragmentation)
     if feature is None:
@@ -42,20 +42,20 @@ def defragment(session: Session) -> None:
     for unit in _waiting(session):
         if session.out_of_time():
             break
-        found = moves_for(session, unit, settings)
+        moves = moves_for(session, unit, settings)
         session.count_step()
-        if found is None:
+        if moves is None:
             continue
-        pods, left = len(found.targets), runs.left(settings, session.now)
-        if pods > left:
+        pods, budget = len(moves.targets), runs.left(settings, session.now)
+        if pods > budget:
             outcome = BUDGET_SPENT
-            move = f"room could be made by moving {counted(pods, 'pod')}"
-            runs.notes[unit.key] = f"{move}; defragmentation may move {left} more this hour"
+            move = f"moving {counted(pods, 'pod')} would make room"
+            runs.notes[unit.key] = f"{move}; defragmentation can move {budget} more this hour"
             continue
         if not runs.book(session.now, pods):
             runs.outcomes[BOOKED] += 1
             return
-        _move(session, unit, found)
+        _move(session, unit, moves)
         runs.finish_run(session.now, pods)
         runs.outcomes[MOVED] += 1
         return
@@ -64,12 +64,12 @@ def defragment(session: Session) -> None:
 
 
 def moves_for(session: Session, unit: QueuedUnit, settings: DefragmentSettings) -> ProvedMoves | None:
-    """Whose moves let the unit start, if any do; nothing is changed."""
+    """Return the moves that let the unit start, None if there are none; nothing is changed."""
     limits = RelocationLimits(settings.per_run, settings.per_gang, settings.whole_gangs)
-    staying = frozenset(record.pod.uid for record in _staying(session, unit, settings))
+    staying = frozenset(record.pod.uid for record in _unmovable(session, unit, settings))
     attempt = RoomForGang(session, unit, limits, _silently, staying).best_attempt()
     if attempt is None or not attempt.moving:
-        # Where room is not what is missing, moving pods does not help.
+        # Moves cannot help a unit that does not lack room.
         return None
     if settings.most_lost_percent >= 0:
         work = attempt.cost().work
@@ -79,24 +79,24 @@ def moves_for(session: Session, unit: QueuedUnit, settings: DefragmentSettings) 
 
 
 def _waiting(session: Session) -> Iterator[QueuedUnit]:
-    """Those who lack room, in the order of their turns."""
-    found = 0
+    """Yield the units that lack room, in the order of their turns."""
+    attempts = 0
     for unit in session.units:
         refused = session.unschedulable.get(unit.key)
         if refused is None or not unit.starts_planned or nominated_members(unit):
             continue
         if not refused[0].for_room or waits_instead(session, unit, refused[0]):
             continue
-        found += 1
-        if found > MOST_ATTEMPTED:
+        attempts += 1
+        if attempts > MOST_ATTEMPTED:
             return
         yield unit
 
 
-def _staying(session: Session, unit: QueuedUnit, settings: DefragmentSettings) -> Iterator[PodRecord]:
-    """Who is not moved, whatever the rules for evictions allow."""
+def _unmovable(session: Session, unit: QueuedUnit, settings: DefragmentSettings) -> Iterator[PodRecord]:
+    """Yield the pods that are not moved, even if the rules for evictions allow it."""
     now, own = session.now, set(unit.gangs)
-    most = min((session.turn_priority(member) for member in unit.members), default=0)
+    priority = min((session.turn_priority(member) for member in unit.members), default=0)
     for record in session.state.pods.values():
         pod = record.pod
         if record.state not in CAN_LEAVE or pod.fixture:
@@ -104,14 +104,14 @@ def _staying(session: Session, unit: QueuedUnit, settings: DefragmentSettings) -
         if (
             record.gang in own
             or pod.scheduler not in session.state.schedulers
-            or pod.priority > most
+            or pod.priority > priority
             or pod.priority >= settings.threshold_priority
             or now - (pod.started or pod.bound or pod.created) < settings.min_run
             or latest_end(record, now) - now < settings.min_remaining
             or 0 <= settings.max_lost < hours_lost(record, now) * _HOUR
-            # Another in its stead waits for the rest of the gang.
+            # A replacement would wait for its gang's quorum.
             or (record.gang is not None and not _has_quorum(session, record.gang))
-            # Which devices another node would give it is only decided there.
+            # The devices on another node are known only after its binding.
             or record.pod_class.allocators
         ):
             yield record
@@ -121,18 +121,18 @@ def _has_quorum(session: Session, gang: GangRecord) -> bool:
     return gang.spec is not None and session.requirement(gang).satisfied
 
 
-def _move(session: Session, unit: QueuedUnit, found: ProvedMoves) -> None:
-    """Tells them to go and holds the room for whom they go."""
+def _move(session: Session, unit: QueuedUnit, moves: ProvedMoves) -> None:
+    """Evict the pods and nominate the preemptor's pods on the freed rows."""
     names, cause = session.state.nodes.names, session.decisions.next_cause()
-    uids = frozenset(record.pod.uid for record in found.targets)
-    until = max(session.now + record.pod.grace for record in found.targets) + PATIENCE
-    for record, row in sorted(found.targets.items(), key=lambda entry: entry[0].pod.key):
-        message = f"there is room for it on {names[row]}, and none for the other until it moves"
-        session.decisions.evict(record, EvictionReason.RESCHEDULED, message, found.preemptor.name, cause)
-    for record, row in found.placements:
+    uids = frozenset(record.pod.uid for record in moves.targets)
+    until = max(session.now + record.pod.grace for record in moves.targets) + PATIENCE
+    for record, row in sorted(moves.targets.items(), key=lambda entry: entry[0].pod.key):
+        message = f"there is room for it on {names[row]}, and a waiting unit needs its present room"
+        session.decisions.evict(record, EvictionReason.RESCHEDULED, message, moves.preemptor.name, cause)
+    for record, row in moves.placements:
         session.decisions.nominate(record, row, Nomination(uids, until, cause, 0))
-    await_victims(session, unit, found.preemptor.demand)
+    await_victims(session, unit, moves.preemptor.demand)
 
 
 def _silently(text: str) -> None:
-    """Tells nobody how it gets on."""
+    """Ignore progress messages."""

@@ -1,8 +1,8 @@
-"""`preempt`, `reclaim`, `gangpreempt`, `gangreclaim`: others go so that a whole preemptor fits.
+"""Actions `preempt`, `reclaim`, `gangpreempt`, `gangreclaim`: evict victims so that a whole preemptor fits.
 
-The four names are one action, which runs once a cycle, where the policy names the first of them: what was merely
-lent is taken before what has a lower priority, and two actions in a row could not see to that. The names tell which
-rules count (`preemption/rules/reclaim_rules.py`).
+The four names are one action. It runs once per cycle, at the position of the first name. Borrowed resources are
+reclaimed before pods of lower priority are preempted; two actions in a row could not ensure this order. The names
+decide which rules apply (`preemption/rules/reclaim_rules.py`).
 """
 
 from __future__ import annotations
@@ -23,116 +23,129 @@ from phalanx.scheduling.units.preemptors import preemptors_of
 
 
 def preempt(session: Session) -> None:
-    """For all units that wait for room."""
+    """Search victims for all units that wait for room."""
     if not session.preempted:
         session.preempted = True
         preempt_for(session, (*session.units, *session.unasked))
 
 
 def preempt_for(session: Session, units: Iterable[QueuedUnit]) -> None:
-    """For some units, in the midst of a cycle; for nobody twice."""
+    """Search victims for some units within a cycle; each unit is searched for at most once."""
     waiting = [unit for unit in units if unit.key in session.unschedulable and unit.key not in session.asked]
-    for alike in in_order(session, waiting):
-        while alike:
+    for equal_units in in_order(session, waiting):
+        while equal_units:
             if session.out_of_time():
                 session.plan.complete = False
                 return
-            alike = alike[_try_turn(session, alike) :]
+            equal_units = equal_units[_try_turn(session, equal_units) :]
 
 
-def _turn(session: Session, alike: list[QueuedUnit]) -> int:
-    """Evicts for as many at once of units that are alike as can be, at least for the first; how many had their
-    turn."""
-    if waits_instead(session, alike[0], session.unschedulable[alike[0].key][0]):
-        session.asked.add(alike[0].key)
+def _turn(session: Session, equal_units: list[QueuedUnit]) -> int:
+    """Evict for as many of the equal units at once as possible, at least for the first.
+
+    Return the number of units that had their turn.
+    """
+    if waits_instead(session, equal_units[0], session.unschedulable[equal_units[0].key][0]):
+        session.asked.add(equal_units[0].key)
         return 1
-    for joint in joint_preemptors(session, alike):
-        found = solve(session, joint)
+    for joint in joint_preemptors(session, equal_units):
+        eviction = solve(session, joint)
         session.count_step()
-        if isinstance(found, Eviction) and found.evicts and not costs_too_much(session, joint.units, found):
+        if (
+            isinstance(eviction, Eviction)
+            and eviction.evicts
+            and not costs_too_much(session, joint.units, eviction)
+        ):
             session.asked.update(unit.key for unit in joint.units)
-            commit_for_each(session, joint, found)
+            commit_for_each(session, joint, eviction)
             return len(joint.units)
-    first = alike[0]
+    first = equal_units[0]
     session.asked.add(first.key)
     if _no_lower_priority(session, first):
         session.count_step()
         return 1
-    answer: Eviction | NoSolution | None = None
+    result: Eviction | NoSolution | None = None
     for preemptor in preemptors_of(session, first, session.unschedulable[first.key][0]):
-        answer = solve(session, preemptor)
+        result = solve(session, preemptor)
         session.count_step()
-        if isinstance(answer, Eviction) and costs_too_much(session, [first], answer):
+        if isinstance(result, Eviction) and costs_too_much(session, [first], result):
             return 1
-        if isinstance(answer, Eviction) and (answer.evicts or preemptor.nominated):
-            commit(session, preemptor, answer)
+        if isinstance(result, Eviction) and (result.evicts or preemptor.nominated):
+            commit(session, preemptor, result)
             return 1
         session.decisions.withdraw_nominations(preemptor.nominated)
-        _ask_again(session, first, answer)
-    if not isinstance(answer, NoSolution):
+        _ask_again(session, first, result)
+    if not isinstance(result, NoSolution):
         return 1
-    # What does not help the first helps none of those that are like it.
-    session.asked.update(unit.key for unit in alike)
-    return len(alike)
+    # The other units are equal to the first, so the same search would fail for them.
+    session.asked.update(unit.key for unit in equal_units)
+    return len(equal_units)
 
 
-def _try_turn(session: Session, alike: list[QueuedUnit]) -> int:
-    """The same; where that raises the first goes on waiting without anybody having to go for it."""
+def _try_turn(session: Session, equal_units: list[QueuedUnit]) -> int:
+    """Evict as `_turn` does; if that raises, the first unit waits without a search for victims."""
     while True:
         marks = session.decisions.begin_turn()
         try:
-            return _turn(session, alike)
+            return _turn(session, equal_units)
         except Exception as error:
             session.decisions.undo_turn(marks)
             if not silence_plugin(session, error):
-                report_failure(session, f"making room for {alike[0].name}", error)
-                session.asked.add(alike[0].key)
+                report_failure(session, f"search for victims of {equal_units[0].name}", error)
+                session.asked.add(equal_units[0].key)
                 return 1
 
 
 def could_preempt(session: Session, unit: QueuedUnit, demand: WaitReason) -> bool:
-    """Whether others would go for an unschedulable unit now. (It was refused when there was less to take.) If not
-    now, the unit is asked about again when that may have changed."""
+    """Return whether victims would be evicted for an unschedulable unit now.
+
+    It was refused when fewer victims were available. If not, the unit is searched for again when that can have
+    changed.
+    """
     if not session.plugin_runtime.policy.eviction.active:
         return False
     if waits_instead(session, unit, demand):
         return False
     for preemptor in preemptors_of(session, unit, demand):
-        found = solve(session, preemptor)
-        if isinstance(found, Eviction) and found.evicts:
-            return not costs_too_much(session, [unit], found)
-        _ask_again(session, unit, found)
+        result = solve(session, preemptor)
+        if isinstance(result, Eviction) and result.evicts:
+            return not costs_too_much(session, [unit], result)
+        _ask_again(session, unit, result)
     return False
 
 
-def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | NoSolution) -> None:
-    """Sees to it that a unit for which nobody goes now is asked about when that may change by itself."""
-    if isinstance(found, Eviction):
-        # It fits once those who leave anyway have left; should that take too long, others are asked after all.
+def _ask_again(session: Session, unit: QueuedUnit, result: Eviction | NoSolution) -> None:
+    """Schedule the next search for a unit without victims now."""
+    if isinstance(result, Eviction):
+        # The unit fits once terminating pods have left their nodes; if that takes too long, victims are searched
+        # again.
         session.queue.recheck_by(unit, session.now + SOON)
         return
-    if found.pods_arriving:
+    if result.pods_arriving:
         session.queue.ask_preemption_when_bound(unit.key)
-    if found.retry_at is not None:
-        session.queue.recheck_by(unit, found.retry_at)
+    if result.retry_at is not None:
+        session.queue.recheck_by(unit, result.retry_at)
 
 
 def _no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
-    """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
-    lower priority make room, and there are none. (False proves nothing.)"""
+    """Return whether victims are impossible: all pods are in the unit's queue, without quotas, and none has a lower
+    priority.
+
+    (False proves nothing.)
+    """
     state = session.state
     if session.plugin_runtime.policy.eviction.levels or state.pods.terminating or state.pods.nominated:
         return False
-    if any(gang.active for gang in unit.gangs):  # may find victims among its own
+    if any(gang.active for gang in unit.gangs):  # the gang can preempt its own members
         return False
     table = state.victim_table()
     lowest = session.victim_classes().lowest_priority(table)
     if lowest.lowest is None:
         return True
     charge_paths = [session.charge_path(member) for member in unit.members]
-    alike = not lowest.quotas and all({charge_path.queue} == lowest.queues for charge_path in charge_paths)
+    same_queue = not lowest.quotas and all({charge_path.queue} == lowest.queues for charge_path in charge_paths)
     return (
-        alike
+        same_queue
         and not any(has_quota(charge_path) for charge_path in charge_paths)
-        and all(session.priority(each) <= lowest.lowest for each in (*unit.members, *unit.gangs))
+        and all(session.priority(member) <= lowest.lowest for member in (*unit.members, *unit.gangs))
     )

@@ -1,4 +1,4 @@
-"""`reserve`: starts for units that would wait without end behind others that always fit."""
+"""Action `reserve`: reserves starts for units that smaller units would otherwise overtake without end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from phalanx.scheduling.start_reservations.plugin import StartReservations
 
 
 def reserve(session: Session) -> None:
-    """Reserve starts for units that were refused in this cycle and have none.
+    """Reserve starts for units that were refused in this cycle and have no start reservation.
 
-    A unit that is refused gets its start in its own turn, before the units behind it have theirs. This action is
-    for units that became entitled since: the start of another was given up, or time was short in their turn.
+    A refused unit gets its reservation in its own turn, before the units behind it are placed. This action is for
+    units that became eligible later: another reservation was given up, or the time was up in their turn.
     """
     feature = session.feature(StartReservations)
     if feature is None or feature.plan is None:

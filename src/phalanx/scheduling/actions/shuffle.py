@@ -1,4 +1,4 @@
-"""`shuffle`: pods leave their nodes because plugins want them elsewhere; nobody waits for their room."""
+"""Action `shuffle`: evicts the pods that plugins select, independent of waiting units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.scheduling.session.session import Session
 
 
 def shuffle(session: Session) -> None:
-    """Evicts whom the plugins name, as far as vetoes, budgets and gangs allow (Volcano, actions/shuffle)."""
+    """Evict the pods that plugins select, as far as vetoes, budgets and gangs allow (Volcano, actions/shuffle)."""
     plugins = session.plugin_runtime.plugins("victims")
     if not plugins:
         return
@@ -18,21 +18,21 @@ def shuffle(session: Session) -> None:
         marks = session.decisions.begin_turn()
         try:
             for victim in plugin.victims(session):
-                _send(session, evictions, victim)
+                _evict_victim(session, evictions, victim)
         except Exception as error:
             session.decisions.undo_turn(marks)
             if not silence_plugin(session, error):
                 report_failure(session, "action shuffle", error)
 
 
-def _send(session: Session, evictions: VoluntaryEvictions, victim: Victim) -> None:
-    leaving = [victim.record]
+def _evict_victim(session: Session, evictions: VoluntaryEvictions, victim: Victim) -> None:
+    victims = [victim.record]
     if evictions.try_add(victim.record) is not None:
-        found = evictions.try_add_gang(victim.record) if victim.whole else ""
-        if isinstance(found, str):
+        gang_members = evictions.try_add_gang(victim.record) if victim.whole else ""
+        if isinstance(gang_members, str):
             return
-        leaving = found
-    # Who leaves with nobody does not stay because another may not be evicted after all.
+        victims = gang_members
+    # Each gang has its own cause, so that a refused eviction does not cancel evictions of other gangs.
     cause = session.decisions.next_cause()
-    for record in leaving:
+    for record in victims:
         session.decisions.evict(record, victim.reason, victim.message, cause=cause)

@@ -1,4 +1,4 @@
-"""Preempt or wait: what an eviction may cost for a unit that starts by itself soon."""
+"""Decision between eviction and waiting, for a unit that will start soon without evictions."""
 
 from __future__ import annotations
 
@@ -23,45 +23,47 @@ _HOUR = 3600
 
 
 def waits_instead(session: Session, unit: QueuedUnit, demand: WaitReason) -> bool:
-    """Whether the unit starts by itself so soon that nobody is to go for it: by `waitInsteadSeconds` of the policy.
+    """Return whether the unit starts without evictions within the policy's `waitInsteadSeconds`.
 
-    Who waits for that reason has its start kept, whatever the depth: otherwise others could go before it again.
+    Such a unit gets a start reservation at any depth; otherwise other units could overtake it again.
     """
     settings = _settings(session)
     if settings is None or not settings.wait_instead or plan_of(session) is None:
         return False
     soon = _start_within(session, unit, demand, session.now + settings.wait_instead)
-    kept = _reservation_of(session, unit)
-    if kept is not None:
-        kept.spares = soon is not None
+    reservation = _reservation_of(session, unit)
+    if reservation is not None:
+        reservation.spares = soon is not None
     return soon is not None
 
 
-def costs_too_much(session: Session, units: Sequence[QueuedUnit], found: Eviction) -> bool:
-    """Whether more work would be lost than `maxLostWorkPercent` of what the units gain by not waiting. Both are
-    hours times the part of the cluster that is held, of those who go and of those who come."""
+def costs_too_much(session: Session, units: Sequence[QueuedUnit], eviction: Eviction) -> bool:
+    """Return whether the lost work exceeds `maxLostWorkPercent` of the time that the units gain.
+
+    Both are hours times the part of the cluster that the victims, or the units, use.
+    """
     settings = _settings(session)
-    if settings is None or settings.most_lost_percent < 0 or not found.victims:
+    if settings is None or settings.most_lost_percent < 0 or not eviction.victims:
         return False
-    starts = [kept for unit in units if (kept := _reservation_of(session, unit)) is not None]
-    dear = loses_more_than(session, units, found.cost.lost_work, settings.most_lost_percent)
-    for kept in starts if len(starts) == len(units) else ():
-        kept.spares = dear
-    if dear:
+    reservations = [reservation for unit in units if (reservation := _reservation_of(session, unit)) is not None]
+    too_costly = loses_more_than(session, units, eviction.cost.lost_work, settings.most_lost_percent)
+    for reservation in reservations if len(reservations) == len(units) else ():
+        reservation.spares = too_costly
+    if too_costly:
         session.searches.discard()
-    return dear
+    return too_costly
 
 
 def loses_more_than(session: Session, units: Sequence[QueuedUnit], lost_work: float, percent: int) -> bool:
-    """Whether that is more than so many percent of what the units gain by starting now."""
+    """Return whether `lost_work` exceeds `percent` of the time that the units gain by starting now."""
     totals, gained = session.totals(), 0.0
     for unit in units:
-        kept = _reservation_of(session, unit)
-        if kept is None:
-            # Nobody knows when it would start: no price is too high.
+        reservation = _reservation_of(session, unit)
+        if reservation is None:
+            # Without a known start there is no limit on the cost.
             return False
-        parts = sum(part.count * cluster_part(part.pod_class.footprint, totals) for part in kept.parts)
-        gained += max(0.0, kept.start - session.now) / _HOUR * parts
+        parts = sum(part.count * cluster_part(part.pod_class.footprint, totals) for part in reservation.parts)
+        gained += max(0.0, reservation.start - session.now) / _HOUR * parts
     return 100 * lost_work > percent * gained
 
 
@@ -75,16 +77,16 @@ def _reservation_of(session: Session, unit: QueuedUnit) -> Reservation | None:
 
 
 def _start_within(session: Session, unit: QueuedUnit, demand: WaitReason, latest: float) -> Reservation | None:
-    """The start that is kept for the unit, if that is by then; where there is none yet, a new one."""
+    """Return the unit's start reservation if it starts by `latest`; reserve a start if there is none yet."""
     plan = plan_of(session)
     assert plan is not None
-    kept = plan.get(unit.key)
-    if kept is None and demand.for_room and not plan.hopeless(unit.key) and entitled(session, plan, unit):
+    reservation = plan.get(unit.key)
+    if reservation is None and demand.for_room and not plan.hopeless(unit.key) and entitled(session, plan, unit):
         parts, limit = parts_of(session, unit), run_limit(unit)
         window = plan.question(parts, limit) if parts else None
         if window is not None and window.start <= latest:
             priority = min(session.turn_priority(member) for member in unit.members)
-            kept = plan.reserve(
+            reservation = plan.reserve(
                 unit.key, unit.name, queue_of(session, unit), priority, parts, limit, session.quota_check
             )
-    return kept if kept is not None and kept.start <= latest else None
+    return reservation if reservation is not None and reservation.start <= latest else None

@@ -1,1 +1,1 @@
-"""How nodes become free, or room for a gang is made, by moving pods that fit elsewhere."""
+"""Defragmentation: pods move to other nodes so that nodes become empty, or a waiting gang fits."""

@@ -1,4 +1,4 @@
-"""One plan in the making: who leaves, where they would go, and a way back from every step."""
+"""Plan of moves under construction, with undo of every step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class StuckError(Exception):
-    """A step is impossible; what it had changed is taken back."""
+    """A step is impossible; its changes are undone."""
 
     def __init__(self, record: PodRecord | None, reason: str) -> None:
         super().__init__(reason)
@@ -28,9 +28,11 @@ class StuckError(Exception):
 
 
 class RelocationAttempt:
-    """`moving` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
-    order. `sources` are the rows that room was made on, `placed` where the members of the preemptor are: all of
-    them in the `domain` (bool[N]), if one is given.
+    """Plan of moves under construction.
+
+    `moving` is the moved pods with their new rows; `steps` is the pods of each step in order. `sources` are the
+    rows on which room was made; `placed` are the rows of the preemptor's members. With a `domain` (bool[N]) all
+    members are placed in it.
     """
 
     def __init__(
@@ -51,41 +53,44 @@ class RelocationAttempt:
         self.left_alone = left_alone
         self._domain = domain
         if domain is not None:
-            self.dry_run.closed[domain] = True  # nobody moves to where room is to be made
+            self.dry_run.closed[domain] = True  # Pods must not move to rows on which room is made.
         self._evictions = VoluntaryEvictions(session, session.evictions)
         self._arrived: set[int] = set()
         self._totals = session.totals()
 
     def why_immovable(self, record: PodRecord) -> str | None:
-        """Why a pod can be no part of any plan, whoever else moves; goes on from "it "."""
+        """Return the reason why a pod cannot be part of any plan, or None; it continues "it "."""
         if record.pod.uid in self.left_alone:
-            return "is left where it is"
+            return "is kept in place"
         if record.pod.fixture or record.state is MemberState.TERMINATING:
             return None
         if record.nomination is not None or record.state is MemberState.OTHER_SCHEDULER:
-            return "is promised room there"
+            return "has room reserved there"
         if record.state is MemberState.ASSUMED:
-            return "is on its way there"
+            return "is still being bound there"
         if not record.pod.controlled:
-            return "has no controller that would make it again elsewhere"
+            return "has no controller that would recreate it"
         if record.gang is not None and stays_together(record.gang):
-            return "has to stay near the rest of its gang"
+            return "must stay in one topology domain with its gang"
         return self._evictions.veto(record)
 
     def drain_row(self, row: int) -> None:
-        """Everything on the row moves elsewhere, but for what belongs to the node. Raises StuckError."""
+        """Move all pods off the row, except for DaemonSet and static pods. Raise StuckError."""
         self._step(row, [record for record in pods_on_row(self._session, row) if record not in self.moving])
 
     def exchange(self, row: int, records: Iterable[PodRecord], member: PodRecord) -> None:
-        """These leave the row, and the member comes in their stead. Raises StuckError."""
+        """Move the pods off the row and place the member there. Raise StuckError."""
         self._step(row, list(records), member)
 
     def place_member(self, member: PodRecord) -> bool:
-        """Puts a member of the preemptor where there is room for it, and closes the row to those who move."""
+        """Place a member on a free row if there is one, and close the row to moved pods.
+
+        Return whether it was placed.
+        """
         rows = self.dry_run.fitting(member.pod_class, closed_too=True)
         rows = rows[[row not in self._arrived and self._inside(row) for row in rows.tolist()]]
-        held = rows[self.dry_run.closed[rows]]
-        row = self.dry_run.most_allocated(member.pod_class, held if len(held) else rows)
+        closed_rows = rows[self.dry_run.closed[rows]]
+        row = self.dry_run.most_allocated(member.pod_class, closed_rows if len(closed_rows) else rows)
         if row is None:
             return False
         self.dry_run.add_pod(member.pod_class, row)
@@ -94,7 +99,7 @@ class RelocationAttempt:
         return True
 
     def could_take(self, pod_class: ClassRecord) -> list[int]:
-        """The rows that the class may use and that nobody has moved to."""
+        """Return the rows that the class can use and to which no pod has moved."""
         rows = np.flatnonzero(self.dry_run.mask(pod_class)).tolist()
         return [row for row in rows if row not in self._arrived and self._inside(row)]
 
@@ -111,7 +116,7 @@ class RelocationAttempt:
         )
 
     def size(self, record: PodRecord) -> float:
-        """The largest part of the cluster that the pod holds."""
+        """Return the pod's largest share of any resource of the cluster."""
         parts = [
             amount / max(1, self._totals.get(name, (0,))[0]) for name, amount in record.footprint.amounts.items()
         ]
@@ -123,7 +128,7 @@ class RelocationAttempt:
 
     def _step(self, row: int, records: list[PodRecord], member: PodRecord | None = None) -> None:
         if row in self._arrived:
-            raise StuckError(None, "others would have moved there")
+            raise StuckError(None, "other pods would have moved there")
         mark, taken = self.dry_run.mark(), self._evictions.mark()
         was_closed, before = bool(self.dry_run.closed[row]), (dict(self.moving), dict(self.whole))
         leaving: dict[PodRecord, None] = {}
@@ -143,7 +148,7 @@ class RelocationAttempt:
                 pod_class = record.pod_class
                 target = self.dry_run.row_for_moved(pod_class)
                 if target is None:
-                    raise StuckError(record, "fits nowhere else")
+                    raise StuckError(record, "fits on no other node")
                 self.dry_run.add_pod(pod_class, target)
                 self.moving[record] = target
                 arrived.add(target)
@@ -160,7 +165,10 @@ class RelocationAttempt:
             self.placed[member] = row
 
     def _evict(self, record: PodRecord, leaving: Iterable[PodRecord]) -> list[PodRecord]:
-        """Counts the pod as leaving, with its gang if that must be; who that is. `leaving` are counted already."""
+        """Evict the pod, or its whole gang where required, and return the pods.
+
+        `leaving` are evicted in the same step.
+        """
         if record.pod.fixture or record.state is MemberState.TERMINATING:
             return []
         objection = self.why_immovable(record) or self._evictions.try_add(record)
@@ -170,11 +178,11 @@ class RelocationAttempt:
             members = self._evict_gang(record)
         else:
             raise StuckError(record, objection)
-        most = self._limits.per_gang
-        if most is not None and record.gang is not None:
-            mates = {other for other in (*self.moving, *leaving, *members) if other.gang is record.gang}
-            if len(mates) > most:
-                raise StuckError(record, f"belongs to a gang of which more than {most} would have to move")
+        limit = self._limits.per_gang
+        if limit is not None and record.gang is not None:
+            mates = {mate for mate in (*self.moving, *leaving, *members) if mate.gang is record.gang}
+            if len(mates) > limit:
+                raise StuckError(record, f"belongs to a gang with more than {limit} members to move")
         return members
 
     def _evict_gang(self, record: PodRecord) -> list[PodRecord]:
@@ -186,20 +194,20 @@ class RelocationAttempt:
                 raise StuckError(record, f"belongs to a gang with pod {member.pod.key}, which moves already")
             if (reason := self.why_immovable(member)) is not None:
                 raise StuckError(record, f"belongs to a gang with pod {member.pod.key}, which {reason}")
-        found = self._evictions.try_add_gang(record)
-        if isinstance(found, str):
-            raise StuckError(record, found)
+        result = self._evictions.try_add_gang(record)
+        if isinstance(result, str):
+            raise StuckError(record, result)
         self.whole.update((member.gang, None) for member in members if member.gang is not None)
         return members
 
 
 def stays_together(gang: GangRecord) -> bool:
-    """Whether members cannot go elsewhere one by one: something says how close they have to be."""
+    """Return whether members cannot move singly because a rule requires them in one domain."""
     spec = gang.spec
-    rules = [] if spec is None else [spec.topology, *(each.topology for each in spec.subgroups)]
+    rules = [] if spec is None else [spec.topology, *(subgroup.topology for subgroup in spec.subgroups)]
     return any(rule is not None and rule.hard for rule in rules)
 
 
 def pods_on_row(session: Session, row: int) -> list[PodRecord]:
-    """The pods on a row, by name."""
+    """Return the pods on a row by name."""
     return sorted(session.state.pods.on(row), key=lambda record: record.pod.key)

@@ -1,4 +1,4 @@
-"""Nodes whose pods fit elsewhere: those with the cheapest contents first."""
+"""Nodes to empty: nodes with pods that fit elsewhere at the least cost."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from phalanx.scheduling.defragmentation.relocation import (
 )
 from phalanx.scheduling.session.session import Session
 
-# How often a node of the best plan is exchanged for others to make the plan cheaper.
+# Number of times that a node of the best plan is left out to find a cheaper plan.
 _EXCHANGES = 24
 
 
 class NodeDrain:
-    """Tries the nodes in several orders, keeps the best plan, and exchanges nodes while that makes it cheaper."""
+    """Greedy search over several orders of nodes; then nodes of the best plan are exchanged while that is
+    cheaper."""
 
     def __init__(
         self, session: Session, goal: EmptyNodes, limits: RelocationLimits, tell: Callable[[str], None]
@@ -40,9 +41,9 @@ class NodeDrain:
         self._candidates = self._emptiable([row for row in rows if row not in set(self.free)])
 
     def best_attempt(self) -> RelocationAttempt:
-        """The plan that empties the most nodes (no more than are wanted), and of these the cheapest."""
-        found = [self._greedy(order) for order in self._orders()]
-        best = min(found, key=self._rank)
+        """Return the plan that empties the most nodes, at most the wanted number, and of these the cheapest."""
+        attempts = [self._greedy(order) for order in self._orders()]
+        best = min(attempts, key=self._rank)
         if best.sources:
             best = self._exchanged(best)
         return best
@@ -51,26 +52,26 @@ class NodeDrain:
         return len(attempt.sources) >= self._needed
 
     def _exchanged(self, best: RelocationAttempt) -> RelocationAttempt:
-        left = _EXCHANGES
+        exchanges_left = _EXCHANGES
         for order in self._orders():
             for row in list(best.sources):
-                if not left:
+                if not exchanges_left:
                     return best
-                left -= 1
-                other = self._greedy([each for each in order if each != row])
-                if self._rank(other) < self._rank(best):
-                    self._tell(f"found a cheaper way: {other.cost().evictions} pods move")
-                    best = other
+                exchanges_left -= 1
+                alternative = self._greedy([candidate for candidate in order if candidate != row])
+                if self._rank(alternative) < self._rank(best):
+                    self._tell(f"found a cheaper plan: {alternative.cost().evictions} pods move")
+                    best = alternative
         return best
 
     def _greedy(self, order: Sequence[int]) -> RelocationAttempt:
         attempt = RelocationAttempt(self._session, self._limits)
-        # What is empty already counts, so nobody moves there.
+        # Empty nodes count already, so no pod moves there.
         attempt.dry_run.closed[self.free] = True
         for place, row in enumerate(order):
             if self.reached(attempt):
                 break
-            # Whoever moves to a node that is to be emptied next keeps it from that.
+            # A pod that moves to a node that is emptied next blocks that step.
             attempt.dry_run.avoided[:] = False
             attempt.dry_run.avoided[list(order[place : place + self._needed - len(attempt.sources)])] = True
             try:
@@ -82,7 +83,7 @@ class NodeDrain:
         return attempt
 
     def _orders(self) -> list[list[int]]:
-        """By how many pods there are, by how much they hold, by how important they are."""
+        """Return the nodes by number of pods, by their share of the cluster, and by their highest priority."""
         keys: list[Callable[[int], tuple[float, ...]]] = [
             lambda row: (self._candidates[row][0], self._candidates[row][1], row),
             lambda row: (self._candidates[row][1], self._candidates[row][0], row),
@@ -91,22 +92,24 @@ class NodeDrain:
         return [sorted(self._candidates, key=key) for key in keys]
 
     def _emptiable(self, rows: Iterable[int]) -> dict[int, tuple[int, float, int]]:
-        """row -> (pods that would move, the part of the cluster that they hold, the highest priority of one)."""
+        """Return row -> (number of pods to move, their share of the cluster, the highest priority)."""
         probe = RelocationAttempt(self._session, self._limits)
-        found: dict[int, tuple[int, float, int]] = {}
+        contents_of: dict[int, tuple[int, float, int]] = {}
         for row in rows:
             contents = self._contents(row)
-            stays = ((record, reason) for record in contents if (reason := probe.why_immovable(record)) is not None)
-            for record, reason in stays:
+            immovable = (
+                (record, reason) for record in contents if (reason := probe.why_immovable(record)) is not None
+            )
+            for record, reason in immovable:
                 self.obstacles[row] = probe.obstacle(StuckError(record, reason), row)
                 break
             else:
                 size = sum(probe.size(record) for record in contents)
-                found[row] = (len(contents), size, max(record.pod.priority for record in contents))
-        return found
+                contents_of[row] = (len(contents), size, max(record.pod.priority for record in contents))
+        return contents_of
 
     def _contents(self, row: int) -> list[PodRecord]:
-        """What must move before the node is empty."""
+        """Return the pods that must move before the node is empty."""
         return [
             record
             for record in pods_on_row(self._session, row)

@@ -1,4 +1,4 @@
-"""Room on all nodes, to try moves on: a copy that can be taken back step by step."""
+"""Copy of the free room on all nodes, on which moves are tried and undone step by step."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ RowArray = npt.NDArray[np.intp]
 
 
 class DryRunState:
-    """`closed` rows take none of those who move, `avoided` ones only who fits on no other. `mark` names the
-    present state, `undo_to` goes back to one.
+    """Free room of a plan of moves.
 
-    What filters say is asked once per class and holds for the whole plan, but for host ports, which are counted.
+    Moved pods never go to `closed` rows, and to `avoided` rows only if no other row fits. `mark` identifies the
+    present state; `undo_to` restores it. Filters are evaluated once a class for the whole plan, except for host
+    ports, which are counted.
     """
 
     def __init__(self, session: Session) -> None:
@@ -36,7 +37,7 @@ class DryRunState:
         return len(self._journal)
 
     def undo_to(self, mark: int) -> None:
-        """Takes back who came and who left since the mark."""
+        """Undo all changes since `mark`."""
         while len(self._journal) > mark:
             row, usage, ports = self._journal.pop()
             self._idle[:, row] += usage
@@ -44,16 +45,16 @@ class DryRunState:
                 self._ports[row].remove(port)
 
     def remove_pod(self, record: PodRecord) -> None:
-        """A pod is no longer where it is."""
+        """Release the room of a pod."""
         if record.row != NO_NODE:
             self._charge(record.row, -record.footprint.usage, ())
 
     def add_pod(self, pod_class: ClassRecord, row: int) -> None:
-        """A pod of the class is there now."""
+        """Charge a pod of the class to a row."""
         self._charge(row, pod_class.footprint.usage, pod_class.spec.host_ports)
 
     def fitting(self, pod_class: ClassRecord, *, closed_too: bool = False) -> RowArray:
-        """The rows that take another pod of the class."""
+        """Return the rows that fit another pod of the class."""
         fits: BoolArray = self.mask(pod_class) & (self._idle >= pod_class.min_idle).all(axis=0)
         if not closed_too:
             fits &= ~self.closed
@@ -68,30 +69,31 @@ class DryRunState:
         return rows[~np.array(clash, dtype=np.bool_)]
 
     def row_for_moved(self, pod_class: ClassRecord) -> int | None:
-        """The row for a pod of the class that moves; None if none takes it."""
+        """Return the row for a moved pod of the class; None if no row fits."""
         rows = self.fitting(pod_class)
         willing = rows[~self.avoided[rows]]
         return self.most_allocated(pod_class, willing if len(willing) else rows)
 
     def most_allocated(self, pod_class: ClassRecord, rows: RowArray) -> int | None:
-        """Of the rows, the one on which a pod of the class leaves the least unused, the first of equals."""
+        """Return the row on which a pod of the class leaves the smallest unused part; the first of equals, None
+        without rows."""
         if not len(rows):
             return None
-        left = ((self._idle[:, rows] - pod_class.footprint.usage[:, None]) * self._inverse[:, rows]).sum(axis=0)
-        return int(rows[int(left.argmin())])
+        unused = ((self._idle[:, rows] - pod_class.footprint.usage[:, None]) * self._inverse[:, rows]).sum(axis=0)
+        return int(rows[int(unused.argmin())])
 
     def lacking(self, pod_class: ClassRecord, row: int) -> IntArray:
-        """int64[R]: what a row lacks for a pod of the class; 0 where there is enough."""
+        """Return int64[R]: the amounts that a row lacks for a pod of the class; 0 where enough is free."""
         wanted = pod_class.footprint.usage
         missing: IntArray = np.where(wanted > 0, np.maximum(wanted - self._idle[:, row], 0), 0)
         return missing
 
     def mask(self, pod_class: ClassRecord) -> BoolArray:
-        """bool[N]: which rows the class may use, amounts aside."""
-        found = self._masks.get(pod_class)
-        if found is None:
-            found = self._masks[pod_class] = self._placer.class_view(pod_class).mask.copy()
-        return found
+        """Return bool[N]: the rows that the filters permit for the class."""
+        mask = self._masks.get(pod_class)
+        if mask is None:
+            mask = self._masks[pod_class] = self._placer.class_view(pod_class).mask.copy()
+        return mask
 
     def _charge(self, row: int, usage: IntArray, ports: tuple[HostPort, ...]) -> None:
         self._idle[:, row] -= usage

@@ -1,4 +1,4 @@
-"""Defragmentation as a feature of the cycle: when a run is due, and for which units."""
+"""Defragmentation as a feature of the cycle: the times of its runs, and the units that a run serves."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 
-#: A run looks for room for so many waiting units, the first in the order of their turns.
+#: A run searches room for this many waiting units, the first in queue order.
 MOST_ATTEMPTED = 16
 
 
 class Defragmentation(CyclePlugin):
-    """Wakes the units for which the action `defragment` may move pods, in the windows of the policy."""
+    """Wakes units for the action `defragment` within the windows of the policy."""
 
     name = "defragmentation"
 
@@ -31,7 +31,7 @@ class Defragmentation(CyclePlugin):
 
     def configure(self, policy: Policy) -> None:
         self._settings = policy.defragmentation
-        # No cycle has asked yet when the first run is due.
+        # The first run has no due time before a cycle has computed it.
         self._changed = policy.defragmentation is not None
 
     def outdated(self) -> bool:
@@ -44,7 +44,8 @@ class Defragmentation(CyclePlugin):
         self._changed = False
 
     def wake(self, session: Session) -> Iterable[UnitKey]:
-        """Return the units for which pods may move now; after a window, those whose verdict still speaks of it."""
+        """Return the units for which pods can move now; after a window, the units whose verdict still mentions
+        it."""
         if self.runs.due(self._settings, session.now):
             first = sorted(session.queue.first_unschedulable(MOST_ATTEMPTED), key=lambda entry: entry[0])
             keys = (unit.key for _, unit in first if may_lack_room(session, unit))
@@ -62,11 +63,11 @@ class Defragmentation(CyclePlugin):
         self._next_wake = self.runs.next_wake(self._settings, session.now)
 
     def confirm(self, version: int) -> None:
-        """Take note that the evictions booked as of `version` are written down: they may be carried out now."""
+        """Record that the evictions booked up to `version` are stored and can be executed."""
         self._changed = self.runs.confirm(version) or self._changed
 
 
 def may_lack_room(session: Session, unit: QueuedUnit) -> bool:
-    """Return whether an unschedulable unit waits for room alone, by its last verdict."""
+    """Return whether the last verdict of an unschedulable unit is missing room only."""
     demand = session.queue.demand_of(unit.key)
     return unit.starts_planned and demand is not None and demand.for_room

@@ -1,4 +1,4 @@
-"""What is asked for, and the answer: who moves from where to where, and what becomes free."""
+"""Goals, limits and results of relocations."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from phalanx.model.resources import Requests
 
 
 class EmptyNodes(msgspec.Struct, frozen=True):
-    """So many nodes without pods (but those that belong to their node), among `eligible` if that is given. Nodes
-    that are empty already count."""
+    """Goal: `count` nodes without pods other than DaemonSet and static pods, among `eligible` if given.
+
+    Nodes that are already empty count.
+    """
 
     count: int
     eligible: frozenset[str] | None = None
 
 
 class RoomFor(msgspec.Struct, frozen=True):
-    """Room for a gang's quorum, or for a pod on its own (by uid), that waits."""
+    """Goal: room for the quorum of a waiting gang, or for a waiting pod (by uid)."""
 
     target: GangKey | str
     name: str
@@ -27,8 +29,10 @@ Goal = EmptyNodes | RoomFor
 
 
 class RelocationLimits(msgspec.Struct, frozen=True):
-    """At most so many pods move, and so many of one gang. Gangs that can spare nobody move only as a whole, and
-    only with `whole_gangs`."""
+    """Largest number of moved pods, in all and of one gang.
+
+    Gangs without surplus members move only as a whole, and only with `whole_gangs`.
+    """
 
     evictions: int = 50
     per_gang: int | None = None
@@ -36,13 +40,15 @@ class RelocationLimits(msgspec.Struct, frozen=True):
 
 
 def counted(number: int, what: str) -> str:
-    """`1 pod`, `2 pods`."""
+    """Return a count with its noun: `1 pod`, `2 pods`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A pod leaves `source`, and another like it fits on `target`. `gang` is "" for a pod on its own; `whole` gangs
-    move with all their members."""
+    """Move of a pod from `source`: an equal pod fits on `target`.
+
+    `gang` is "" for a pod on its own; `whole` gangs move with all members.
+    """
 
     uid: str
     namespace: str
@@ -56,7 +62,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class RelocationObstacle(msgspec.Struct, frozen=True):
-    """Why a node was not emptied, or no room was made there: about its first pod that stays."""
+    """Reason why a node was not emptied, or no room was made there: its first pod that stays."""
 
     node: str
     pod: str
@@ -64,8 +70,11 @@ class RelocationObstacle(msgspec.Struct, frozen=True):
 
 
 class RelocationCost(msgspec.Struct, frozen=True, order=True):
-    """Compared from left to right. `gangs` move as a whole; `work` is what is done again, in hours times the part
-    of the cluster that a pod holds."""
+    """Cost of a relocation: compared from left to right.
+
+    `gangs` is the number of gangs that move as a whole; `work` is lost work in hours times the pod's share of the
+    cluster.
+    """
 
     evictions: int = 0
     gangs: int = 0
@@ -79,10 +88,11 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Relocation(msgspec.Struct):
-    """`reached` tells whether the goal can be reached; then `waves` are to be carried out one after the other, each
-    when the pods of the one before run again. Meanwhile `held` nodes take nobody, so that nobody comes back.
-    `freed` nodes are empty in the end, beside those that were `free` before; `placements` are where the preemptor
-    fits.
+    """Result of a search.
+
+    If the goal is `reached`, `waves` are executed one after the other, each once all pods of the previous wave run
+    again. Meanwhile no pod can be placed on `held` nodes, so that no moved pod returns. `freed` nodes are empty in
+    the end, beside nodes that were already `free`. `placements` are the nodes of the preemptor.
     """
 
     goal: Goal

@@ -1,4 +1,4 @@
-"""Room for a gang that waits, or for one pod: others move so that every member that it needs fits."""
+"""Room for the quorum of a waiting gang, or for a waiting pod, by moving other pods."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from phalanx.scheduling.gang_placement.pod_sets import GangPlacement
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
-# On how many nodes at most room is tried to be made for one member, cheapest first.
+# Largest number of nodes on which room for one member is tried, the cheapest first.
 _NODES = 64
-# How often one of the pods of a plan is left where it is, to see whether the plan gets cheaper.
+# Number of pods of a plan that are kept in place one at a time to find a cheaper plan.
 _REPRIEVES = 24
 
 
 class RoomForGang:
-    """Members are placed hardest first: where there is room, else where the fewest pods must move for them."""
+    """Search for room: the largest members first, each on a free row, else where the fewest pods must move."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class RoomForGang:
         self.obstacles: dict[int, RelocationObstacle] = {}
 
     def best_attempt(self) -> RelocationAttempt | None:
-        """The cheapest plan that was found; None if there is none."""
-        found = [(plan, rows) for rows in self._domains if (plan := self._plan(self._left_alone, rows)) is not None]
-        if not found:
+        """Return the cheapest plan that was found; None if there is none."""
+        plans = [(plan, rows) for rows in self._domains if (plan := self._plan(self._left_alone, rows)) is not None]
+        if not plans:
             return None
-        best, domain = min(found, key=lambda entry: entry[0].cost())
+        best, domain = min(plans, key=lambda entry: entry[0].cost())
         left_alone = self._left_alone
         for _, record in zip(range(_REPRIEVES), sorted(best.moving, key=_most_important_first), strict=False):
-            other = self._plan(left_alone | {record.pod.uid}, domain)
-            if other is not None and other.cost() < best.cost():
-                self._tell(f"found a cheaper way: {other.cost().evictions} pods move")
-                best, left_alone = other, left_alone | {record.pod.uid}
+            cheaper = self._plan(left_alone | {record.pod.uid}, domain)
+            if cheaper is not None and cheaper.cost() < best.cost():
+                self._tell(f"found a cheaper plan: {cheaper.cost().evictions} pods move")
+                best, left_alone = cheaper, left_alone | {record.pod.uid}
         return best
 
     def _plan(self, left_alone: frozenset[str], domain: BoolArray | None) -> RelocationAttempt | None:
@@ -65,14 +65,14 @@ class RoomForGang:
         return attempt
 
     def _make_room(self, attempt: RelocationAttempt, member: PodRecord) -> bool:
-        ways: list[tuple[tuple[float, ...], int, list[PodRecord]]] = []
+        options: list[tuple[tuple[float, ...], int, list[PodRecord]]] = []
         for row in attempt.could_take(member.pod_class):
-            way = self._way(attempt, member, row)
-            if way is not None:
-                ways.append(((len(way), sum(map(attempt.size, way)), row), row, way))
-        for _, row, way in sorted(ways, key=lambda entry: entry[0])[:_NODES]:
+            pods_to_move = self._pods_to_move(attempt, member, row)
+            if pods_to_move is not None:
+                options.append(((len(pods_to_move), sum(map(attempt.size, pods_to_move)), row), row, pods_to_move))
+        for _, row, pods_to_move in sorted(options, key=lambda entry: entry[0])[:_NODES]:
             try:
-                attempt.exchange(row, way, member)
+                attempt.exchange(row, pods_to_move, member)
             except StuckError as stuck:
                 self._note(attempt, row, stuck)
             else:
@@ -80,12 +80,13 @@ class RoomForGang:
         return False
 
     def _note(self, attempt: RelocationAttempt, row: int, stuck: StuckError) -> None:
-        """Of the first plan, in which nobody is left alone by choice."""
+        """Record an obstacle of the first plan, in which no pod is kept in place by choice."""
         if attempt.left_alone == self._left_alone:
             self.obstacles.setdefault(row, attempt.obstacle(stuck, row))
 
-    def _way(self, attempt: RelocationAttempt, member: PodRecord, row: int) -> list[PodRecord] | None:
-        """The pods of a row without which the member fits: the less important first, and none in vain."""
+    def _pods_to_move(self, attempt: RelocationAttempt, member: PodRecord, row: int) -> list[PodRecord] | None:
+        """Return pods of a row without which the member fits, less important ones first; None if
+        none suffice."""
         missing = attempt.dry_run.lacking(member.pod_class, row)
         chosen: list[PodRecord] = []
         for record in self._movable(attempt, row, missing):
@@ -96,20 +97,21 @@ class RoomForGang:
                 missing = np.maximum(missing - record.footprint.usage, 0)
         if missing.any():
             return None
-        return self._needed_only(chosen, attempt.dry_run.lacking(member.pod_class, row))
+        return self._without_needless(chosen, attempt.dry_run.lacking(member.pod_class, row))
 
-    def _needed_only(self, chosen: list[PodRecord], missing: IntArray) -> list[PodRecord]:
-        """Without those that can stay, the most important one first."""
-        kept = list(chosen)
+    def _without_needless(self, chosen: list[PodRecord], missing: IntArray) -> list[PodRecord]:
+        """Drop the pods that can stay, the most important one first."""
+        needed_pods = list(chosen)
         for record in sorted(chosen, key=_most_important_first):
-            rest = [other for other in kept if other is not record]
-            freed = sum((other.footprint.usage for other in rest), np.zeros_like(missing))
+            remaining = [candidate for candidate in needed_pods if candidate is not record]
+            freed = sum((candidate.footprint.usage for candidate in remaining), np.zeros_like(missing))
             if (freed >= missing).all():
-                kept = rest
-        return kept
+                needed_pods = remaining
+        return needed_pods
 
     def _movable(self, attempt: RelocationAttempt, row: int, missing: IntArray) -> list[PodRecord]:
-        """Less important pods first, of equals those that free the most of what is missing."""
+        """Return the movable pods of a row: less important ones first, of equals those that free most of the
+        missing amounts."""
         movable: list[tuple[tuple[object, ...], PodRecord]] = []
         for record in pods_on_row(self._session, row):
             if record in attempt.moving or record.pod.fixture or record.state is MemberState.TERMINATING:
@@ -125,28 +127,30 @@ class RoomForGang:
 
 
 def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
-    """The pending pods that must be placed for the unit to get what it needs."""
+    """Return the pending pods that the unit's quorum still needs."""
     if unit.pod is not None:
         return [unit.pod]
-    found: list[PodRecord] = []
+    members: list[PodRecord] = []
     for gang in unit.required:
         placement = GangPlacement(session, gang)
         wanted = dict(placement.need.roles)
-        rest = placement.need.total - sum(wanted.values())
-        spare: list[PodRecord] = []
+        surplus_count = placement.need.total - sum(wanted.values())
+        surplus: list[PodRecord] = []
         for batch in placement.batches:
-            least = min(wanted.get(batch.role, 0), len(batch.members))
-            found += batch.members[:least]
-            spare += batch.members[least:]
-            if least:
-                wanted[batch.role] -= least
-        found += spare[:rest]
-    return found
+            minimum = min(wanted.get(batch.role, 0), len(batch.members))
+            members += batch.members[:minimum]
+            surplus += batch.members[minimum:]
+            if minimum:
+                wanted[batch.role] -= minimum
+        members += surplus[:surplus_count]
+    return members
 
 
 def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
-    """The rows on which all members have to be, domain by domain, those first that take most of them already; None
-    for everywhere. Empty where members have to be in several domains: that is not planned."""
+    """Return bool[N] of each domain in which all members can be, the fullest match first; [None] for everywhere.
+
+    Empty if members are bound to several domains: such gangs are not planned.
+    """
     placements = [GangPlacement(session, gang) for gang in unit.required]
     if any(
         pod_set.area is not None and pod_set.area.rule.hard
@@ -154,13 +158,13 @@ def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
         for pod_set in placement.parts
     ):
         return []
-    near = [placement for placement in placements if placement.area is not None and placement.area.rule.hard]
-    if not near:
+    bound = [placement for placement in placements if placement.area is not None and placement.area.rule.hard]
+    if not bound:
         return [None]
-    area, domains = near[0].area, session.topology_domains
+    area, domains = bound[0].area, session.topology_domains
     if len(placements) > 1 or area is None:
         return []
-    demand = near[0].demand()
+    demand = bound[0].demand()
     ranked = sorted(domains.widest(area), key=lambda domain: -domains.placeable(domain, area, demand))
     return [domain.rows for domain in ranked[: domains.most_for_evictions]]
 
@@ -170,10 +174,10 @@ def _most_important_first(record: PodRecord) -> tuple[object, ...]:
 
 
 def unit_of(units: Iterable[QueuedUnit], target: object) -> QueuedUnit | None:
-    """The unit of a gang (by key) or of a pod on its own (by uid); the smallest in which a gang takes part."""
-    found = [
+    """Return the unit of a gang (by key) or of a pod on its own (by uid); the smallest with the gang."""
+    matching = [
         unit
         for unit in units
         if unit.key == target or (unit.pod is None and any(gang.key == target for gang in unit.gangs))
     ]
-    return min(found, key=lambda unit: (len(unit.gangs), str(unit.key)), default=None)
+    return min(matching, key=lambda unit: (len(unit.gangs), str(unit.key)), default=None)

@@ -1,4 +1,4 @@
-"""When pods are moved for those who wait, how many have been lately, and what came of it."""
+"""Times, hourly eviction budget and outcomes of defragmentation runs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from phalanx.scheduling.framework.defragment_settings import DefragmentSettings
 from phalanx.scheduling.queue.unschedulable import UnitKey
 
 _HOUR = 3600
-# What is booked is carried out within so many seconds, or not at all.
+# Booked evictions are executed within this many seconds, or not at all.
 BOOKED_FOR = 60
 
 
 class EvictionEntry(msgspec.Struct, frozen=True):
-    """So many pods count against the budget of an hour until `until` (seconds since the epoch)."""
+    """Evicted pods that count against the hourly budget until `until` (seconds since the epoch)."""
 
     until: int
     pods: int
 
 
 class DefragmentationRuns:
-    """Evictions are booked before they are decided, and where somebody keeps a record (`durable`) it must know of
-    them first: whatever happens in between, no hour has more evictions than it may.
+    """Budget and state of defragmentation runs.
 
-    `version` grows with every change of `entries`; `outcomes` counts runs by what came of them, `moved` pods.
-    `notes` tell, by unit, why nobody moved for it although that would help.
+    Evictions are booked before they are decided. With a stored record (`durable`) the booking must be stored first:
+    no hour exceeds its budget, even across a crash. `version` grows with every change of `entries`; `outcomes`
+    counts runs by outcome; `moved` counts pods. `notes` is, by unit, the reason why no pod moved for it although
+    moves would help.
     """
 
     def __init__(self) -> None:
@@ -44,10 +45,10 @@ class DefragmentationRuns:
         self._next_run = 0.0
         self._window: tuple[Recurrence, float, Occurrence | None] | None = None
 
-    # when
+    # Times
 
     def due(self, settings: DefragmentSettings | None, now: float) -> bool:
-        """Whether a run begins, or goes on, now."""
+        """Return whether a run begins or continues now."""
         window = self.window(settings, now)
         if window is None or now < window.start:
             return False
@@ -56,63 +57,64 @@ class DefragmentationRuns:
         return now >= self._next_run or self._next_run > now + (settings.interval if settings is not None else 0)
 
     def next_wake(self, settings: DefragmentSettings | None, now: float) -> float | None:
-        """When there will be something to do, None for never."""
+        """Return the time of the next work; None for never."""
         window = self.window(settings, now)
         if window is None:
             return None
         if now < window.start:
             return float(window.start)
         assert settings is not None
-        # Whoever writes down what is booked wakes the scheduler himself.
+        # The writer of the stored record wakes the scheduler after a booking.
         return min(max(now, min(self._next_run, now + settings.interval)), float(window.end))
 
     def window(self, settings: DefragmentSettings | None, now: float) -> Occurrence | None:
-        """The window that is open now, else the next one."""
+        """Return the open window, else the next one."""
         if settings is None:
             return None
         if self._window is not None:
-            windows, asked, found = self._window
-            if windows == settings.windows and asked <= now and (found is None or now < found.end):
-                return found
-        found = next_window(settings.windows, now)
-        self._window = settings.windows, now, found
-        return found
+            windows, asked_at, occurrence = self._window
+            if windows == settings.windows and asked_at <= now and (occurrence is None or now < occurrence.end):
+                return occurrence
+        occurrence = next_window(settings.windows, now)
+        self._window = settings.windows, now, occurrence
+        return occurrence
 
     def begin(self, settings: DefragmentSettings, now: float) -> None:
-        """A run begins, or goes on with what is booked: the next one comes an interval later."""
+        """Begin a run, or continue with its booking; the next one is due an interval later."""
         if self._booked is not None and now >= self._booked.until - _HOUR:
             self.finish_run(now, 0)
         self._next_run = now + settings.interval
         self.notes.clear()
 
     def note(self, of: GangKey | str) -> str:
-        """Return why no pod was moved for a gang, or a pod by its uid, although that would help; "" for nothing."""
+        """Return the reason why no pod moved for a gang, or for a pod by its uid; "" for none."""
         return next(
             (text for key, text in self.notes.items() if key == of or (isinstance(key, tuple) and of in key)), ""
         )
 
-    # the budget
+    # Budget
 
     def left(self, settings: DefragmentSettings, now: float) -> int:
-        """How many pods may go now; of what is booked, that."""
+        """Return the number of pods that can be evicted now: the booked ones, else the rest of the hourly
+        budget."""
         if self._booked is not None:
             return self._booked.pods
         self._forget(now)
         return max(0, settings.per_hour - sum(entry.pods for entry in self.entries))
 
     def free_at(self, settings: DefragmentSettings, now: float, pods: int) -> int | None:
-        """When so many may go; None if never."""
+        """Return the time at which this many pods can be evicted; None for never."""
         self._forget(now)
-        left = settings.per_hour - sum(entry.pods for entry in self.entries)
+        available = settings.per_hour - sum(entry.pods for entry in self.entries)
         for entry in sorted(self.entries, key=lambda entry: entry.until):
-            if left >= pods:
+            if available >= pods:
                 break
-            left += entry.pods
+            available += entry.pods
             now = entry.until
-        return int(now) if left >= pods else None
+        return int(now) if available >= pods else None
 
     def book(self, now: float, pods: int) -> bool:
-        """Counts pods that are about to be told to go; whether they may be told at once."""
+        """Book pods before their eviction; return whether they can be evicted at once."""
         if self._booked is not None:
             return True
         self._booked = EvictionEntry(int(now) + BOOKED_FOR + _HOUR, pods)
@@ -121,7 +123,7 @@ class DefragmentationRuns:
         return not self.durable
 
     def finish_run(self, now: float, pods: int) -> None:
-        """So many were told to go; what else was booked is free again."""
+        """End a run with this many evictions; the rest of its booking is released."""
         if self._booked is not None:
             self.entries = [entry for entry in self.entries if entry is not self._booked]
             self._booked = None
@@ -131,18 +133,21 @@ class DefragmentationRuns:
             self.moved += pods
 
     def confirm(self, version: int) -> bool:
-        """The entries are written down as they were in this version; whether that was waited for."""
+        """Record that the entries of `version` are stored; return whether a booking was waiting for that."""
         self._confirmed = version
         return self._booked is not None and version == self.version
 
     def load(self, entries: Sequence[EvictionEntry], now: float) -> None:
-        """What an earlier process has booked counts on: nobody knows what became of it."""
+        """Load the bookings of an earlier process. They count in full: their outcome is unknown."""
         self.entries = [entry for entry in entries if entry.pods > 0] + self.entries
         self.durable = True
         self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """What is over; and nothing counts for longer than if it were booked now, should the clock be put back."""
+        """Drop expired entries.
+
+        An entry counts at most as long as one booked now, even if the clock was set back.
+        """
         latest = int(now) + BOOKED_FOR + _HOUR
         self.entries = [
             entry if entry.until <= latest or entry is self._booked else EvictionEntry(latest, entry.pods)
@@ -152,7 +157,7 @@ class DefragmentationRuns:
 
 
 def next_window(windows: Recurrence, now: float) -> Occurrence | None:
-    """The occurrence that `now` is in, else the next one; None if none comes any more."""
+    """Return the occurrence at `now`, else the next one; None if there is none."""
     open_now = windows.occurrences(int(now), int(now) + 1)
     if open_now:
         return Occurrence(open_now[0].start, open_now[-1].end)

@@ -9,7 +9,7 @@ from phalanx.scheduling.start_reservations.plugin import plan_of
 
 
 class AdmissionLapse(CyclePlugin):
-    """Releases the minResources of admitted groups without a placed member, unless a start is reserved for them."""
+    """Expiry of admissions: minResources of admitted groups without a placed member or a reserved start are released."""
 
     name = "admission-lapse"
 

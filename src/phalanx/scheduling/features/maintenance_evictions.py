@@ -1,4 +1,4 @@
-"""Maintenance windows: rows that open or close with time, and evictions when a window begins."""
+"""Maintenance windows: nodes that close and open with time, and evictions at the beginning of a window."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from phalanx.scheduling.preemption.voluntary_evictions import VoluntaryEvictions
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 
-# Seconds after which evictions that were refused are tried again.
+# Seconds until a retry of blocked evictions.
 _RETRY = 10.0
 
 
 class Maintenance(CyclePlugin):
-    """Closes nodes for their maintenance windows, and evicts from them where a window says so."""
+    """Closes nodes for maintenance windows, and evicts their pods where the window requires it."""
 
     name = "maintenance"
 
@@ -46,43 +46,43 @@ class Maintenance(CyclePlugin):
 
     def evict_ended(self, session: Session) -> None:
         self._retry_at = session.now + _RETRY
-        left = evict_for_maintenance(session)
-        if not left:
+        blocked = evict_for_maintenance(session)
+        if not blocked:
             self._retry_at = None
 
 
 def evict_for_maintenance(session: Session) -> bool:
-    """Evict pods from nodes whose window has begun and evicts. Return whether some could not be evicted yet.
+    """Evict pods from nodes whose window has begun and requires it; return whether some could not be evicted yet.
 
-    Vetoes, budgets and rates hold as for every voluntary eviction. A member above its gang's minimum is evicted
-    alone; with any other the whole gang is evicted.
+    Vetoes, budgets and rates hold as for every voluntary eviction. A surplus member is evicted alone, any other
+    member with its whole gang.
     """
     table = session.state.nodes.maintenance
     begun = [window for window in table.begun() if window.at_start is AtStart.EVICT]
     if not begun:
         return False
     evictions = VoluntaryEvictions(session, session.evictions)
-    left, gone = False, set[str]()
+    blocked, evicted = False, set[str]()
     for window in begun:
         for record in evictable(session, table.rows_of(window.name)):
-            if record.pod.uid in gone:
+            if record.pod.uid in evicted:
                 continue
             alone = evictions.try_add(record) is None
-            leaving = [record] if alone else evictions.try_add_gang(record)
-            if isinstance(leaving, str):
-                left = True
+            members = [record] if alone else evictions.try_add_gang(record)
+            if isinstance(members, str):
+                blocked = True
                 continue
-            gone.update(member.pod.uid for member in leaving)
-            _evict(session, window, record, leaving)
+            evicted.update(member.pod.uid for member in members)
+            _evict(session, window, record, members)
             session.count_step()
-    return left
+    return blocked
 
 
 def evictable(session: Session, rows: list[int]) -> Iterator[PodRecord]:
-    """Yield the pods of this scheduler on the rows, by name, without pods that belong to their node."""
+    """Yield the evictable pods of this scheduler on the rows by name, without DaemonSet and static pods."""
     pods = session.state.pods
     for row in rows:
-        for record in sorted(pods.on(row), key=lambda each: each.pod.key):
+        for record in sorted(pods.on(row), key=lambda pod_record: pod_record.pod.key):
             ours = record.pod.scheduler in session.state.schedulers
             if ours and not record.pod.fixture and record.state in CAN_LEAVE and not record.evicting:
                 yield record

@@ -1,4 +1,4 @@
-"""What accounts have held: recorded for policies that look back, and for accounts with a budget."""
+"""Usage history of accounts, for policies with usage decay and for accounts with a budget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 
 
 class PastUse(CyclePlugin):
-    """Records the usage of accounts over time, as far as the policy or a budget asks for it."""
+    """Recorder of the accounts' usage over time, where the policy or a budget needs it."""
 
     name = "past-use"
 

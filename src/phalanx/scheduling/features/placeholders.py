@@ -1,4 +1,4 @@
-"""Placeholders of members that are expected: their room is given back when they have not come in time."""
+"""Placeholders of expected members: their room is released when the members are not created in time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 
 
 class PlaceholderExpiry(CyclePlugin):
-    """Ends placeholders whose time is over."""
+    """Expiry of placeholders."""
 
     name = "placeholders"
 
@@ -18,8 +18,10 @@ class PlaceholderExpiry(CyclePlugin):
         return self._pods.placeholders.next_end
 
     def advance(self, now: float) -> None:
-        """Delete the placeholders that are over. While their leader has no node they are still expected, and only
-        their nomination ends."""
+        """Delete expired placeholders.
+
+        If their leader has no node, only their nomination ends: the members are still expected.
+        """
         if not self._pods.placeholders:
             return
         for record in self._pods.placeholders.pop_ended(now):

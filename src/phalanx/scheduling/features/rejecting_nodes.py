@@ -1,4 +1,4 @@
-"""Nodes whose kubelet rejected a pod: no pod is placed on them for a while."""
+"""Back-off of nodes after their kubelet rejected a pod."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from phalanx.scheduling.session.session import Session
 
 
 class RejectingNodes(CyclePlugin):
-    """Wakes the cycle when a node rejects a pod and when its back-off ends. (The plugin `node-backoff` filters.)"""
+    """Wake-up of the cycle when a node rejects a pod and when its back-off ends.
+
+    The plugin `node-backoff` is the filter.
+    """
 
     name = "rejecting-nodes"
 
@@ -18,7 +21,7 @@ class RejectingNodes(CyclePlugin):
         self._changed = False
 
     def rejected(self, node: str, now: float) -> float:
-        """Record that the kubelet of a node rejected a pod that was bound to it; return when its back-off ends."""
+        """Record that a node's kubelet rejected a bound pod; return the end of the node's back-off."""
         self._changed = True
         return self._backoff.refused(node, now)
 

@@ -1,7 +1,4 @@
-"""Pods that run longer than their limit: their gangs are evicted, at once or when a unit needs the room.
-
-The policy says which.
-"""
+"""Evictions of gangs that exceed their run-time limit: at once, or when a unit needs the room, by policy."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ WHEN_NEEDED = "evict-when-needed"
 KILL = "kill"
 EXCEEDED_RUN_TIMES = (REPORT, WHEN_NEEDED, KILL)
 
-#: So many seconds after a gang could not go it is tried again.
+#: Seconds until a retry of gangs that could not be evicted.
 RETRY = 10.0
-# So many waiting units are tried a cycle.
+# Number of waiting units that are tried in a cycle.
 _MOST_ATTEMPTED = 16
 
 
 class RunTimeLimitEvictions(CyclePlugin):
-    """Evicts pods that run longer than their limit."""
+    """Evictions of pods that exceed their run-time limit."""
 
     name = "run-times"
 
@@ -52,22 +49,23 @@ class RunTimeLimitEvictions(CyclePlugin):
 
     def advance(self, now: float) -> None:
         if self._limits.advance(now) and self._rule != REPORT:
-            # A unit that waits may get the room of these pods.
+            # Waiting units can fit in the room of these pods.
             self._queue.activate_everything()
 
     def evict_ended(self, session: Session) -> None:
         self._retry_at = session.now + RETRY
-        left = False
+        blocked = False
         if self._rule == KILL:
-            left = _kill(session)
+            blocked = _kill(session)
         elif self._rule == WHEN_NEEDED and session.unschedulable:
-            left = _make_room(session)
-        if not left:
+            blocked = _make_room(session)
+        if not blocked:
             self._retry_at = None
 
 
 def run_time_exceeded_pods(session: Session) -> Iterator[PodRecord]:
-    """Our pods whose time is over, the longest first. What belongs to its node or to others stays."""
+    """Yield the pods of this scheduler that exceed their limit, the longest first, without DaemonSet and static
+    pods."""
     for uid in session.state.pods.run_time_limits.over:
         record = session.state.pods.get(uid)
         if record is not None and not record.pod.fixture and record.pod.scheduler in session.state.schedulers:
@@ -75,24 +73,29 @@ def run_time_exceeded_pods(session: Session) -> Iterator[PodRecord]:
 
 
 def _kill(session: Session) -> bool:
-    """A limit is no eviction for others' sake: nobody has a say in it. A gang goes as a whole."""
-    left, gone = False, set[str]()
+    """Evict all gangs that exceed their limit, as whole gangs; return whether some could not be evicted yet.
+
+    The eviction serves no preemptor, so vetoes and budgets do not apply.
+    """
+    blocked, evicted = False, set[str]()
     for record in run_time_exceeded_pods(session):
-        if record.pod.uid in gone:
+        if record.pod.uid in evicted:
             continue
-        leaving = whole_gang_of(record, session.state)
-        if isinstance(leaving, str):
-            left = True
+        members = whole_gang_of(record, session.state)
+        if isinstance(members, str):
+            blocked = True
             continue
-        leaving = [member for member in leaving if member.pod.scheduler in session.state.schedulers]
-        gone.update(member.pod.uid for member in leaving)
-        _evict(session, record, leaving)
-    return left
+        members = [member for member in members if member.pod.scheduler in session.state.schedulers]
+        evicted.update(member.pod.uid for member in members)
+        _evict(session, record, members)
+    return blocked
 
 
 def _make_room(session: Session) -> bool:
-    """The gang whose time has been over for the longest goes first, if that lets somebody start who waits for room;
-    vetoes, budgets and rates hold."""
+    """Evict gangs that exceed their limit, the longest first, where that lets a waiting unit start.
+
+    Vetoes, budgets and rates hold. Return whether some gangs could not be evicted yet.
+    """
     waiting = [
         unit
         for unit in session.units
@@ -100,25 +103,25 @@ def _make_room(session: Session) -> bool:
     ][:_MOST_ATTEMPTED]
     waiting = [unit for unit in waiting if not _fits_without(session, unit, [])]
     evictions = VoluntaryEvictions(session, session.evictions)
-    left, gone = False, set[str]()
+    blocked, evicted = False, set[str]()
     for record in run_time_exceeded_pods(session):
-        if record.pod.uid in gone or not waiting:
+        if record.pod.uid in evicted or not waiting:
             continue
         mark = evictions.mark()
         leaving = evictions.try_add_gang(record)
         if isinstance(leaving, str):
-            left = True
+            blocked = True
             continue
         helped = next((unit for unit in waiting if _fits_without(session, unit, leaving)), None)
         session.count_step()
         if helped is None:
             evictions.undo_to(mark)
-            left = True
+            blocked = True
             continue
         waiting.remove(helped)
-        gone.update(member.pod.uid for member in leaving)
+        evicted.update(member.pod.uid for member in leaving)
         _evict(session, record, leaving, helped.name)
-    return left
+    return blocked
 
 
 def _evict(session: Session, record: PodRecord, leaving: list[PodRecord], preemptor: str = "") -> None:
@@ -128,21 +131,23 @@ def _evict(session: Session, record: PodRecord, leaving: list[PodRecord], preemp
 
 
 def _fits_without(session: Session, unit: QueuedUnit, leaving: list[PodRecord]) -> bool:
-    """Whether the unit's pods would find room if others left, beside those who are leaving anyway. (Whether it
-    starts is decided then.)"""
+    """Return whether the unit's pods fit without the `leaving` pods and without terminating ones.
+
+    The cycle decides later whether the unit starts.
+    """
     transaction = session.state.transaction()
     try:
-        out = {**dict.fromkeys(session.state.pods.terminating.values()), **dict.fromkeys(leaving)}
-        transaction.remove([each for each in out if each.row >= 0])
+        removed = {**dict.fromkeys(session.state.pods.terminating.values()), **dict.fromkeys(leaving)}
+        transaction.remove([record for record in removed if record.row >= 0])
         by_class: dict[int, list[PodRecord]] = {}
-        for each in _starting(session, unit):
-            by_class.setdefault(each.pod_class.number, []).append(each)
-        for alike in by_class.values():
-            while alike:
-                rows = session.placer.place(alike[0].pod_class, len(alike))
+        for record in _starting(session, unit):
+            by_class.setdefault(record.pod_class.number, []).append(record)
+        for equal_pods in by_class.values():
+            while equal_pods:
+                rows = session.placer.place(equal_pods[0].pod_class, len(equal_pods))
                 if not rows:
                     return False
-                placed, alike = alike[: len(rows)], alike[len(rows) :]
+                placed, equal_pods = equal_pods[: len(rows)], equal_pods[len(rows) :]
                 transaction.place(placed[0].pod_class, placed, rows)
         return True
     finally:
@@ -152,7 +157,7 @@ def _fits_without(session: Session, unit: QueuedUnit, leaving: list[PodRecord]) 
 def _starting(session: Session, unit: QueuedUnit) -> list[PodRecord]:
     if unit.pod is not None:
         return [unit.pod]
-    return [each for gang in unit.required for each in _quorum(session, gang)]
+    return [member for gang in unit.required for member in _quorum(session, gang)]
 
 
 def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from phalanx.cluster.accounts import ChargePath
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.demands import WaitReason
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
-from phalanx.scheduling.queue.unplaceable import is_provable, is_unplaceable, kinds_of, parts_of
 from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.reservations.unplaceable import is_unplaceable
 from phalanx.scheduling.session.cycle_plugin import CyclePlugin
 from phalanx.scheduling.session.session import Session
 
@@ -62,7 +64,7 @@ class UnplaceableUnits(CyclePlugin):
         marked = False
         for _ in range(min(_MOST_EXAMINED, len(self._unexamined))):
             demand = self._unexamined.pop()
-            if demand not in self._proofs and is_provable(demand) and self._is_unplaceable(session, demand):
+            if demand not in self._proofs and _is_provable(demand) and self._is_unplaceable(session, demand):
                 for key in self._queue.units_with(demand):
                     marked |= self._mark(key, demand)
         if marked:
@@ -73,7 +75,7 @@ class UnplaceableUnits(CyclePlugin):
         for key, (demand, _) in session.unschedulable.items():
             if demand in proofs:
                 unplaceable = proofs[demand]
-            elif is_provable(demand):
+            elif _is_provable(demand):
                 unplaceable = self._is_unplaceable(session, demand)
             else:
                 continue
@@ -90,7 +92,7 @@ class UnplaceableUnits(CyclePlugin):
     def _is_unplaceable(self, session: Session, demand: WaitReason) -> bool:
         if len(self._proofs) >= _MOST_PROOFS:
             self._proofs.clear()
-        parts = parts_of(demand)
+        parts = demand.separate_parts
         if parts:
             proofs = [self._is_unplaceable(session, part) for part in parts]
             proved = any(proofs)
@@ -108,9 +110,9 @@ class UnplaceableUnits(CyclePlugin):
         if len(self._demands) > self._purge_at:
             self._purge()
         pods = [pod for pod in self._pods(key) if pod.state is MemberState.PENDING]
-        parts = parts_of(demand)
+        parts = demand.separate_parts
         if parts:
-            kinds = {kind for part in parts if self._proofs.get(part) for kind in kinds_of(part)}
+            kinds = {kind for part in parts if self._proofs.get(part) for kind in _kinds(part)}
             pods = [pod for pod in pods if (pod.pod_class, pod.charge_path) in kinds]
         elif not isinstance(key, str):
             for gang in key:
@@ -148,3 +150,11 @@ class UnplaceableUnits(CyclePlugin):
             return [record] if record is not None else []
         records = [self._state.gangs[gang] for gang in key if gang in self._state.gangs]
         return [member for record in records for member in record.members.values()]
+
+
+def _is_provable(demand: WaitReason) -> bool:
+    return bool(demand.quorums or demand.separate_parts)
+
+
+def _kinds(part: WaitReason) -> Iterable[tuple[ClassRecord, ChargePath | None]]:
+    return ((pods.pod_class, pods.charge_path) for quorum in part.quorums for pods in quorum.members)

@@ -1,1 +1,3 @@
-"""What plugins and actions see: the extension points, and how a policy combines opinions."""
+"""Interface of plugins and actions: the extension points, and the rules by which a policy combines their
+results.
+"""

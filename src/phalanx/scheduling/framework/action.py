@@ -1,4 +1,4 @@
-"""What an action of a third party is: a class with one method that takes a cycle's session."""
+"""Interface of a third-party action: a class with one method that gets the session of a cycle."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from phalanx.scheduling.framework.view import ActionView
 
 
 class Action:
-    """A step of the cycle, run where the policy's `actions:` name it.
+    """A step of the cycle; the policy's `actions:` name it and its position.
 
-    One instance lives as long as the policy that names it. It keeps no reference to the cluster between cycles and
-    must be deterministic. What it decides goes through the session, whole or not at all; if it raises, whatever it
-    had decided for gangs in this cycle is taken back, the failure is told under its name, the actions after it have
-    their turn, and it is left out for a minute.
+    One instance exists as long as the policy that names it. An action stores no reference to the cluster between
+    cycles and must be deterministic. Its decisions are made through the session, each as a whole or not at all. If
+    it raises an exception, its decisions about gangs in this cycle are rolled back and the failure is reported
+    under its name. The following actions still run, and the action is skipped for one minute.
     """
 
     name: ClassVar[str]
     arguments: ClassVar[tuple[str, ...]] = ()
-    """The argument keys that `configurations:` may carry for it; a key that ends in `*` stands for a prefix."""
+    """Accepted argument keys under `configurations:`; a key that ends in `*` is a prefix."""
 
     def __init__(self, arguments: Arguments) -> None:
-        """Raises PolicyError (through `arguments`) for values that it cannot use."""
+        """Raise PolicyError (through `arguments`) for invalid values."""
 
     def execute(self, session: ActionView) -> None:
-        """Plans; `session.units` is what waits, in order, and `session.place` gives some of it its turn."""
+        """Plan the cycle: `session.units` are the waiting units in order, `session.place` gives units their
+        turn.
+        """
         raise NotImplementedError

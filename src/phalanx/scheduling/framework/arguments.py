@@ -1,4 +1,4 @@
-"""Plugin and action arguments: strings as users write them, read with errors that name key and value."""
+"""Arguments of plugins and actions, parsed from user input; errors name the key and the value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FALSE = frozenset({"false", "0", "f", "no"})
 
 
 class Arguments:
-    """The `arguments:` of one plugin. YAML may hold numbers and booleans bare or quoted; both are accepted.
+    """The `arguments:` of one plugin. Numbers and booleans can be bare or quoted in the YAML.
 
     `hierarchical` is the plugin's switch enableHierarchy.
     """
@@ -29,7 +29,7 @@ class Arguments:
         return sorted(self._values)
 
     def only(self, known: Iterable[str]) -> None:
-        """Refuses other keys than these."""
+        """Raise PolicyError for keys that are not in `known`."""
         for key in self.keys():
             if key not in known:
                 raise PolicyError(f"{self.owner}: unknown key {key!r}; known are {', '.join(known)}")
@@ -70,7 +70,7 @@ class Arguments:
         raise self._error(key, "true or false")
 
     def duration(self, key: str) -> int | None:
-        """A Go duration above 0 in whole seconds; None where there is none."""
+        """Return a Go duration above 0 in seconds; None if the key is missing."""
         if key not in self._values:
             return None
         try:
@@ -96,7 +96,7 @@ class Arguments:
         return value
 
     def parsed(self, key: str, parse: Callable[[str], T], wanted: str) -> T:
-        """What `parse` makes of the text of an argument that is there; it may raise ValueError."""
+        """Return `parse(text)` of an existing argument; a ValueError of `parse` becomes a PolicyError."""
         try:
             return parse(str(self._values[key]).strip())
         except ValueError:

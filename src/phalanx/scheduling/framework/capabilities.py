@@ -1,4 +1,4 @@
-"""What plugins tell the scheduler about themselves: settings that matter outside of the plugin that takes them."""
+"""Settings of plugins that the scheduler itself reads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 class TopologySettings(msgspec.Struct, frozen=True):
-    """`levels` are the node labels that part the network, the widest first; without them those count that clusters
-    are usually labelled with. `layers` gives labels short names, by which groups may ask for them. `max_domains` is
-    in how many domains others are asked to go for a gang.
+    """Topology of the network. `levels` are node labels, the widest domain first; empty: the usual labels of
+    clusters. `layers` maps short names to labels, for use in gangs. `max_domains` is the number of domains in which
+    victims are searched for a gang.
     """
 
     levels: tuple[str, ...] = ()
@@ -19,9 +19,9 @@ class TopologySettings(msgspec.Struct, frozen=True):
 
 
 class UsageDecay(msgspec.Struct, frozen=True):
-    """`half_life` (seconds) is how fast what accounts have held fades; None where the past does not count. With
-    `denied` what is held while others wait is charged twice. `shift` (at least 0) is how far usage shifts the
-    weights by which siblings share a surplus.
+    """Decay of past usage. `half_life` (seconds) is None if past usage does not count. With `denied`, usage while
+    other pods wait is charged twice. `shift` (at least 0) is the strength with which past usage shifts the weights
+    of siblings that share a surplus.
     """
 
     half_life: int | None = None

@@ -1,4 +1,4 @@
-"""What the action `defragment` is told by the policy: when it runs, and whom and how many pods it may move."""
+"""Settings of the action `defragment`: the time of its runs, and limits on the pods that it moves."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ _MINUTE, _HOUR, _WEEK = 60, 3600, 7 * 24 * 3600
 
 
 class DefragmentSettings(msgspec.Struct, frozen=True):
-    """Within each occurrence of `windows` it looks every `interval` seconds for one who waits and would start if
-    others moved.
+    """Within each occurrence of `windows`, a run every `interval` seconds searches for a waiting unit that could
+    start if running pods were moved.
 
-    A run moves at most `per_run` pods, of one gang at most `per_gang` (None: no limit), and any hour at most
-    `per_hour`. Gangs that can spare nobody move only with `whole_gangs`, as a whole. Left where they are: pods of
-    `threshold_priority` and above; that have run for less than `min_run` seconds (whoever was moved a moment ago);
-    that end within `min_remaining` seconds at the latest; that would do more than `max_lost` seconds of work again
-    (-1: no limit). Nobody is moved for who has a start kept for it where more than `most_lost_percent` of the time
-    that it gains is lost as work of those who move (-1: no limit).
+    A run moves at most `per_run` pods and at most `per_gang` of one gang (None: no limit). All runs of an hour move
+    at most `per_hour` pods. Gangs without surplus move only with `whole_gangs`, as a whole. Pods are not moved if
+    - their priority is `threshold_priority` or higher;
+    - they have run for less than `min_run` seconds (recently moved pods);
+    - they end within `min_remaining` seconds;
+    - they would lose more than `max_lost` seconds of work (-1: no limit).
+
+    For a unit with a start reservation, no pod is moved if the lost work exceeds `most_lost_percent` of the time
+    that the unit gains (-1: no limit).
     """
 
     windows: Recurrence
@@ -43,7 +46,7 @@ class DefragmentSettings(msgspec.Struct, frozen=True):
 def defragment_settings(
     actions: tuple[str, ...], arguments: Mapping[str, Mapping[str, object]], errors: list[str]
 ) -> DefragmentSettings | None:
-    """None where the policy does not name the action `defragment`; mistakes are added to `errors`."""
+    """Return the settings, or None if the policy does not name the action; append mistakes to `errors`."""
     if DEFRAGMENT not in actions:
         return None
     stated = Arguments(f"action {DEFRAGMENT}", arguments.get(DEFRAGMENT, {}))
@@ -70,14 +73,18 @@ def defragment_settings(
 def _windows(stated: Arguments) -> Recurrence:
     rule, duration = stated.text("schedule"), stated.duration("duration")
     if not rule:
-        raise PolicyError(f"{stated.owner}: argument schedule is missing: when it may run, as FREQ=DAILY;BYHOUR=2")
+        raise PolicyError(
+            f"{stated.owner}: argument schedule is missing; set a recurrence such as FREQ=DAILY;BYHOUR=2"
+        )
     if "COUNT" in rule.upper():
-        raise PolicyError(f"{stated.owner}: argument schedule: COUNT has nothing to count from; use UNTIL")
+        raise PolicyError(f"{stated.owner}: argument schedule: COUNT is not supported; use UNTIL")
     if not duration or duration > _WEEK:
-        raise PolicyError(f"{stated.owner}: argument duration: how long each window lasts, as 2h, at most a week")
+        raise PolicyError(
+            f"{stated.owner}: argument duration: expected the length of a window, such as 2h, at most 7 days"
+        )
     zone = stated.text("timeZone", "UTC")
     try:
-        first = first_monday(zone)  # what the rule leaves out is midnight
+        first = first_monday(zone)  # fields that the rule omits are midnight
     except ValueError as error:
         raise PolicyError(f"{stated.owner}: argument timeZone: {error}") from None
     try:
@@ -91,5 +98,5 @@ def _interval(stated: Arguments) -> int:
     if interval is None:
         return 5 * _MINUTE
     if interval < _MINUTE:
-        raise PolicyError(f"{stated.owner}: argument interval: at least 1m")
+        raise PolicyError(f"{stated.owner}: argument interval: expected at least 1m")
     return interval

@@ -1,7 +1,7 @@
-"""What can be wrong with a policy."""
+"""Errors of a policy."""
 
 from __future__ import annotations
 
 
 class PolicyError(Exception):
-    """A policy that cannot be used; the text names the plugin, action or argument and what to write instead."""
+    """Invalid policy. The message names the plugin, action or argument and the accepted values."""

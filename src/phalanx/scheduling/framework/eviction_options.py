@@ -1,4 +1,4 @@
-"""What a policy says about evictions: which actions choose victims, and by which rules."""
+"""Eviction options of a policy: actions that choose victims, and their rules."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ _RECLAIMING = ("reclaim", "gangreclaim")
 
 
 class EvictionOptions(msgspec.Struct, frozen=True):
-    """`preempt`, `reclaim` and `shuffle` tell whether the policy has such an action; `gangpreempt` is one with the
-    first, `gangreclaim` with the second.
+    """`preempt`, `reclaim` and `shuffle` tell whether the policy has such an action. `gangpreempt` counts as
+    `preempt`, `gangreclaim` as `reclaim`.
 
-    On a single node: all victims of a preemptor's pod stand on one node, as in scheduler-plugins and Volcano.
-    Whole gangs: a gang may be evicted as a whole; otherwise only what it has above its minimum. With
-    `foreign_victims` pods of other schedulers may be evicted. With `surplus` a gang that has its minimum evicts
-    for its other members too, and with `levels` a gang may take from gangs of the same priority in its queue that
-    have a larger dominant share. With `best_effort` pods that ask for nothing but a slot evict such as ask for
-    resources; without it only each other.
+    On a single node: all victims for a pod of the preemptor run on one node, as in scheduler-plugins and Volcano.
+    Whole gangs: a gang can be evicted as a whole; otherwise only its surplus. With `foreign_victims`, pods of other
+    schedulers can be evicted. With `surplus`, a gang at its minimum preempts for its surplus members too. With
+    `levels`, a gang can preempt gangs of the same priority in its queue that have a larger dominant share. With
+    `best_effort`, pods without resource requests can preempt pods with requests; otherwise only each other.
     """
 
     preempt: bool = False
@@ -50,7 +49,7 @@ class EvictionOptions(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Whether anybody may be evicted for others."""
+        """True if the policy can evict pods for a waiting unit."""
         return self.preempt or self.reclaim
 
 
@@ -60,16 +59,17 @@ def eviction_options(
     plugins: Mapping[str, Mapping[str, object]],
     errors: list[str],
 ) -> EvictionOptions:
-    """From the actions, their arguments, and the plugins' entries by name; mistakes are added to `errors`.
+    """Return the options of the actions, their arguments, and the plugins' entries by name.
 
-    A restriction that one of two actions of a kind states holds for both.
+    Mistakes are appended to `errors`. A restriction in the arguments of one of two actions of a kind applies to
+    both.
     """
     active = set(actions)
     stated = {name: Arguments(f"action {name}", arguments.get(name, {})) for name in active & VETO_SWITCHES.keys()}
 
     def truth(key: str, names: Iterable[str], default: bool) -> bool:
-        """What differs from the default in any of the actions."""
-        found = default
+        """Return the value that differs from the default in any of the actions, else the default."""
+        result = default
         for name in names:
             if name in stated:
                 try:
@@ -77,8 +77,8 @@ def eviction_options(
                 except PolicyError as error:
                     errors.append(str(error))
                 else:
-                    found = value if value is not default else found
-        return found
+                    result = value if value is not default else result
+        return result
 
     return EvictionOptions(
         preempt=not active.isdisjoint(_PREEMPTING),
@@ -96,39 +96,44 @@ def eviction_options(
 
 
 def describe(options: EvictionOptions, way: str) -> list[str]:
-    """What the options come to, a phrase each, for people; `way` is how pods are evicted."""
+    """Return a phrase per option for users; `way` is the way in which pods are evicted."""
     kinds = (
         ("preempt", options.preempt, options.preempt_on_single_node, options.preempt_whole_gangs),
         ("reclaim", options.reclaim, options.reclaim_on_single_node, options.reclaim_whole_gangs),
     )
     rules = [
         f"{kind}: {'all victims of a pod on one node' if single else 'victims on any nodes'}; "
-        f"{'whole gangs, or' if whole else 'only'} what gangs have above their minimum"
+        f"{'whole gangs, or' if whole else 'only'} surplus members"
         for kind, active, single, whole in kinds
         if active
     ]
     if options.shuffle:
-        rules.append("shuffle: what plugins want to have elsewhere")
+        rules.append("shuffle: pods that plugins select")
     if not rules:
         return ["none"]
     if options.foreign_victims:
-        rules.append("pods of other schedulers may go")
+        rules.append("includes pods of other schedulers")
     if options.surplus:
-        rules.append("also for what a gang asks for above its minimum")
+        rules.append("also for surplus members of a gang")
     if options.best_effort:
-        rules.append("also for pods that ask for no resources")
+        rules.append("also for pods without resource requests")
     if options.levels:
         rules.append("also from gangs of the same priority with a larger dominant share")
     return [*rules, "through the Eviction API" if way == "eviction-api" else "by deleting the pod"]
 
 
 def without_effect(action: str, arguments: Iterable[str], actions: Iterable[str]) -> list[str]:
-    """A sentence for every argument of an action that changes nothing."""
+    """Return a message for every argument of an action that has no effect."""
     if action in VETO_SWITCHES and action not in actions:
-        return [f"action {action}: argument {key} has no effect: the policy does not name it" for key in arguments]
+        return [
+            f"action {action}: argument {key} has no effect: the policy does not name the action"
+            for key in arguments
+        ]
     if action in (RESERVE, DEFRAGMENT):
         return (
-            [] if action in actions else [f"action {action}: the policy does not name it: no argument has effect"]
+            []
+            if action in actions
+            else [f"action {action}: its arguments have no effect: the policy does not name the action"]
         )
     effective = EVICTION_ARGUMENTS if EVICTION_ARGUMENTS[0] in ACTION_ARGUMENTS[action] else ()
     idle = [key for key in arguments if key not in effective]
@@ -136,13 +141,14 @@ def without_effect(action: str, arguments: Iterable[str], actions: Iterable[str]
 
 
 def silences_vetoes(option: Mapping[str, object], actions: Iterable[str]) -> tuple[bool, str | None]:
-    """(whether a plugin's entry switches its vetoes off, what to tell where it does so for some actions only).
+    """Return (whether a plugin's entry disables its vetoes, message if it does so for some of the actions only).
 
-    Volcano asks per action. Here a veto holds for whatever evicts, so it is off only where it is off for all.
+    Volcano has one switch per action. Here a veto applies to all evicting actions, so it is disabled only if all of
+    them disable it.
     """
     evicting = [action for action in actions if action in VETO_SWITCHES]
     off = [action for action in evicting if option.get(VETO_SWITCHES[action]) is False]
     if not off or len(off) == len(evicting):
         return bool(off), None
-    others = ", ".join(action for action in evicting if action not in off)
-    return False, f"{VETO_SWITCHES[off[0]]}: false has no effect while {others} may evict: a veto holds for all"
+    remaining = ", ".join(action for action in evicting if action not in off)
+    return False, f"{VETO_SWITCHES[off[0]]}: false has no effect while {remaining} can evict: a veto applies to all"

@@ -1,4 +1,4 @@
-"""What plugins may have an opinion on, subject by subject: the extension points, their arguments and results."""
+"""Extension points of plugins by subject, with their arguments and results."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ from phalanx.scheduling.quota.limits import Limit
 
 
 class EvictVeto(msgspec.Struct, frozen=True):
-    """Why a pod may not be evicted, a phrase that goes on from "it "; `until` is when that ends by itself (seconds
-    since the epoch), None if it does not. With `own` its owner says so: then it counts as far as its accounts let
-    their pods protect themselves (`preemption/rules/self_protection.py`)."""
+    """Reason why a pod cannot be evicted: a phrase that continues "it ". `until` is the end of the veto in seconds
+    since the epoch, None if unknown.
+
+    With `own` the pod's owner declared the protection. It then counts only as far as the pod's accounts allow
+    self-protection (`preemption/rules/self_protection.py`).
+    """
 
     why: str
     until: float | None = None
@@ -34,9 +37,10 @@ class EvictVeto(msgspec.Struct, frozen=True):
 
 
 class Victim(msgspec.Struct, frozen=True):
-    """A pod that is to leave its node although nobody needs the room. `message` is one sentence about why.
+    """A pod to evict although no unit needs its room. `message` is one sentence with the reason.
 
-    Where its gang cannot spare it, the gang leaves with it if `whole`, else the pod stays.
+    If the pod's gang would fall below its minimum, the whole gang is evicted with `whole`; otherwise the pod is not
+    evicted.
     """
 
     record: PodRecord
@@ -46,11 +50,11 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 SortKey = Any
-"""Anything that compares with its own kind; smaller goes first."""
+"""A value that compares with values of the same kind; the smallest sorts first."""
 
 
 class Vote(enum.IntEnum):
-    """A three-valued opinion: any REJECT of a tier decides it, else any PERMIT, else the next tier is asked."""
+    """A three-valued opinion. Any REJECT of a tier decides, else any PERMIT, else the next tier votes."""
 
     REJECT = -1
     ABSTAIN = 0
@@ -58,233 +62,275 @@ class Vote(enum.IntEnum):
 
 
 class OrderPlugin:
-    """Who comes first. Keys are compared plugin by plugin in the order of the tiers; the smaller goes first."""
+    """Order of queues, gangs and pods. Keys are compared plugin by plugin in the order of the tiers; the smallest
+    first.
+    """
 
     separates_bands: ClassVar[bool] = False
-    """Whether nothing with a larger `gang_order` goes before the surplus of a gang with a smaller one."""
+    """Whether the surplus of a gang is scheduled before every gang with a larger `gang_order`."""
     order_drifts: ClassVar[bool] = False
-    """Whether `gang_order` of a gang may change although nothing about the gang itself has changed."""
+    """Whether `gang_order` of a gang can change although the gang itself has not changed."""
 
     def queue_order(self, session: View, account: AccountRecord) -> SortKey:
-        """Which of sibling queues comes first; asked again after every allocation, and only ever grows by one."""
+        """Return the sort key of a queue among its siblings.
+
+        It is read again after every allocation, and an allocation never decreases it.
+        """
         raise NotImplementedError
 
     def subqueues(self, session: View, charge_path: ChargePath) -> tuple[AccountRecord, ...]:
-        """The accounts within a queue that take turns, between priority and all other keys; outermost first."""
+        """Return the accounts within a queue that share turns, outermost first; they sort after priority, before
+        other keys.
+        """
         raise NotImplementedError
 
     def subqueue_order(self, session: View, account: AccountRecord) -> SortKey:
-        """Which of them comes first, as `queue_order`."""
+        """Return the sort key of an account among its siblings, as `queue_order` does."""
         raise NotImplementedError
 
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> SortKey:
-        """Which gang (or pod on its own) comes first."""
+        """Return the sort key of a gang or of a single pod."""
         raise NotImplementedError
 
     def pod_order(self, session: View, pod: PodRecord) -> SortKey:
-        """Which member of a gang comes first."""
+        """Return the sort key of a member within its gang."""
         raise NotImplementedError
 
     def task_buckets(self, session: View, gang: GangRecord) -> TaskBuckets | None:
-        """Which members of a gang would rather be on one node; None if it is all the same. The first plugin that
-        says something is followed."""
+        """Return the members of a gang that prefer a common node; None without a preference.
+
+        The first plugin with a result decides.
+        """
         raise NotImplementedError
 
 
 class QuotaPlugin:
-    """What accounts (queues, quotas, namespaces, users) may hold: resource -> whole number of its smallest unit
-    (millicores, bytes, else pieces).
+    """Limits and shares of accounts (queues, quotas, namespaces, users).
+
+    Amounts are resource -> integer in its smallest unit (millicores, bytes, else pieces).
     """
 
     reclaim_level: int | None = None
-    """How many levels above its own a queue is looked at when others take back what is theirs; None: all."""
+    """Number of levels above a queue that count when another queue reclaims from it; None: all."""
 
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
-        """What the account may hold at most in this cycle; all limits of all accounts that pay hold."""
+        """Return the account's maximum in this cycle; a pod must stay within all limits of all accounts on its
+        charge path.
+        """
         raise NotImplementedError
 
     def deserved(self, session: View, account: AccountRecord) -> Mapping[str, int] | None:
-        """What a queue deserves now, for those who ask; None if the plugin does not say."""
+        """Return the present deserved amounts of a queue; None if the plugin does not define them."""
         raise NotImplementedError
 
     def nominal_quota(self, session: View, account: AccountRecord) -> Mapping[str, int] | None:
-        """What it would deserve if every queue asked for everything: what it holds above that is borrowed."""
+        """Return the deserved amounts if every queue requested everything; usage above them is borrowed."""
         raise NotImplementedError
 
     def declared_resources(self, session: View, account: AccountRecord) -> frozenset[str]:
-        """The resources of which a queue, or one below it, says itself what it deserves. Without this method that
-        is all of which any queue deserves something."""
+        """Return the resources for which a queue or a descendant declares its deserved amounts.
+
+        Without this method: all resources of which any queue deserves an amount.
+        """
         raise NotImplementedError
 
     def deserved_with_request(
         self, session: View, account: AccountRecord, asker: AccountRecord, wanted: Mapping[str, int]
     ) -> Mapping[str, int] | None:
-        """What a queue would deserve if another (or it itself) asked for more; where nobody implements this it is
-        what it deserves now."""
+        """Return the deserved amounts of a queue if queue `asker` requested `wanted` more; `asker` can be the queue
+        itself.
+
+        Without an implementation these are the present deserved amounts.
+        """
         raise NotImplementedError
 
     def runtime_quota(self, session: View, account: AccountRecord) -> Mapping[str, int]:
-        """What a quota that lends and borrows may use at this moment (Koordinator's runtime quota)."""
+        """Return the present limit of a quota that lends and borrows (Koordinator's runtime quota)."""
         raise NotImplementedError
 
     def blocked(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> Verdict | None:
-        """Why nothing new may be charged along the path now, whatever its size; None if it may."""
+        """Return the reason why no new pod of any size can be charged to the path now; None if one can."""
         raise NotImplementedError
 
     def recheck_at(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> float | None:
-        """When, in seconds since the epoch, what the plugin says about a waiting unit changes by itself."""
+        """Return when the result for a waiting unit changes with time, in seconds since the epoch; None if
+        never.
+        """
         raise NotImplementedError
 
 
 class EvictionPlugin:
-    """Who may be evicted, who goes first, and who should leave."""
+    """Protection and order of victims, and evictions by plugins."""
 
     keeps_budgets: ClassVar[bool] = False
-    """Whether no set of victims may break a PodDisruptionBudget."""
+    """Whether no set of victims can violate a PodDisruptionBudget."""
     honours_owners: ClassVar[bool] = False
-    """Whether it vetoes for the owner of a pod with a cooldown or a disruption budget (`EvictVeto.own`)."""
+    """Whether the plugin vetoes for owners of pods with a cooldown or a disruption budget (`EvictVeto.own`)."""
 
     def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
-        """Why a pod may not be evicted for others now, whoever asks; None if the plugin has no objection.
+        """Return a veto against an eviction of the pod by any action; None without objection.
 
-        Any objection of any plugin in any tier holds.
+        A veto of any plugin in any tier decides.
         """
         raise NotImplementedError
 
     def victim_order(self, session: View, record: PodRecord) -> SortKey:
-        """Among victims that are equal in what they borrow and in priority: who goes first."""
+        """Return the sort key of a victim among victims that are equal in borrowing and priority."""
         raise NotImplementedError
 
     def victims(self, session: View) -> Iterable[Victim]:
-        """Who is to leave its node now, most urgent first, though nobody needs the room.
+        """Yield the pods to evict now although no unit needs their room, most urgent first.
 
-        Whoever is vetoed, protected by a budget or needed by its gang stays. Each is judged before the next is
-        asked for: by then it counts as terminating, or it stays.
+        Pods that are vetoed, protected by a budget or required by their gang are not evicted. Each victim is
+        decided before the next is read: from then on it is terminating, or it stays.
         """
         raise NotImplementedError
 
 
 class LifecyclePlugin:
-    """When the plugin is told of its cluster, and when it wants to be asked again."""
+    """Set-up of a plugin for a cluster, and its timers."""
 
     def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
-        """Before anything is placed under this policy: tells the allocators of a cluster how to choose, and takes
-        what outlasts the policy, such as which nodes are left alone for a while because they refused pods."""
+        """Configure the plugin before pods are placed under its policy.
+
+        It sets the selection rules of the node allocators and receives state that outlasts the policy, such as
+        nodes in back-off after their kubelets rejected pods.
+        """
         raise NotImplementedError
 
     def next_wake(self, session: View) -> float | None:
-        """When, in seconds since the epoch, a cycle is wanted although nothing may have happened by then."""
+        """Return when the plugin needs a cycle even without events, in seconds since the epoch; None if never."""
         raise NotImplementedError
 
     def time_key(self, now: float) -> Hashable:
-        """Takes note of the time before a cycle. As long as the answer stays equal, the plugin's `filter`,
-        `explain` and `static_score` give the same for the same nodes."""
+        """Record the time before a cycle; return a key of its effect.
+
+        While the key stays equal, `filter`, `explain` and `static_score` of the plugin return equal results for
+        equal nodes.
+        """
         raise NotImplementedError
 
 
 class FilterPlugin:
-    """Which nodes a class of equal pods may use. Asked once for a class and many nodes: `rows` are places in the
-    arrays of `nodes`, and an answer for rows has one entry for each, in their order.
+    """Selection of the nodes for a class of equal pods.
+
+    Each method is called once for a class and many nodes. `rows` are positions in the arrays of `nodes`; results
+    for rows have one entry per row, in their order.
     """
 
     def pre_filter(self, pod_class: ClassRecord) -> str | None:
-        """Why the class can be placed nowhere whatever the nodes are like; None if it can."""
+        """Return the reason why no node can fit the class in any state; None if one can."""
         raise NotImplementedError
 
     def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        """bool[rows]: which nodes the class may use; all filters must agree.
+        """Return bool[rows]: the nodes that the class can use; all filters must agree.
 
-        May depend on labels, taints and liveness (what `nodes.relabelled` records) and on the `time_key`; not on
-        amounts, nor on which pods are where.
+        The result depends only on labels, taints and liveness (changes that `nodes.relabelled` records) and on the
+        `time_key`, not on amounts or on placed pods.
         """
         raise NotImplementedError
 
     def max_copies(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
-        """int64[rows]: at most how many more copies each row takes, from what its nodes have idle; where that is 0,
-        `explain` says why."""
+        """Return int64[rows]: the maximum number of further copies per row by idle amounts.
+
+        `explain` returns the reason for 0.
+        """
         raise NotImplementedError
 
     def pre_bind_check(self, pod_class: ClassRecord, nodes: NodeTable, row: int) -> bool:
-        """Whether a pod of the class may be put on a row that was chosen for it. A plugin that says no says so in
-        `filter` from then on."""
+        """Return whether a pod of the class can be placed on its chosen row.
+
+        After a refusal, `filter` must exclude the row.
+        """
         raise NotImplementedError
 
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        """(reason in kube-scheduler's words, bool[rows] kept out for it): what `filter` says, taken apart."""
+        """Return (reason in kube-scheduler's words, bool[rows] that it excludes): the parts of the result of
+        `filter`.
+        """
         raise NotImplementedError
 
 
 class ScorePlugin:
-    """How good nodes are for a class of equal pods. Plugins are added up; by custom each gives 0 to 100, times its
-    weight.
+    """Scores of nodes for a class of equal pods.
+
+    Scores of all plugins are added; by convention each is 0 to 100 times the plugin's weight.
     """
 
     @property
     def depends_on_other_nodes(self) -> bool:
-        """Whether its score of a node depends on what other nodes hold: then nodes are scored anew after each
-        pod."""
+        """True if the score of a node depends on pods of other nodes. Then nodes are scored again after each
+        pod.
+        """
         return False
 
     def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        """float64[N], for each row of `nodes`, from what `filter` may use, normalised over `mask` (bool[N], the
-        rows that the class may use); None if it is all the same."""
+        """Return float64[N]: a score per row of `nodes` from the inputs of `filter`; None without a preference.
+
+        It is normalised over `mask` (bool[N], the rows that the class can use).
+        """
         raise NotImplementedError
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
-        """How good a node is with the pod on it, from amounts: float64[rows, copies] where `load` looks ahead over
-        so many copies, else float64[rows], or one number for all. Whatever is made of the arrays of `load` has that
-        shape. Of a plugin that is not ours float64[rows] is taken for every number of copies."""
+        """Return the score of nodes with the pod placed, from amounts.
+
+        Shape: float64[rows, copies] if `load` looks ahead over several copies, else float64[rows], or one number
+        for all nodes. Results of operators on the arrays of `load` have that shape. For third-party plugins,
+        float64[rows] is used for every number of copies.
+        """
         raise NotImplementedError
 
 
 class AdmissionPlugin:
-    """Whether the controller of a group may create its pods (Volcano's enqueue)."""
+    """Votes on the creation of a group's pods by its controller (Volcano's enqueue)."""
 
     def admit(self, session: View, gang: GangRecord) -> Vote:
-        """Whether the controller of a group may create its pods now."""
+        """Return the vote on the creation of the group's pods now."""
         raise NotImplementedError
 
     def admission_key(self, gang: GangRecord) -> Hashable:
-        """What of a group the vote depends on besides its queue and minResources.
+        """Return the properties of a group on which the vote depends, besides its queue and minResources.
 
-        Groups that are equal in all of this are asked about in order until one is refused. Without this method
-        every group is asked about.
+        Of groups with equal keys, queue and minResources, the first refusal decides for the rest. Without this
+        method every group is voted on.
         """
         raise NotImplementedError
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
-        """At most how many groups like this one could be permitted now, one after the other."""
+        """Return an upper bound on the number of equal groups that can be admitted now, one after the other."""
         raise NotImplementedError
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        """(what is in the way, the smallest change that would help) where `admit` rejects the group; the first goes
-        on from "gang x waits to be admitted: "."""
+        """Return (obstacle, smallest change that would help) for a group that `admit` rejects.
+
+        The obstacle continues "gang x waits to be admitted: ".
+        """
         raise NotImplementedError
 
     def admitted(self, session: View, gang: GangRecord) -> None:
-        """A group was admitted in this session."""
+        """Record the admission of a group in this session."""
         raise NotImplementedError
 
 
 class ReservationPlugin:
-    """Which units get a start reserved, and which may start before those (backfill).
+    """Votes on start reservations, and on backfill before units with a start reservation.
 
-    Votes count as in `admit`: of a tier any REJECT decides, else any PERMIT, else the next tier is asked. Where all
-    abstain the policy decides.
+    Votes count as in `admit`: in a tier any REJECT decides, else any PERMIT, else the next tier votes. If all
+    abstain, the policy decides.
     """
 
     def reserve_start(self, session: View, unit: WaitingUnit) -> Vote:
-        """Return whether a start is reserved for a unit that has no room, under a policy with the action `reserve`.
+        """Return the vote on a start reservation for a unit without room, under a policy with the action `reserve`.
 
-        PERMIT sets its `minPriority` and `minAgeSeconds` aside, not its `depth`. A start that is promised stays
-        promised, whatever is voted later.
+        PERMIT overrides `minPriority` and `minAgeSeconds`, not `depth`. Later votes do not revoke a promised start.
         """
         raise NotImplementedError
 
     def backfill(self, session: View, unit: WaitingUnit) -> Vote:
-        """Return whether a unit may start before a unit of at least its priority whose start is reserved.
+        """Return the vote on a start of the unit before a unit of at least its priority with a start reservation.
 
-        By default it may, where it delays none. With REJECT it waits, and is asked about again in each cycle.
+        By default the unit can start if it delays no reservation. With REJECT it waits; the vote is repeated in
+        each cycle.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Which rules about other pods a policy keeps, and how much preferences about them count."""
+"""Enforced rules about other pods, and weights of preferences about other pods."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class InterPodRules(msgspec.Struct, frozen=True):
-    """`spread` and `affinity` tell whether what pods require is kept. The weights say how much a score from 0 to
-    100 counts; `hard_weight` is what the required affinity of pods that are there already weighs among preferred
-    terms (kube-scheduler's hardPodAffinityWeight).
+    """`spread` and `affinity` tell whether required terms are enforced. Weights are factors of scores from 0 to
+    100. `hard_weight` is the weight of required affinity of placed pods among preferred terms (kube-scheduler's
+    hardPodAffinityWeight).
     """
 
     spread: bool = False

@@ -1,4 +1,4 @@
-"""How full nodes would be with one or more further copies of a pod: what every amount-based score is made of."""
+"""Load of nodes with further copies of a pod: the input of all scores by amounts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 class Load:
-    """The rows' load with the pod placed.
+    """Load of rows with the pod placed.
 
-    Without `copies` every array is shaped [rows] and one copy is added. With `copies` int64[J] (1, 2, ... J) they
-    are shaped [rows, J] and column j holds the load with `copies[j]` copies. A score written with the operators
-    of numpy therefore serves a whole cluster, a handful of changed nodes, and the look ahead over copies alike.
+    Without `copies` every array is shaped [rows] and one copy is added. With `copies` int64[J] (1, 2, ... J) arrays
+    are shaped [rows, J]; column j is the load with `copies[j]` copies. A score in numpy operators thus works for a
+    whole cluster, a few changed nodes, and the look-ahead over copies.
     """
 
     __slots__ = ("_cls", "_inverse", "_used", "copies", "nodes", "rows")
@@ -39,27 +39,29 @@ class Load:
 
     @property
     def depth(self) -> int:
-        """How many copies ahead is looked."""
+        """Number of copies of the look-ahead."""
         return 1 if self.copies is None else len(self.copies)
 
     @property
     def allocatable(self) -> IntArray:
-        """int64[R, rows(, 1)]."""
-        found = self._at_rows(self.nodes.allocatable)
-        return found if self.copies is None else found[..., None]
+        """Allocatable amounts of the rows, int64[R, rows(, 1)]."""
+        columns = self._at_rows(self.nodes.allocatable)
+        return columns if self.copies is None else columns[..., None]
 
     def column(self, resource: str) -> int | None:
-        """The place of a resource in the arrays; None for one that no node offers and no pod asks for."""
+        """Return the position of a resource in the arrays; None if no node offers and no pod requests it."""
         return self.nodes.space.find(resource)
 
     def fraction(self, column: int) -> FloatArray:
-        """The used part of one resource (1.0 = all of it; 0 where nothing is offered)."""
+        """Return the used part of one resource (1.0 = all; 0 where no amount is offered)."""
         nodes = self.nodes
         used, inverse = self._at_rows(nodes.used[column]), self._at_rows(nodes.inverse[column])
         return self._with_pods(used, self._cls.footprint.usage[column], inverse)
 
     def fraction_within(self, ids: npt.NDArray[np.intp], count: int, column: int) -> FloatArray:
-        """The used part of one resource in each row's domain, `ids[N]` of `count`; 0 in none (number 0)."""
+        """Return the used part of one resource in each row's domain, `ids[N]` of `count`; 0 without a domain
+        (number 0).
+        """
         nodes = self.nodes
         used = np.bincount(ids, nodes.used[column], count).astype(np.int64)
         offered = np.bincount(ids, nodes.allocatable[column], count)
@@ -70,12 +72,12 @@ class Load:
         return self._with_pods(used[here], self._cls.footprint.usage[column], inverse[here])
 
     def processor_and_memory(self) -> FloatArray:
-        """float[2, ...]: the used parts of CPU and memory."""
+        """Return float[2, ...]: the used parts of CPU and memory."""
         usage = self._cls.footprint.usage[_SCORED, None]
         return self._with_pods(self._processor_and_memory_used(), usage, self._processor_and_memory_inverse())
 
     def processor_and_memory_before(self) -> FloatArray:
-        """float[2, ...]: the same without the last of the copies."""
+        """Return float[2, ...]: the used parts of CPU and memory without the last copy."""
         used, inverse = self._processor_and_memory_used(), self._processor_and_memory_inverse()
         if self.copies is None:
             result: FloatArray = used * inverse
@@ -83,7 +85,7 @@ class Load:
         return self._with_pods(used, self._cls.footprint.usage[_SCORED, None], inverse, less=1)
 
     def scored(self) -> FloatArray:
-        """float[2, ...]: CPU and memory with kube-scheduler's defaults for containers without requests."""
+        """Return float[2, ...]: CPU and memory with kube-scheduler's defaults for containers without requests."""
         used = self._at_rows(self.nodes.scored)
         return self._with_pods(used, self._cls.footprint.scored[:, None], self._processor_and_memory_inverse())
 
@@ -99,7 +101,7 @@ class Load:
 
     def _at_rows(self, array: npt.NDArray[Number]) -> npt.NDArray[Number]:
         rows = self.rows
-        # `take` is several times as fast as indexing where only a few rows are asked for.
+        # `take` is several times as fast as indexing for a few rows.
         return array[..., rows] if isinstance(rows, slice) else array.take(rows, axis=-1)
 
     def _with_pods(

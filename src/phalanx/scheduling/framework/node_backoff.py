@@ -1,15 +1,15 @@
-"""Nodes whose kubelet has refused a pod are left alone for a while.
+"""Back-off of nodes whose kubelet rejected a pod.
 
-A pod that its kubelet refuses is lost, its controller makes another at once, and the same node is still the best
-one for it: without a pause that goes round until the controller gives up. The kubelet knows something that we do
-not (a pod of another scheduler, a device that failed), and tells it by and by.
+A pod that its kubelet rejects is lost, and its controller creates a replacement at once. The same node is still the
+best one for it, so without a pause this repeats until the controller gives up. The kubelet has information that the
+scheduler gets later: a pod of another scheduler, a failed device.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-# Seconds: how long a node rests at first, twice as long each further time, at most; and when it is forgotten.
+# Seconds: first back-off of a node, doubled at each rejection up to the longest; an entry expires after the last.
 FIRST_REST = 30.0
 LONGEST_REST = 480.0
 FORGOTTEN_AFTER = 3600.0
@@ -22,15 +22,15 @@ class _Entry(msgspec.Struct):
 
 
 class NodeBackoff:
-    """By the name of the node; times are in seconds since the epoch."""
+    """Back-offs by node name; times are in seconds since the epoch."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
     def refused(self, node: str, now: float) -> float:
-        """The kubelet of a node has refused a pod; until when it is left alone.
+        """Record a rejection by the kubelet of a node; return the end of the back-off.
 
-        Pods that were sent there before it rested say nothing new.
+        Rejections of pods that were bound before the back-off do not extend it.
         """
         entry = self._entries.get(node)
         if entry is None or entry.last + FORGOTTEN_AFTER <= now:
@@ -42,7 +42,7 @@ class NodeBackoff:
         return entry.until
 
     def backed_off(self, now: float) -> tuple[str, ...]:
-        """The nodes that are left alone now, sorted; what is old is forgotten."""
+        """Return the sorted names of nodes in back-off; remove expired entries."""
         for node in [
             node for node, entry in self._entries.items() if entry.last + FORGOTTEN_AFTER <= now >= entry.until
         ]:
@@ -50,5 +50,5 @@ class NodeBackoff:
         return tuple(sorted(node for node, entry in self._entries.items() if entry.until > now))
 
     def next_end(self, now: float) -> float | None:
-        """When the next node has rested enough."""
+        """Return the end of the next back-off; None if there is none."""
         return min((entry.until for entry in self._entries.values() if entry.until > now), default=None)

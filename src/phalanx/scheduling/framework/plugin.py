@@ -1,4 +1,4 @@
-"""What a plugin is: a class whose methods are the extension points."""
+"""Base class of plugins; its methods are the extension points."""
 
 from __future__ import annotations
 
@@ -29,42 +29,43 @@ class Plugin(
     AdmissionPlugin,
     ReservationPlugin,
 ):
-    """Override the methods on which the plugin has an opinion; the framework calls only those.
+    """Override the extension points that the plugin implements; the framework calls only overridden methods.
 
-    One instance lives as long as the policy that names it. A plugin keeps no reference to the cluster between
-    calls; it gets everything as arguments and must be deterministic.
+    One instance exists as long as the policy that names it. A plugin stores no reference to the cluster between
+    calls. It gets all inputs as arguments and must be deterministic.
     """
 
     name: ClassVar[str]
     arguments: ClassVar[tuple[str, ...]] = ()
-    """The argument keys that the plugin accepts; a key that ends in `*` stands for a prefix."""
+    """Accepted argument keys; a key that ends in `*` is a prefix."""
     without_effect: ClassVar[tuple[str, ...]] = ()
-    """Those of them that it accepts but does not act on; whoever uses one is told so."""
+    """Accepted argument keys without effect; a user of such a key gets a warning."""
     disabled_points: frozenset[str] = frozenset()
-    """Extension points at which it has no opinion with the arguments that it got."""
+    """Extension points that the plugin does not use with its arguments."""
     node_allocators: frozenset[str] = frozenset()
-    """The allocators (ports, volumes, devices) that keep pods from nodes where this plugin is in the policy."""
+    """Node allocators (ports, volumes, devices) that filter nodes if the policy contains this plugin."""
     inter_pod_rules: InterPodRules = NO_RULES
-    """What it makes of spread constraints, affinity and anti-affinity between pods."""
+    """Enforcement of spread constraints, affinity and anti-affinity between pods."""
     remarks: tuple[str, ...] = ()
-    """What whoever wrote the arguments should know, a sentence each."""
+    """Messages to the author of the arguments, one sentence each."""
 
-    # what the scheduler asks of every plugin, rather than for one of a certain class
+    # Settings that the scheduler reads from every plugin, independent of its class.
 
     topology: TopologySettings | None = None
-    """How the network is parted; that of the first plugin that says something counts."""
+    """Topology of the network; the first plugin with settings decides."""
     usage_decay: UsageDecay | None = None
-    """How far what accounts have held counts; that of the first plugin that says something counts."""
+    """Decay of past usage; the first plugin with settings decides."""
     deserved_from_accounts: ClassVar[bool] = False
-    """Whether `deserved` looks at nothing but accounts and what there is for them to share: it may then be given an
-    `AccountView`, and be asked by another thread."""
+    """Whether `deserved` reads only accounts and their shared amounts. It can then get an `AccountView` and run in
+    another thread.
+    """
     needs_node_usage: ClassVar[bool] = False
-    """Whether it looks at what nodes really use (metrics.k8s.io), which somebody has to read then."""
+    """Whether the plugin reads real usage of nodes (metrics.k8s.io), which must then be collected."""
 
     def __init__(self, arguments: Arguments) -> None:
-        """Raises PolicyError (through `arguments`) for values that it cannot use."""
+        """Raise PolicyError (through `arguments`) for invalid values."""
 
 
 def overrides(plugin: Plugin, point: str) -> bool:
-    """Whether the plugin's class implements an extension point itself."""
+    """Return whether the plugin's class implements an extension point."""
     return getattr(type(plugin), point) is not getattr(Plugin, point)

@@ -1,4 +1,4 @@
-"""A policy compiled: which plugin speaks at which extension point, and how their opinions combine."""
+"""Compiled policy: the plugins of each extension point, and the combination of their results."""
 
 from __future__ import annotations
 
@@ -21,48 +21,50 @@ from phalanx.scheduling.framework.result_checks import check_results
 from phalanx.scheduling.framework.view import View, WaitingUnit
 
 _UNLIMITED = 2**62
-RESERVED = "node(s) were reserved for others that start before it would end"
-OUTSIDE = "node(s) had no room that is left of Reservation {}"
+RESERVED = "node(s) were reserved for units that start before the pod would end"
+OUTSIDE = "node(s) had no free room of Reservation {}"
 
 
 class ReservedRoom(Protocol):
-    """Which nodes are kept for those who start later."""
+    """Nodes that are reserved for later starts."""
 
     @property
     def active(self) -> bool:
-        """Whether any is."""
+        """True if any node is reserved."""
 
     def limit_copies(self, pod_class: ClassRecord, rows: Rows, copies: IntArray) -> IntArray:
-        """int64[rows]: of the copies that each row has room for now those that leave in time."""
+        """Return int64[rows]: the copies with room now that end before the reserved starts."""
 
     def closed_to(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
-        """bool[rows]: where a pod of the class would fit but for what is kept."""
+        """Return bool[rows]: the rows where a pod of the class fits except for reservations."""
 
     def unready(self, pod_class: ClassRecord) -> str | None:
-        """Why pods of a class wait for the advance reservation that they ask for, whatever room there is."""
+        """Return why pods of a class wait for their advance reservation, independent of free room; None if it is
+        ready.
+        """
 
 
 class PluginRuntime:
     """Plugins by extension point, in the order of the tiers.
 
-    `band_width` is how many of the first keys of `gang_order` separate bands: a unit of a lower band gets nothing
-    before the surplus of a higher one had its turn. `order_drifts` tells that the order changes by itself.
+    `band_width` is the number of leading keys of `gang_order` that separate bands. A unit of a lower band is placed
+    only after the surplus of a higher band had its turn. `order_drifts` is True if the order changes with time.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        # Set by whoever keeps starts for those who wait.
+        # The plugin of start reservations sets this.
         self.reserved: ReservedRoom | None = None
-        # What objects state comes first: it is what people are told where several things say no.
+        # Plugins of declared objects come first: their reason is reported if several plugins refuse.
         entries = (*policy.standing_plugins, *policy.plugins)
         for entry in entries:
             check_results(entry.plugin)
-        self._speakers = {
-            point: [entry for entry in entries if _speaks(entry, point)] for point in EXTENSION_POINTS
+        self._entries = {
+            point: [entry for entry in entries if _implements(entry, point)] for point in EXTENSION_POINTS
         }
-        self._silenced: list[tuple[str, list[Plugin]]] = []
-        self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in EXTENSION_POINTS}
-        # The plugins of a point: a bound look-up, as it is asked several times for each unit.
+        self._disabled: list[tuple[str, list[Plugin]]] = []
+        self._plugins = {point: [entry.plugin for entry in self._entries[point]] for point in EXTENSION_POINTS}
+        # Plugins of an extension point: a bound method, because each unit needs several look-ups.
         self.plugins: Callable[[str], list[Plugin]] = self._plugins.__getitem__
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
@@ -71,20 +73,20 @@ class PluginRuntime:
         self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
 
     def disable(self, point: str, place: int, instead: Plugin | None) -> None:
-        """One plugin says nothing at a point until `enable_all`; those who hold the list see that at once."""
-        self._silenced.append((point, list(self._plugins[point])))
+        """Disable one plugin at an extension point until `enable_all`, also in lists that callers already have."""
+        self._disabled.append((point, list(self._plugins[point])))
         self._plugins[point][place : place + 1] = [instead] if instead is not None else []
 
     def enable_all(self) -> bool:
-        """Ends what `disable` began; whether there was anything to end."""
-        silenced = bool(self._silenced)
-        while self._silenced:
-            point, plugins = self._silenced.pop()
+        """Revert all calls of `disable`; return whether there were any."""
+        disabled = bool(self._disabled)
+        while self._disabled:
+            point, plugins = self._disabled.pop()
             self._plugins[point][:] = plugins
-        return silenced
+        return disabled
 
     def pre_filter(self, pod_class: ClassRecord) -> str | None:
-        """The first reason for which the class can be placed nowhere."""
+        """Return the first reason why no node can fit the class; None if one can."""
         for plugin in self.plugins("pre_filter"):
             reason = plugin.pre_filter(pod_class)
             if reason is not None:
@@ -92,7 +94,9 @@ class PluginRuntime:
         return None
 
     def unready(self, pod_class: ClassRecord) -> str | None:
-        """What the class refers to and is not there, or not ready: its volumes, its claims, its reservation."""
+        """Return why a referenced volume, claim or reservation of the class is missing or not ready; None if all
+        are ready.
+        """
         use = pod_class.spec.reservation
         if use is not None:
             reason = use.fault or (self.reserved.unready(pod_class) if self.reserved is not None else None)
@@ -106,16 +110,18 @@ class PluginRuntime:
         return next((reason for reason in reasons if reason is not None), None)
 
     def time_key(self, now: float) -> tuple[Hashable, ...]:
-        """What of the time the opinions on nodes depend on; plugins take note of the time."""
+        """Return a key of the time on which results for nodes depend; plugins record the time."""
         return tuple(plugin.time_key(now) for plugin in self.plugins("time_key"))
 
     def next_wake(self, session: View) -> float | None:
-        """When, later than now, a plugin first wants a cycle although nothing may have happened by then."""
+        """Return the first time after now at which a plugin needs a cycle even without events; None if none
+        does.
+        """
         times = (plugin.next_wake(session) for plugin in self.plugins("next_wake"))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        """What the filters say about the rows, reason by reason, in the order of the tiers."""
+        """Return the filters' reasons for the rows, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(pod_class, nodes, rows)]
         for plugin in self.plugins("filter"):
             if not overrides(plugin, "explain"):
@@ -137,8 +143,10 @@ class PluginRuntime:
         return parts
 
     def admit(self, session: View, gang: GangRecord) -> bool:
-        """Tier by tier: a rejection decides, else a permission, else the next tier; by default yes."""
-        for _, tier in groupby(self._speakers["admit"], key=_tier):
+        """Return whether a group is admitted. In a tier a rejection decides, else a permission, else the next tier;
+        default True.
+        """
+        for _, tier in groupby(self._entries["admit"], key=_tier):
             votes = [entry.plugin.admit(session, gang) for entry in tier]
             if Vote.REJECT in votes:
                 return False
@@ -148,7 +156,7 @@ class PluginRuntime:
 
     def vote(self, point: str, session: View, unit: WaitingUnit) -> tuple[Vote, str]:
         """Return the vote of the plugins on a unit, and the name of the plugin that decides it."""
-        for _, tier in groupby(self._speakers[point], key=_tier):
+        for _, tier in groupby(self._entries[point], key=_tier):
             votes = [(getattr(entry.plugin, point)(session, unit), entry.plugin.name) for entry in tier]
             for deciding in (Vote.REJECT, Vote.PERMIT):
                 for vote, plugin in votes:
@@ -157,24 +165,24 @@ class PluginRuntime:
         return Vote.ABSTAIN, ""
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str, str]:
-        """Return what the first plugin that rejects the group says about it, and its name; "" for nothing."""
-        for entry in self._speakers["admit"]:
+        """Return (obstacle, change, plugin name) of the first plugin that rejects the group; "" for none."""
+        for entry in self._entries["admit"]:
             plugin = entry.plugin
             if plugin.admit(session, gang) is Vote.REJECT:
-                told = plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
-                message, change = told or ("", "")
+                reason = plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
+                message, change = reason or ("", "")
                 return message, change, plugin.name
         return "", "", ""
 
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
-        """What the votes on a group depend on besides its queue and size."""
+        """Return the keys on which the votes on a group depend besides its queue and size."""
         return tuple(
             plugin.admission_key(gang) if overrides(plugin, "admission_key") else gang.key
             for plugin in self.plugins("admit")
         )
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
-        """At most how many groups that are like this one to the plugins could be permitted now."""
+        """Return an upper bound on the number of equal groups that can be admitted now."""
         rooms = [
             plugin.max_admissions(session, gang)
             for plugin in self.plugins("admit")
@@ -183,11 +191,11 @@ class PluginRuntime:
         return min(rooms, default=_UNLIMITED)
 
     def describe(self) -> list[tuple[str, list[str]]]:
-        """(extension point, names of the plugins that speak there), for people."""
+        """Return (extension point, names of its plugins), for users."""
         return [(point, [plugin.name for plugin in self.plugins(point)]) for point in EXTENSION_POINTS]
 
 
-def _speaks(entry: ConfiguredPlugin, point: str) -> bool:
+def _implements(entry: ConfiguredPlugin, point: str) -> bool:
     plugin = entry.plugin
     return point not in entry.disabled_points and point not in plugin.disabled_points and overrides(plugin, point)
 

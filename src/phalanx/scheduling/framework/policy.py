@@ -1,4 +1,4 @@
-"""A policy that can run: its plugins in tiers, its actions, and what it says beside them."""
+"""Policy ready to run: plugins in tiers, actions, and further settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ConfiguredPlugin(msgspec.Struct, frozen=True):
-    """A plugin of the policy; `disabled_points` are the extension points that the file switches off."""
+    """Plugin of the policy; `disabled_points` are extension points that the policy file switches off."""
 
     plugin: Plugin
     tier: int
@@ -27,20 +27,20 @@ class ConfiguredPlugin(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A policy that can run. `standing_plugins` are plugins that no file names: what objects in the cluster say
-    (quotas, budgets) holds whatever the policy. `inactive` tells, a sentence each, what was accepted but has no
-    effect yet.
+    """A policy that can run.
 
-    `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
-    failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
-    are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets. `self_protection`
-    holds for accounts that say nothing about it, and none above them does. `custom_actions` are those of
-    `actions` that installed packages bring, by name. With `create_pod_groups` gangs that only pods declare get an
-    object. `reservations` says who has a start kept for it, None where nobody has (the action `reserve`).
-    `exceeded_run_times` says what becomes of gangs with pods that run longer than they may: `report`,
-    `evict-when-needed` or `kill`. With `heeds_maintenance_signals` what nodes say about their own maintenance keeps
-    pods off them that would not end in time. `defragmentation` says when pods are moved for those who wait,
-    None where none are (the action `defragment`).
+    `standing_plugins` are active in every policy: they enforce declared objects (quotas, budgets). `inactive` are
+    messages about accepted settings without effect.
+
+    `partial_gang` applies to a gang below its quorum after its timeout because bindings failed. `keep` lets bound
+    members run and retries, `release` evicts them. `evictions` is the way of evictions: `delete`, or
+    `eviction-api`, where the API server enforces PodDisruptionBudgets. `self_protection` applies to accounts
+    without their own setting or one of an ancestor. `custom_actions` are the actions of installed packages by name.
+    With `create_pod_groups`, gangs that only pods declare get a PodGroup. `reservations` are the settings of the
+    action `reserve`, None without it. `exceeded_run_times` applies to gangs with pods beyond their run time limit:
+    `report`, `evict-when-needed` or `kill`. With `heeds_maintenance_signals`, pods that would not end before a
+    node's announced maintenance are not placed there. `defragmentation` are the settings of the action
+    `defragment`, None without it.
     """
 
     actions: tuple[str, ...]
@@ -62,22 +62,24 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def places_best_effort_only(self) -> bool:
-        """Whether no action is for members of gangs that ask for more than a slot; of others' nobody knows."""
+        """True if no action places gang members with resource requests; custom actions are assumed to place
+        them.
+        """
         return "allocate" not in self.actions and not self.custom_actions
 
     def configured(self, kind: type[T]) -> T | None:
-        """The plugin of a class that a tier names."""
-        found = (entry.plugin for entry in self.plugins)
-        return next((plugin for plugin in found if isinstance(plugin, kind)), None)
+        """Return the plugin of a class that a tier names; None if there is none."""
+        plugins = (entry.plugin for entry in self.plugins)
+        return next((plugin for plugin in plugins if isinstance(plugin, kind)), None)
 
     @property
     def topology(self) -> TopologySettings:
-        """How the first plugin that says anything about it parts the network."""
-        found = (entry.plugin.topology for entry in self.plugins)
-        return next((settings for settings in found if settings is not None), TopologySettings())
+        """The topology settings of the first plugin that has some."""
+        topologies = (entry.plugin.topology for entry in self.plugins)
+        return next((settings for settings in topologies if settings is not None), TopologySettings())
 
     @property
     def usage_decay(self) -> UsageDecay:
-        """How the first plugin that says anything about it looks back at what accounts have held."""
-        found = (entry.plugin.usage_decay for entry in self.plugins)
-        return next((decay for decay in found if decay is not None), UsageDecay())
+        """The usage decay of the first plugin that has one."""
+        decays = (entry.plugin.usage_decay for entry in self.plugins)
+        return next((decay for decay in decays if decay is not None), UsageDecay())

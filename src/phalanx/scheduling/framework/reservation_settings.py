@@ -1,4 +1,4 @@
-"""What a policy says about reservations: who gets one, and who goes first beside them."""
+"""Settings of start reservations: the units that get one, and backfill around them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from phalanx.scheduling.framework.vocabulary import RESERVE
 
 
 class ReservationSettings(msgspec.Struct, frozen=True):
-    """`depth` is how many waiters of a queue have a start that is kept for them (1: EASY; 0: all, conservative).
-    Who has waited less than `min_age` seconds, or ranks below `min_priority`, waits without one.
+    """`depth` is the number of waiting units per queue with a start reservation (1: EASY; 0: all, conservative).
+    Units that have waited less than `min_age` seconds or have a priority below `min_priority` get none.
 
-    With `shortest_first` those behind the first who must wait take their turns by how long they say that they run
-    (SJBF), otherwise in the order of the queue. `start_delay` is how many seconds a pod takes from its binding to
-    the start of its clock. Every `forecast_every` seconds, should there be a cycle, those without a start get a
-    forecast (0: never).
+    With `shortest_first`, units behind the first one that must wait are backfilled in order of their declared run
+    time (SJBF), otherwise in queue order. `start_delay` is the time in seconds from the binding of a pod to the
+    start of its run time. Every `forecast_every` seconds, in the next cycle, units without a start reservation get
+    a forecast (0: never).
 
-    Nobody is evicted for who starts by itself within `wait_instead` seconds (0: that does not count), nor where
-    more than `most_lost_percent` of the time that it gains is lost as work of those who go (-1: no limit).
+    Victims are not evicted for a unit that starts without evictions within `wait_instead` seconds (0: no such
+    check). They are also not evicted if the lost work exceeds `most_lost_percent` of the time that the unit gains
+    (-1: no limit).
 
-    Without `reserves_starts` nobody who waits has a start kept: the policy has no action `reserve`, and there are
-    advance reservations.
+    Without `reserves_starts` no start is reserved: the policy has no action `reserve`, but there are advance
+    reservations.
     """
 
     depth: int = 1
@@ -41,7 +42,7 @@ class ReservationSettings(msgspec.Struct, frozen=True):
 def reservation_settings(
     actions: tuple[str, ...], arguments: Mapping[str, Mapping[str, object]], errors: list[str]
 ) -> ReservationSettings | None:
-    """None where the policy does not name the action `reserve`; mistakes are added to `errors`."""
+    """Return the settings, or None if the policy does not name the action; append mistakes to `errors`."""
     if RESERVE not in actions:
         return None
     stated = Arguments(f"action {RESERVE}", arguments.get(RESERVE, {}))
@@ -64,5 +65,7 @@ def reservation_settings(
 def _shortest_first(stated: Arguments) -> bool:
     order = stated.text("backfillOrder", "queue")
     if order not in ("queue", "shortest"):
-        raise PolicyError(f"{stated.owner}: argument backfillOrder: {order!r} is not queue or shortest")
+        raise PolicyError(
+            f"{stated.owner}: argument backfillOrder: {order!r} is unknown; expected queue or shortest"
+        )
     return order == "shortest"

@@ -1,4 +1,4 @@
-"""What plugins of third parties answer is checked where it comes in: a wrong answer is an error that names them."""
+"""Checks of the results of third-party plugins: an invalid result is an error that names the plugin."""
 
 from __future__ import annotations
 
@@ -22,39 +22,41 @@ from phalanx.scheduling.framework.task_buckets import TaskBuckets
 from phalanx.scheduling.quota.limits import Limit
 
 MOST_POINTS = 1e9
-"""Scores beyond are refused: in sums with them those of other plugins would be lost."""
+"""Larger scores are refused: in sums with them, the scores of other plugins would be lost to rounding."""
 _MOST_COPIES = 2**31
-# Who asks for cycles at certain times gets one a second at most.
+# A plugin with timers gets at most one cycle per second.
 _SHORTEST_NAP = 1.0
 _OURS = "phalanx.scheduling."
 
 
 class PluginResultError(Exception):
-    """A plugin answered with something that has no meaning at that extension point."""
+    """A plugin returned an invalid result at an extension point."""
 
 
 class CheckedPoint:
-    """Stands in a plugin's place at one point; whoever looks for the culprit of a failure finds it on the stack."""
+    """Wrapper of a plugin's method at one extension point. A failure handler finds it on the stack and blames the
+    plugin.
+    """
 
     def __init__(self, plugin: Plugin, point: str) -> None:
         self.plugin = plugin
         self.point = point
         self.kind: object = None
-        self._ask: Callable[..., Any] = getattr(plugin, point)
+        self._method: Callable[..., Any] = getattr(plugin, point)
         self._check = _CHECKS.get(point)
 
-    def __call__(self, *asked: Any) -> Any:
+    def __call__(self, *args: Any) -> Any:
         try:
-            found = self._ask(*asked)
+            result = self._method(*args)
         except SystemExit as error:
             raise PluginResultError("it wanted to end the process") from error
-        return self._check(self, found, asked) if self._check is not None else None
+        return self._check(self, result, args) if self._check is not None else None
 
-    def each(self, found: Iterable[object], most: int) -> Iterator[Victim]:
-        """What an iterable gives, checked one by one; one that gives more than `most` never ends."""
-        for number, victim in enumerate(found):
+    def checked_victims(self, victims: Iterable[object], most: int) -> Iterator[Victim]:
+        """Yield the checked victims of an iterable. More than `most` victims are taken as an endless iterable."""
+        for number, victim in enumerate(victims):
             if number == most:
-                raise PluginResultError(f"expected an end: gave more than {most}, twice the pods that there are")
+                raise PluginResultError(f"expected an end, got more than {most} victims, twice the number of pods")
             if (
                 not isinstance(victim, Victim)
                 or not isinstance(victim.record, PodRecord)
@@ -66,7 +68,7 @@ class CheckedPoint:
 
 
 class CheckedTaskBuckets:
-    """What a plugin gave as the groups of one gang."""
+    """Wrapper of a plugin's task buckets of one gang."""
 
     def __init__(self, point: CheckedPoint, groups: TaskBuckets, nodes: int) -> None:
         self.plugin = point.plugin
@@ -75,16 +77,16 @@ class CheckedTaskBuckets:
         self._nodes = nodes
 
     def group_of(self, record: PodRecord) -> int | None:
-        found = self._groups.group_of(record)
-        return found if found is None else _whole(found)
+        group = self._groups.group_of(record)
+        return group if group is None else _whole(group)
 
     def scores(self, record: PodRecord, placed: Any) -> FloatArray | None:
-        found = self._groups.scores(record, placed)
-        return found if found is None else _points(found, (self._nodes,))
+        scores = self._groups.scores(record, placed)
+        return scores if scores is None else _points(scores, (self._nodes,))
 
 
 def check_results(plugin: Plugin) -> None:
-    """Has the answers of a plugin that is not ours checked from now on; ours cost nothing."""
+    """Wrap the extension points of a third-party plugin in checks; our plugins run unwrapped."""
     if type(plugin).__module__.startswith(_OURS):
         return
     for point in EXTENSION_POINTS:
@@ -92,20 +94,20 @@ def check_results(plugin: Plugin) -> None:
             setattr(plugin, point, CheckedPoint(plugin, point))
 
 
-def unexpected(wanted: str, found: object) -> PluginResultError:
-    if isinstance(found, np.ndarray):
-        return PluginResultError(f"expected {wanted}, got {found.dtype}{list(found.shape)}")
-    return PluginResultError(f"expected {wanted}, got {type(found).__name__} {found!r}"[:300])
+def unexpected(wanted: str, result: object) -> PluginResultError:
+    if isinstance(result, np.ndarray):
+        return PluginResultError(f"expected {wanted}, got {result.dtype}{list(result.shape)}")
+    return PluginResultError(f"expected {wanted}, got {type(result).__name__} {result!r}"[:300])
 
 
-def _bools(found: object, rows: int) -> BoolArray:
-    if not isinstance(found, np.ndarray) or found.dtype != np.bool_ or found.shape != (rows,):
-        raise unexpected(f"bool[{rows}]", found)
-    return found
+def _bools(result: object, rows: int) -> BoolArray:
+    if not isinstance(result, np.ndarray) or result.dtype != np.bool_ or result.shape != (rows,):
+        raise unexpected(f"bool[{rows}]", result)
+    return result
 
 
 def _points(found: object, shape: tuple[int, ...], relevant: BoolArray | None = None) -> FloatArray:
-    """As float64; only the entries that are `relevant` need be numbers that one can add."""
+    """Return `found` as float64; only `relevant` entries must be finite scores."""
     wanted = f"float64{list(shape)}"
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "iuf" or found.shape != shape:
         raise unexpected(wanted, found)
@@ -116,12 +118,12 @@ def _points(found: object, shape: tuple[int, ...], relevant: BoolArray | None = 
     return result
 
 
-def _filter(point: CheckedPoint, found: object, asked: Any) -> BoolArray:
-    return _bools(found, _count(asked))
+def _filter(point: CheckedPoint, result: object, args: Any) -> BoolArray:
+    return _bools(result, _count(args))
 
 
-def _max_copies(point: CheckedPoint, found: object, asked: Any) -> IntArray:
-    rows = _count(asked)
+def _max_copies(point: CheckedPoint, found: object, args: Any) -> IntArray:
+    rows = _count(args)
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu" or found.shape != (rows,):
         raise unexpected(f"int64[{rows}]", found)
     if (found < 0).any():
@@ -130,52 +132,52 @@ def _max_copies(point: CheckedPoint, found: object, asked: Any) -> IntArray:
     return result
 
 
-def _pre_bind_check(point: CheckedPoint, found: object, asked: Any) -> bool:
-    if not isinstance(found, bool | np.bool_):
-        raise unexpected("True or False", found)
-    pod_class, nodes, row = asked
-    if not found and point.plugin.filter(pod_class, nodes, np.array([row])).any():
-        # It would be chosen again for ever.
-        raise PluginResultError("expected filter to rule out from now on what pre_bind_check has refused")
-    return bool(found)
+def _pre_bind_check(point: CheckedPoint, allowed: object, args: Any) -> bool:
+    if not isinstance(allowed, bool | np.bool_):
+        raise unexpected("True or False", allowed)
+    pod_class, nodes, row = args
+    if not allowed and point.plugin.filter(pod_class, nodes, np.array([row])).any():
+        # Otherwise the node would be chosen again without end.
+        raise PluginResultError("expected filter to exclude the nodes that pre_bind_check has refused")
+    return bool(allowed)
 
 
-def _explain(point: CheckedPoint, found: object, asked: Any) -> list[tuple[str, BoolArray]]:
+def _explain(point: CheckedPoint, parts: object, args: Any) -> list[tuple[str, BoolArray]]:
     wanted = "list[(str, bool[rows])]"
-    if not isinstance(found, list | tuple):
-        raise unexpected(wanted, found)
-    for part in found:
+    if not isinstance(parts, list | tuple):
+        raise unexpected(wanted, parts)
+    for part in parts:
         if not isinstance(part, tuple) or len(part) != 2 or not isinstance(part[0], str):
             raise unexpected(wanted, part)
-        _bools(part[1], _count(asked))
-    return list(found)
+        _bools(part[1], _count(args))
+    return list(parts)
 
 
-def _static_score(point: CheckedPoint, found: object, asked: Any) -> FloatArray | None:
-    return found if found is None else _points(found, asked[2].shape, asked[2])
+def _static_score(point: CheckedPoint, scores: object, args: Any) -> FloatArray | None:
+    return scores if scores is None else _points(scores, args[2].shape, args[2])
 
 
-def _score(point: CheckedPoint, found: Any, asked: Any) -> FloatArray | float:
-    load: Load = asked[1]
-    if _is_number(found):
-        return float(_points(np.array([float(found)]), (1,))[0])
+def _score(point: CheckedPoint, score: Any, args: Any) -> FloatArray | float:
+    load: Load = args[1]
+    if _is_number(score):
+        return float(_points(np.array([float(score)]), (1,))[0])
     rows = len(load.nodes.alive[load.rows])
     if load.copies is None:
-        return _points(found, (rows,))
+        return _points(score, (rows,))
     depth = len(load.copies)
-    if isinstance(found, np.ndarray) and found.shape in ((rows,), (rows, 1)):
-        # The same for any number of copies.
-        return np.broadcast_to(_points(found.reshape(rows, 1), (rows, 1)), (rows, depth))
-    return _points(found, (rows, depth))
+    if isinstance(score, np.ndarray) and score.shape in ((rows,), (rows, 1)):
+        # the same score for any number of copies
+        return np.broadcast_to(_points(score.reshape(rows, 1), (rows, 1)), (rows, depth))
+    return _points(score, (rows, depth))
 
 
-def _key(point: CheckedPoint, found: object, asked: Any) -> object:
-    kind = _kind(found)
+def _key(point: CheckedPoint, key: object, args: Any) -> object:
+    kind = _kind(key)
     if point.kind is None:
         point.kind = kind
     if not _comparable(kind, point.kind):
-        raise PluginResultError(f"its keys do not compare with each other: {found!r} is one of them"[:300])
-    return found
+        raise PluginResultError(f"its keys are not comparable with each other, for example {key!r}"[:300])
+    return key
 
 
 def _kind(key: object) -> object:
@@ -185,7 +187,7 @@ def _kind(key: object) -> object:
         return Real
     if isinstance(key, str):
         return str
-    raise unexpected("a number, a text, or a tuple of such", key)
+    raise unexpected("a number, a string, or a tuple of these", key)
 
 
 def _comparable(one: object, other: object) -> bool:
@@ -194,114 +196,114 @@ def _comparable(one: object, other: object) -> bool:
     return one is other
 
 
-def _amounts(found: object) -> dict[str, int]:
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
-        raise unexpected("resource -> whole number", found)
-    return {name: _whole(amount) for name, amount in found.items()}
+def _amounts(amounts: object) -> dict[str, int]:
+    if not isinstance(amounts, Mapping) or not all(isinstance(name, str) for name in amounts):
+        raise unexpected("resource -> whole number", amounts)
+    return {name: _whole(amount) for name, amount in amounts.items()}
 
 
-def _is_number(found: Any) -> bool:
-    return type(found) is not bool and isinstance(found, Real)
+def _is_number(value: Any) -> bool:
+    return type(value) is not bool and isinstance(value, Real)
 
 
-def _whole(found: Any, least: int | None = None) -> int:
-    if not (_is_number(found) and isinstance(found, Integral)) or (least is not None and found < least):
-        raise unexpected("a whole number" if least is None else f"a whole number of at least {least}", found)
-    return int(found)
+def _whole(value: Any, least: int | None = None) -> int:
+    if not (_is_number(value) and isinstance(value, Integral)) or (least is not None and value < least):
+        raise unexpected("a whole number" if least is None else f"a whole number of at least {least}", value)
+    return int(value)
 
 
-def _time(found: Any) -> float:
-    if not _is_number(found) or not isfinite(found):
-        raise unexpected("seconds since the epoch", found)
-    return float(found)
+def _time(value: Any) -> float:
+    if not _is_number(value) or not isfinite(value):
+        raise unexpected("seconds since the epoch", value)
+    return float(value)
 
 
-def _alarm(point: CheckedPoint, found: object, asked: Any) -> float | None:
-    return found if found is None else max(_time(found), asked[0].now + _SHORTEST_NAP)
+def _alarm(point: CheckedPoint, time: object, args: Any) -> float | None:
+    return time if time is None else max(_time(time), args[0].now + _SHORTEST_NAP)
 
 
-def _limit(point: CheckedPoint, found: object, asked: Any) -> Limit | None:
-    if found is None:
+def _limit(point: CheckedPoint, limit: object, args: Any) -> Limit | None:
+    if limit is None:
         return None
-    if not isinstance(found, Limit) or not all(isinstance(text, str) for text in (found.word, found.change)):
-        raise unexpected("Limit(word, limits) or None", found)
-    return msgspec.structs.replace(found, limits=_amounts(found.limits))
+    if not isinstance(limit, Limit) or not all(isinstance(text, str) for text in (limit.word, limit.change)):
+        raise unexpected("Limit(word, limits) or None", limit)
+    return msgspec.structs.replace(limit, limits=_amounts(limit.limits))
 
 
-def _veto(point: CheckedPoint, found: object, asked: Any) -> EvictVeto | None:
-    if found is None:
+def _veto(point: CheckedPoint, veto: object, args: Any) -> EvictVeto | None:
+    if veto is None:
         return None
-    if not isinstance(found, EvictVeto) or not isinstance(found.why, str):
-        raise unexpected("EvictVeto(why) or None", found)
-    if found.until is not None:
-        _time(found.until)
-    return found
+    if not isinstance(veto, EvictVeto) or not isinstance(veto.why, str):
+        raise unexpected("EvictVeto(why) or None", veto)
+    if veto.until is not None:
+        _time(veto.until)
+    return veto
 
 
-def _verdict(point: CheckedPoint, found: object, asked: Any) -> Verdict | None:
-    if found is None or (isinstance(found, Verdict) and isinstance(found.message, str)):
-        return found
-    raise unexpected("Verdict(code, message) or None", found)
+def _verdict(point: CheckedPoint, verdict: object, args: Any) -> Verdict | None:
+    if verdict is None or (isinstance(verdict, Verdict) and isinstance(verdict.message, str)):
+        return verdict
+    raise unexpected("Verdict(code, message) or None", verdict)
 
 
-def _accounts(point: CheckedPoint, found: object, asked: Any) -> tuple[AccountRecord, ...]:
-    if isinstance(found, tuple | list) and all(isinstance(each, AccountRecord) for each in found):
-        return tuple(found)
-    raise unexpected("tuple[AccountRecord, ...]", found)
+def _accounts(point: CheckedPoint, accounts: object, args: Any) -> tuple[AccountRecord, ...]:
+    if isinstance(accounts, tuple | list) and all(isinstance(account, AccountRecord) for account in accounts):
+        return tuple(accounts)
+    raise unexpected("tuple[AccountRecord, ...]", accounts)
 
 
-def _resources(point: CheckedPoint, found: object, asked: Any) -> frozenset[str]:
-    if isinstance(found, frozenset | set) and all(isinstance(each, str) for each in found):
-        return frozenset(found)
-    raise unexpected("frozenset[str]", found)
+def _resources(point: CheckedPoint, resources: object, args: Any) -> frozenset[str]:
+    if isinstance(resources, frozenset | set) and all(isinstance(resource, str) for resource in resources):
+        return frozenset(resources)
+    raise unexpected("frozenset[str]", resources)
 
 
-def _groups(point: CheckedPoint, found: object, asked: Any) -> TaskBuckets | None:
-    if found is None:
+def _groups(point: CheckedPoint, buckets: object, args: Any) -> TaskBuckets | None:
+    if buckets is None:
         return None
-    if not all(callable(getattr(found, name, None)) for name in ("group_of", "scores")):
-        raise unexpected("TaskBuckets or None", found)
-    return CheckedTaskBuckets(point, found, asked[0].state.nodes.capacity)  # type: ignore[arg-type]
+    if not all(callable(getattr(buckets, name, None)) for name in ("group_of", "scores")):
+        raise unexpected("TaskBuckets or None", buckets)
+    return CheckedTaskBuckets(point, buckets, args[0].state.nodes.capacity)  # type: ignore[arg-type]
 
 
-def _victims(point: CheckedPoint, found: object, asked: Any) -> Iterator[Victim]:
-    if not isinstance(found, Iterable):
-        raise unexpected("an iterable of Victim", found)
-    return point.each(found, 2 * len(asked[0].state.pods) + 1)
+def _victims(point: CheckedPoint, victims: object, args: Any) -> Iterator[Victim]:
+    if not isinstance(victims, Iterable):
+        raise unexpected("an iterable of Victim", victims)
+    return point.checked_victims(victims, 2 * len(args[0].state.pods) + 1)
 
 
-def _hashable(point: CheckedPoint, found: object, asked: Any) -> object:
+def _hashable(point: CheckedPoint, value: object, args: Any) -> object:
     try:
-        hash(found)
+        hash(value)
     except TypeError:
-        raise unexpected("something hashable", found) from None
-    return found
+        raise unexpected("something hashable", value) from None
+    return value
 
 
-def _two_texts(point: CheckedPoint, found: object, asked: Any) -> object:
-    if found is None:
+def _two_texts(point: CheckedPoint, texts: object, args: Any) -> object:
+    if texts is None:
         return None
-    if isinstance(found, tuple) and len(found) == 2 and all(isinstance(text, str) for text in found):
-        return found
-    raise unexpected("(what is in the way, what would help) or None", found)
+    if isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(text, str) for text in texts):
+        return texts
+    raise unexpected("(obstacle, change that would help) or None", texts)
 
 
 def _one_of(wanted: str, *kinds: type) -> Callable[[CheckedPoint, object, Any], object]:
-    def check(point: CheckedPoint, found: object, asked: Any) -> object:
-        if not isinstance(found, kinds):
-            raise unexpected(wanted, found)
-        return found
+    def check(point: CheckedPoint, value: object, args: Any) -> object:
+        if not isinstance(value, kinds):
+            raise unexpected(wanted, value)
+        return value
 
     return check
 
 
-def _count(asked: Any) -> int:
-    """How many rows are asked about: by (class, nodes, rows)."""
-    return len(asked[1].alive[asked[2]])
+def _count(args: Any) -> int:
+    """Return the number of rows in the arguments (class, nodes, rows)."""
+    return len(args[1].alive[args[2]])
 
 
-def _some_amounts(point: CheckedPoint, found: object, asked: Any) -> dict[str, int] | None:
-    return None if found is None else _amounts(found)
+def _some_amounts(point: CheckedPoint, amounts: object, args: Any) -> dict[str, int] | None:
+    return None if amounts is None else _amounts(amounts)
 
 
 _CHECKS: Mapping[str, Callable[[CheckedPoint, Any, Any], Any]] = {
@@ -311,7 +313,7 @@ _CHECKS: Mapping[str, Callable[[CheckedPoint, Any, Any], Any]] = {
     "limit": _limit,
     **dict.fromkeys(("deserved", "nominal_quota", "deserved_with_request"), _some_amounts),
     "declared_resources": _resources,
-    "runtime_quota": lambda point, found, asked: _amounts(found),
+    "runtime_quota": lambda point, amounts, args: _amounts(amounts),
     "blocked": _verdict,
     **dict.fromkeys(("recheck_at", "next_wake"), _alarm),
     "evict_veto": _veto,
@@ -325,7 +327,7 @@ _CHECKS: Mapping[str, Callable[[CheckedPoint, Any, Any], Any]] = {
     "static_score": _static_score,
     "score": _score,
     **dict.fromkeys(("admit", "reserve_start", "backfill"), _one_of("Vote", Vote)),
-    "max_admissions": lambda point, found, asked: _whole(found, least=0),
+    "max_admissions": lambda point, count, args: _whole(count, least=0),
     "why_not_admitted": _two_texts,
 }
-"""By extension point; those that are missing answer nothing."""
+"""Checks by extension point; results of missing points are ignored."""

@@ -1,4 +1,4 @@
-"""Members of a gang who would rather be on one node: task buckets."""
+"""Task buckets: members of a gang that prefer a common node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from phalanx.cluster.resource_space import FloatArray
 
 
 class TaskBuckets(Protocol):
-    """One gang's, as of one moment."""
+    """Task buckets of one gang, as of one moment."""
 
     def group_of(self, record: PodRecord) -> int | None:
-        """The group that a member belongs to; None if it is all the same where it goes."""
+        """Return the bucket of a member; None without a preference."""
 
     def scores(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
-        """float[N]: how good each row is for the member, with who was placed before (pod, row); None if it is all
-        the same."""
+        """Return float[N]: the score of each row for the member after `placed` (pod, row); None without a
+        preference.
+        """

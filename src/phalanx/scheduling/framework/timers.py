@@ -1,23 +1,23 @@
-"""When plugins last did what they do only now and then."""
+"""Timers of plugins that act periodically."""
 
 from __future__ import annotations
 
 
 class Timers:
-    """Kept by the scheduler over cycles, by the names of plugins. Nothing of it survives a restart."""
+    """Last rounds by plugin name. The scheduler owns the timers across cycles; a restart resets them."""
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
 
-    def due(self, who: str, period: float, now: float) -> bool:
-        """Whether the last round began at least `period` seconds ago, or none has begun yet."""
-        last = self._last.get(who)
+    def due(self, plugin: str, period: float, now: float) -> bool:
+        """Return whether the last round began at least `period` seconds ago, or there was none."""
+        last = self._last.get(plugin)
         return last is None or now >= last + period
 
-    def begin(self, who: str, now: float) -> None:
-        self._last[who] = now
+    def begin(self, plugin: str, now: float) -> None:
+        self._last[plugin] = now
 
-    def next(self, who: str, period: float) -> float | None:
-        """When the next round is due; None if none has begun yet."""
-        last = self._last.get(who)
+    def next(self, plugin: str, period: float) -> float | None:
+        """Return when the next round is due; None before the first round."""
+        last = self._last.get(plugin)
         return None if last is None else last + period

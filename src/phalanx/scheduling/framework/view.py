@@ -1,4 +1,4 @@
-"""What plugins may ask about the cycle that is being planned."""
+"""Interface of a cycle for plugins."""
 
 from __future__ import annotations
 
@@ -20,45 +20,46 @@ if TYPE_CHECKING:
 
 
 class PodPlacer(Protocol):
-    """Where the scheduler would put pods."""
+    """Placement of pods by the scheduler."""
 
     def place(self, pod_class: ClassRecord, count: int) -> list[int]:
-        """Rows for up to `count` copies of the class, in placement order, fewer if fewer fit."""
+        """Return rows for up to `count` copies of the class, in placement order; fewer if fewer fit."""
 
 
 class UsageAverages(Protocol):
-    """What accounts have held."""
+    """Past usage of accounts."""
 
     def decayed(self, record: AccountRecord, now: float) -> Mapping[str, float]:
-        """resource -> the fading average of what the account held."""
+        """Return the decayed average usage of the account by resource."""
 
 
 class AccountView(ShareView, Protocol):
-    """One cycle as far as shares go: what asks for no more than this is answered from a copy as well
-    (`deserved_from_accounts`)."""
+    """Part of a cycle that concerns shares. It is also served from a copy (`deserved_from_accounts`)."""
 
     now: float
 
     @property
     def history(self) -> UsageAverages:
-        """What accounts have held."""
+        """Past usage of accounts."""
 
     @property
     def usage_decay(self) -> UsageDecay:
-        """How far the policy lets what accounts have held count."""
+        """The policy's decay of past usage."""
 
     def totals(self) -> dict[str, tuple[int, int]]:
-        """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
+        """Return (allocatable, used) of all nodes by resource, as of the first call in this cycle."""
 
     def usable(self) -> Mapping[str, int]:
-        """resource -> what queues can have of what there is to share: not what nobody tolerates, nor what pods of
-        no queue hold."""
+        """Return the amounts that queues can share by resource.
+
+        Amounts on nodes with untolerated taints and usage of pods without a queue are excluded.
+        """
 
 
 class View(AccountView, Protocol):
-    """One cycle as a plugin sees it; `Session` is the one that there is. `now` is in seconds since the epoch.
+    """A cycle as plugins see it; `Session` implements it. `now` is in seconds since the epoch.
 
-    `placer` tells where the scheduler would put pods, `timers` when a plugin last did what it does now and then.
+    `placer` returns where the scheduler would place pods; `timers` are the times of periodic work of plugins.
     """
 
     state: ClusterState
@@ -67,58 +68,61 @@ class View(AccountView, Protocol):
 
     @property
     def placer(self) -> PodPlacer:
-        """Where the scheduler would put pods."""
+        """Placement of pods by the scheduler."""
 
     @property
     def ledger(self) -> Ledger:
         """The accounts, up to date."""
 
     def priority(self, gang: GangRecord | PodRecord) -> int:
-        """A pod's priority; of a gang the group's own, else the highest among its members."""
+        """Return a pod's priority; of a gang the group's own, else the highest of its members."""
 
     def turn_priority(self, gang: GangRecord | PodRecord) -> int:
-        """With which priority it takes its turn: of Kubernetes' own groups the members'."""
+        """Return the priority for the turn: of Kubernetes' own groups the members' priority."""
 
     def requirement(self, gang: GangRecord) -> QuorumRequirement:
-        """What a plan must place for the gang's quorum to hold."""
+        """Return the members that a plan must place to reach the gang's quorum."""
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
-        """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
+        """Return the amounts by resource that can be reclaimed for a group (in one account, or in all)."""
 
     def inqueue_resources(self) -> Mapping[str, int]:
-        """What admitted groups announced in minResources and their members do not use yet."""
+        """Return the minResources of admitted groups that their members do not use yet, by resource."""
 
 
 class WaitingUnit(Protocol):
-    """What takes its turn as one: the gangs of a gang group (mostly one), or a pod on its own."""
+    """A unit with a turn of its own: the gangs of a gang group (usually one), or a single pod."""
 
     @property
     def pod(self) -> PodRecord | None:
-        """The pod on its own."""
+        """The single pod, or None."""
 
     @property
     def gangs(self) -> tuple[GangRecord, ...]:
-        """The gangs otherwise."""
+        """The gangs, or empty for a single pod."""
 
     @property
     def members(self) -> tuple[GangRecord | PodRecord, ...]:
-        """Either of the two."""
+        """The gangs or the single pod."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for users."""
 
 
 class ActionView(View, Protocol):
-    """One cycle as an action sees it."""
+    """A cycle as actions see it."""
 
     @property
     def units(self) -> Sequence[WaitingUnit]:
-        """What waits, in order."""
+        """The waiting units, in order."""
 
     def place(self, units: Iterable[WaitingUnit]) -> None:
-        """Gives some of the units their turn, as the action `allocate` does: each is placed whole or not at all,
-        or told what it lacks. Others than those of `units` are passed over."""
+        """Give units their turn, as the action `allocate` does: each is placed as a whole, or refused with a
+        reason.
+
+        Units that are not in `units` are skipped.
+        """
 
     def out_of_time(self) -> bool:
-        """Whether the cycle has used up its time: then what has had no turn is for the next one."""
+        """Return whether the time of the cycle is used up; the remaining units then wait for the next cycle."""

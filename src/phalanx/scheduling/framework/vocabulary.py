@@ -1,14 +1,14 @@
 """Volcano's words for policies: switches, plugins, actions and arguments (master of August 2026, v1.16 alpha).
 
-An existing policy file must work as it is. What we have no counterpart for yet is accepted and reported.
-In a tuple of argument keys a name that ends in `*` stands for a prefix.
+Existing policy files must work unchanged. Words without a counterpart are accepted and reported. In a tuple of
+argument keys, a name that ends in `*` is a prefix.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-# A plugin's switches, and the extension points of ours that each one covers.
+# Switches of a plugin, and our extension points that each covers.
 SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
         "enableJobOrder": ("gang_order",),
@@ -21,8 +21,8 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "enableJobPipelined": (),
         "enableJobReady": (),
         "enableJobStarving": (),
-        "enableNamespaceOrder": (),  # gone from Volcano, still in old files
-        "enablePreemptable": (),  # see `eviction_options`: a veto is off only where every action leaves it out
+        "enableNamespaceOrder": (),  # removed from Volcano, still in old files
+        "enablePreemptable": (),  # see `eviction_options`: a veto is disabled only if every action disables it
         "enablePreemptive": (),
         "enableQueueOrder": ("queue_order",),
         "enableReclaimable": (),
@@ -40,7 +40,7 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-# Which switch of a plugin says whether its vetoes count when these actions choose victims.
+# The switch of a plugin that enables its vetoes in these actions.
 VETO_SWITCHES: MappingProxyType[str, str] = MappingProxyType(
     {
         "preempt": "enablePreemptable",
@@ -65,7 +65,7 @@ WHOLE_GANGS = "allowWholeBundle"
 FOREIGN_VICTIMS = "phalanx.foreignVictims"
 BEST_EFFORT = "phalanx.bestEffortEvicts"
 EVICTION_ARGUMENTS = (FOREIGN_VICTIMS, SINGLE_NODE, WHOLE_GANGS, BEST_EFFORT)
-"""What we act on; all four actions that evict for others take them."""
+"""Arguments with effect; all four evicting actions accept them."""
 
 RESERVE = "reserve"
 RESERVE_ARGUMENTS = (
@@ -96,8 +96,9 @@ DEFRAGMENT_ARGUMENTS = (
     "thresholdPriority",
 )
 
-# Action -> the argument keys that `configurations:` may carry. The others have no effect: a failed filter is never
-# asked twice anyway, every node is looked at, and the factor of `enqueue` has moved to the plugin `overcommit`.
+# Accepted argument keys of actions under `configurations:`. Keys without a counterpart have no effect: a failed
+# filter is never repeated, every node is considered, and the factor of `enqueue` is an argument of plugin
+# `overcommit`.
 ACTION_ARGUMENTS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
         "allocate": (_ERROR_CACHE,),
@@ -113,7 +114,7 @@ ACTION_ARGUMENTS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-# Gone from Volcano, still in old files: what is said about each.
-_SLA = "Volcano gave it up for the plugin sla, which orders and lets in by how long a group waits"
+# Names removed from Volcano but still in old files, with a message for each.
+_SLA = "Volcano replaced it with plugin sla, which orders and admits groups by their waiting time"
 RETIRED_ACTIONS: MappingProxyType[str, str] = MappingProxyType({"elect": _SLA})
 RETIRED_PLUGINS: MappingProxyType[str, str] = MappingProxyType({"reservation": _SLA})

@@ -1,1 +1,1 @@
-"""Placing what starts together: all members that a gang needs, near each other where they ask for it, or none."""
+"""Placement of gangs: all members that a gang needs, within its topology, or none."""

@@ -1,6 +1,6 @@
-"""Where a gang could gather whose members have to be near to each other, before any of them is anywhere.
+"""Candidate domains for gangs whose members have required affinity to each other, before the first is placed.
 
-The first of a series may begin anywhere, and where it is best alone there may be no room for all.
+The first member can be placed anywhere, and its best domain can be too small for the gang.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.session.session import Session
 
-# So many domains are tried, the roomiest first.
+# Maximum number of tried domains, the largest room first.
 _TRIES = 8
 
 
 def affinity_candidates(session: Session, portions: Iterable[tuple[ClassRecord, int]]) -> Iterator[BoolArray]:
-    """bool[N] each: the domains in which so many copies of the classes might be near to each other."""
+    """Yield bool[N] per domain that could hold all copies of the classes that must share a domain."""
     wanted = dict(portions)
     nodes = session.state.nodes
     for key, followers in _keys(session, wanted).items():
@@ -38,9 +38,10 @@ def affinity_candidates(session: Session, portions: Iterable[tuple[ClassRecord, 
 
 
 def _keys(session: Session, wanted: dict[ClassRecord, int]) -> dict[str, list[ClassRecord]]:
-    """label -> the classes that have to be in one domain of it with members of these classes, and with nobody who
-    is there already."""
-    found: dict[str, list[ClassRecord]] = {}
+    """Return the classes by topology label that need members of these classes, and no placed pods, in their
+    domain.
+    """
+    classes_by_key: dict[str, list[ClassRecord]] = {}
     for pod_class in wanted:
         profile = pod_class.affinity
         if not profile.peers.affinity:
@@ -49,8 +50,8 @@ def _keys(session: Session, wanted: dict[ClassRecord, int]) -> dict[str, list[Cl
         near = pod_class.affinity_state(session.state.nodes.affinity).affinity
         assert near is not None
         if any(match_set in other.affinity.matching_sets for other in wanted) and not any(
-            each.counts.any() for each in near.counters
+            counter.counts.any() for counter in near.counters
         ):
             for counter in near.counters:
-                found.setdefault(counter.region.domains.key, []).append(pod_class)
-    return found
+                classes_by_key.setdefault(counter.region.domains.key, []).append(pod_class)
+    return classes_by_key

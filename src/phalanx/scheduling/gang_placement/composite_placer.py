@@ -1,4 +1,4 @@
-"""Placing a tree of quorums: every child alone, as a whole or not at all, until enough of them hold."""
+"""Placement of a composite: each child as a whole or not at all, until enough children are placed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from phalanx.scheduling.session.session import Session
 
 
 class CompositePlacer:
-    """One attempt. `placements` are the gangs that may take part, those whose quorums hold included; `lacks` says
-    what keeps the others from it. Afterwards `placed` of each of them tells who and where, `lacks` why every gang
-    that is still open waits. A tree with a topology is placed in the smallest domain that takes it."""
+    """One attempt to place a composite. `placements` are the gangs that can take part, including satisfied ones;
+    `lacks` are the refusals of the other gangs. Afterwards `placed` of each placement lists its pods and rows, and
+    `lacks` has a refusal for every open gang. A tree with a topology is placed in the smallest domain that fits it.
+    """
 
     def __init__(
         self,
@@ -36,10 +37,10 @@ class CompositePlacer:
         self._failed: dict[CompositeTree, list[CompositeTree | GangRecord]] = {}
 
     def run(self, tree: CompositeTree, spot: Spot | None = None) -> bool:
-        """Whether the tree holds now; if not, nothing of it has been placed."""
+        """Place the tree; return whether it reaches its minimum. If not, nothing of it is placed."""
         mark = self._transaction.mark()
         placed = {gang: list(self._placements[gang].placed) for gang in tree.gangs() if gang in self._placements}
-        facts = self._children(tree, spot) if tree.topology is None else self._near(tree, spot)
+        facts = self._place_children(tree, spot) if tree.topology is None else self._place_in_domain(tree, spot)
         if facts is None:
             return True
         self._transaction.back_to(mark)
@@ -49,8 +50,8 @@ class CompositePlacer:
         note_waiting(tree, failed, self._placements, self.lacks)
         return False
 
-    def _near(self, tree: CompositeTree, outer: Spot | None) -> Refusal | None:
-        """Looks for a domain that takes all children, else for one that takes as many as are needed."""
+    def _place_in_domain(self, tree: CompositeTree, outer: Spot | None) -> Refusal | None:
+        """Place the tree in a domain that fits all children, else in one that fits the required number."""
         session, placements = (
             self._session,
             {gang: self._placements[gang] for gang in tree.gangs() if gang in self._placements},
@@ -65,7 +66,7 @@ class CompositePlacer:
         ]
         holding = len(placements) - len(asking)
         if not asking:
-            return self._children(tree, outer)
+            return self._place_children(tree, outer)
         before = {gang: list(placement.placed) for gang, placement in placements.items()}
 
         def undone() -> None:
@@ -80,7 +81,7 @@ class CompositePlacer:
                 self._transaction,
                 area,
                 want,
-                lambda _, spot: self._children(tree, spot or outer),
+                lambda _, spot: self._place_children(tree, spot or outer),
                 undone,
             )
             if facts is None:
@@ -89,27 +90,27 @@ class CompositePlacer:
             undone()
         assert facts is not None
         if facts.of_nodes or facts.of_account:
-            # What no domain has, before any gang was tried in one.
+            # No domain has this room; the gangs have not been tried one by one.
             asks = (
                 gang
                 for gang, placement in placements.items()
                 if not placement.satisfied and facts.may_be_about(gang)
             )
             first = next(asks, None)
-            if first is not None and _lacks_nothing(self.lacks.get(first)):
+            if first is not None and _waits_for_mates_only(self.lacks.get(first)):
                 self.lacks[first] = facts
         return facts
 
-    def _children(self, tree: CompositeTree, spot: Spot | None) -> Refusal | None:
-        """Places every child that can be placed; why the first one cannot, if they are too few."""
-        failed = self._failed[tree] = [each for each in tree.children if not self._take(each, spot)]
-        able = len(tree.children) - len(failed)
-        if able >= max(1, tree.least):
+    def _place_children(self, tree: CompositeTree, spot: Spot | None) -> Refusal | None:
+        """Place every child that fits; return the refusal of the first other child if too few fit."""
+        failed = self._failed[tree] = [child for child in tree.children if not self._place_child(child, spot)]
+        placeable = len(tree.children) - len(failed)
+        if placeable >= max(1, tree.least):
             return None
         lacks = (self.lacks[gang] for gang in tree.gangs() if gang in self.lacks)
         return next(lacks, None) or TooFewGroups()
 
-    def _take(self, child: CompositeTree | GangRecord, spot: Spot | None) -> bool:
+    def _place_child(self, child: CompositeTree | GangRecord, spot: Spot | None) -> bool:
         if isinstance(child, CompositeTree):
             return self.run(child, spot)
         placement = self._placements.get(child)
@@ -128,8 +129,8 @@ class CompositePlacer:
         return False
 
 
-def _lacks_nothing(lack: Refusal | None) -> bool:
-    """Return whether a gang waits for others of its composite at most."""
+def _waits_for_mates_only(lack: Refusal | None) -> bool:
+    """Return whether a gang waits only for other gangs of its composite."""
     return lack is None or lack.of_mates
 
 
@@ -139,10 +140,12 @@ def note_waiting(
     placements: Mapping[GangRecord, GangPlacement],
     lacks: dict[GangRecord, Refusal],
 ) -> None:
-    """Notes that the open gangs of a tree that does not hold wait for it, unless they lack something. Of the
-    children that `failed` the first gang that lacks something is in their way."""
+    """Record that the open gangs of an unplaced tree wait for it, unless they have their own refusal.
+
+    The reported cause is the first gang with a refusal of its own among the `failed` children.
+    """
     below = (gang for child in failed for gang in (child.gangs() if isinstance(child, CompositeTree) else (child,)))
-    culprit = next((gang for gang in below if not _lacks_nothing(lacks.get(gang))), None)
+    culprit = next((gang for gang in below if not _waits_for_mates_only(lacks.get(gang))), None)
     key, title = (culprit.key, culprit.title) if culprit is not None else (None, "")
     waits = Waits(tree.key, max(1, tree.least), len(tree.children) - len(failed), key, title)
     for gang in tree.gangs():
@@ -153,7 +156,7 @@ def note_waiting(
 def hold_up(
     tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement], lacks: dict[GangRecord, Refusal]
 ) -> bool:
-    """Whether too few of the children may take part; then everybody below waits for them."""
+    """Return whether too few children can take part; then all gangs of the tree wait for them."""
 
     def fails(child: CompositeTree | GangRecord) -> bool:
         return hold_up(child, placements, lacks) if isinstance(child, CompositeTree) else child not in placements
@@ -166,8 +169,11 @@ def hold_up(
 
 
 def core(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement]) -> list[GangRecord]:
-    """The gangs that have to be placed so that the tree holds: the first that may take part. Of one in which
-    each child stands for itself, the first child. Empty if it holds, or if too few may take part."""
+    """Return the gangs that must be placed to reach the minimum: the first that can take part.
+
+    For a tree with independent children: the gangs of the first open child. Empty if the minimum is reached, or if
+    too few children can take part.
+    """
     holding, open_children = 0, list[list[GangRecord]]()
     for child in tree.children:
         if isinstance(child, CompositeTree):
@@ -187,7 +193,7 @@ def core(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement]) ->
 
 
 def could_hold(tree: CompositeTree, placements: Mapping[GangRecord, GangPlacement], asked: bool = False) -> bool:
-    """Whether enough of the children may take part; with `asked` only those count that hold already."""
+    """Return whether enough children can take part; with `asked`, only satisfied gangs count."""
 
     def holds(child: CompositeTree | GangRecord) -> bool:
         if isinstance(child, CompositeTree):

@@ -1,4 +1,4 @@
-"""A group of groups as the placement sees it: a tree of quorums."""
+"""Composite as a tree of quorums."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from phalanx.model.topology import TopologyRule
 
 
 class CompositeTree:
-    """`least` of the children must hold, or nothing of the tree is placed; with 0 each stands for itself.
+    """Node of a composite. At least `least` of the children must be satisfied, or nothing of the tree is placed.
+    With 0 the children are independent of each other.
 
-    A child holds when its own quorum does: a gang's that of its members, a tree's that of its children. Those
-    that hold already count. `children` are in the order in which they are tried; each is placed as a whole or not
-    at all, and one that does not fit is passed over. `topology` binds everything below. `key` is the composite's.
+    A child is satisfied if its own quorum is: of a gang by its members, of a tree by its children. Already
+    satisfied children count. `children` are in the order of their placement; each is placed as a whole or not at
+    all, and a child that does not fit is skipped. `topology` applies to all descendants. `key` is the composite's.
     """
 
     __slots__ = ("children", "key", "least", "topology")
@@ -36,7 +37,7 @@ class CompositeTree:
         return f"CompositeTree({self.key}, {self.least} of {list(self.children)})"
 
     def gangs(self) -> Iterator[GangRecord]:
-        """All gangs below, depth first, in the order in which they are tried."""
+        """Yield all gangs of the tree, depth first, in the order of their placement."""
         for child in self.children:
             if isinstance(child, CompositeTree):
                 yield from child.gangs()
@@ -44,7 +45,7 @@ class CompositeTree:
                 yield child
 
     def trees(self) -> Iterator[CompositeTree]:
-        """This one and all below it, parents first."""
+        """Yield the tree and all its subtrees, parents first."""
         yield self
         for child in self.children:
             if isinstance(child, CompositeTree):
@@ -52,17 +53,17 @@ class CompositeTree:
 
 
 def composite_tree_of(composites: Composites, root: GangKey) -> CompositeTree:
-    """The tree of a root that is declared and without fault.
+    """Return the tree of a root that is declared without fault.
 
-    A composite that has been placed once asks for nothing more while anybody below it is left, as a gang does.
+    A composite that was placed once has no minimum any more while any gang of it is active, as a gang.
     """
     spec = composites.specs[root]
-    below, gangs = composites.children(root)
-    found: list[tuple[int, GangKey, CompositeTree | GangRecord]] = [
-        (child.created, child.key, composite_tree_of(composites, child.key)) for child in below
+    subcomposites, gangs = composites.children(root)
+    entries: list[tuple[int, GangKey, CompositeTree | GangRecord]] = [
+        (child.created, child.key, composite_tree_of(composites, child.key)) for child in subcomposites
     ]
-    found += [(gang.spec.created, gang.key, gang) for gang in gangs if gang.spec is not None]
-    children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
+    entries += [(gang.spec.created, gang.key, gang) for gang in gangs if gang.spec is not None]
+    children = tuple(child for _, _, child in sorted(entries, key=lambda entry: entry[:2]))
     whole = CompositeTree(root, spec.min_groups, children, spec.topology)
     if spec.initiated and any(gang.active for gang in whole.gangs()):
         whole.least = 0

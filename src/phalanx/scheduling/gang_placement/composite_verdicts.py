@@ -1,4 +1,4 @@
-"""Refusals of a composite: what each of its open gangs lacks, or that it waits for the others."""
+"""Refusals of a composite: of each open gang by itself, or because it waits for the other gangs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ WAITING_FOR_COMPOSITE = "WaitingForComposite"
 
 
 class Waits(Refusal, frozen=True):
-    """A gang that could start waits for its composite, of whose `least` children `able` hold or could be placed.
-    `culprit` is a gang that could not, with its `title`; None if there are too few groups."""
+    """Refusal of a gang that fits but waits for its composite: `able` of the required `least` children can be
+    placed.
+
+    `culprit` is a gang that does not fit, with its `title`; None if there are too few groups.
+    """
 
     composite: GangKey
     least: int
@@ -28,8 +31,8 @@ class Waits(Refusal, frozen=True):
     def gang_verdict_beside(self, gang: GangRecord, mates: Mapping[GangKey, Verdict]) -> Verdict:
         why = mates.get(self.culprit) if self.culprit is not None else None
         message = (
-            f"gang {gang.title} waits for CompositePodGroup {self.composite}, which has {self.able} of the "
-            f"{self.least} groups that it needs"
+            f"gang {gang.title} waits for CompositePodGroup {self.composite}: {self.able} of "
+            f"{self.least} required groups are ready"
         )
         composite = NamedObject("CompositePodGroup", self.composite.name, self.composite.namespace)
         objects = (gang_object(gang.key), composite)
@@ -52,18 +55,19 @@ class Waits(Refusal, frozen=True):
             members=self.able,
             change=f"help gang {self.title} first: {why.change}" if why.change else "",
             fault=why.fault,
-            # (The culprit is a gang of this tree, all of which is in one namespace.)
+            # The culprit is a gang of this tree, all of which are in one namespace.
             objects=joined_objects(objects, why.objects),
         )
 
 
 class TooFewGroups(Refusal, frozen=True):
-    """Fewer children of a tree can be placed than it needs, and none of its gangs lacks anything."""
+    """Refusal of a tree with too few placeable children, none of which has a refusal of its own."""
 
 
 class CompositeRefusal(Refusal, frozen=True):
-    """What which gang lacks, by its place in the unit. `holds` where the tree has what it needs, and these gangs
-    wait for themselves."""
+    """Refusals of gangs, by their positions in the unit. With `holds` the tree has reached its minimum, and these
+    gangs wait independently.
+    """
 
     of: tuple[tuple[int, Refusal], ...]
     holds: bool = False

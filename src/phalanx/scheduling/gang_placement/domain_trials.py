@@ -1,4 +1,4 @@
-"""One attempt in one domain after the other, the smallest first, until it succeeds."""
+"""Attempts to place pods in one domain after the other, the smallest first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Refusal)
 
 
 class Together(msgspec.Struct, frozen=True):
-    """At least `total` members of several gangs, of which some may be left out."""
+    """Demand of several gangs of which some can be omitted: at least `total` of the members."""
 
     total: int
     members: tuple[MemberDemand, ...]
@@ -29,7 +29,7 @@ class Together(msgspec.Struct, frozen=True):
 
 
 def together(demands: Sequence[GangDemand], least: int) -> Together:
-    """What the smallest `least` of the gangs ask for, out of all that they offer."""
+    """Return the demand of the `least` smallest gangs, out of the members of all."""
     totals = sorted(demand.total for demand in demands)
     return Together(sum(totals[:least]), tuple(portion for demand in demands for portion in demand.members))
 
@@ -43,17 +43,18 @@ def try_domains(
     undone: Callable[[], None],
     otherwise: Callable[[], bool] | None = None,
     culprit: int = 0,
-    everybody: Mapping[ClassRecord, int] | None = None,
+    waiting_pods: Mapping[ClassRecord, int] | None = None,
 ) -> F | Shortage | None:
-    """Makes the attempt in the domains that take all by the counts; why it failed in the one that came nearest.
+    """Make the attempt in each domain with enough room by counts. Return None, or the refusal in the nearest
+    domain.
 
-    An attempt places within the transaction, or says why not; told the domain that came nearest, it says why there.
-    `undone` is called when what an attempt has placed has been taken back; `otherwise` may then place by other
-    means in the same domain. `everybody` are those for whom there should be room beside. The last attempt, which
-    only finds out why, leaves its traces.
+    `attempt` places pods in the transaction or returns a refusal. Called with a `Spot`, it returns the refusal for
+    that domain. `undone` is called after an attempt was rolled back; `otherwise` can then place pods by other means
+    in the same domain. `waiting_pods` are further pods for which the domain should have room. The last attempt only
+    finds the reason and is not rolled back.
     """
     mark = transaction.mark()
-    for domain in session.topology_domains.tries(area, want, everybody):
+    for domain in session.topology_domains.tries(area, want, waiting_pods):
         with session.placer.within(domain.rows):
             facts = attempt(domain, None)
             if facts is None:
@@ -63,7 +64,7 @@ def try_domains(
             if otherwise is not None and otherwise():
                 return None
         if facts.of_account:
-            return facts  # accounts are in the way in every domain
+            return facts  # quota refuses the pods in every domain
     nearest = session.topology_domains.nearest(area, want)
     if nearest is None:
         return no_domain(session, area, want, culprit)

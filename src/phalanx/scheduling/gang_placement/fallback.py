@@ -1,4 +1,4 @@
-"""Other ways to place a few unlike members, where the usual one found no room."""
+"""Fallback placement of small gangs of unlike members, by exact search."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from phalanx.scheduling.placement.exact_search import ExactSearch, SearchKind, S
 from phalanx.scheduling.queue.demands import QuorumDemand, gang_demand
 from phalanx.scheduling.session.session import Session
 
-# The search is for small gangs; beyond these sizes it would mostly run into its limit.
+# The search suits small gangs; beyond these sizes it would mostly reach its limit.
 _MOST_MEMBERS = 64
 _MOST_NODES = 64
 
 
 class FallbackPlacement(msgspec.Struct, frozen=True):
-    """`total` members of one gang's batches, of which `roles[role]` of each named role."""
+    """Requirement of one gang: `total` members of the batches, of which `roles[role]` of each named role."""
 
     total: int
     roles: tuple[tuple[str, int], ...]
@@ -34,11 +34,10 @@ class FallbackPlacement(msgspec.Struct, frozen=True):
 def fallback_placement(
     session: Session, transaction: Transaction, choices: Sequence[FallbackPlacement]
 ) -> list[list[tuple[PodRecord, int]]] | None:
-    """Searches for room where the usual way found none, if the classes may have been in each other's way.
+    """Search a placement by exact search if the usual order of the classes may have prevented one.
 
-    Per choice who is placed where; None if nobody is.
-
-    What it finds by amounts is placed pod by pod: filters that depend on who is where are asked again each time.
+    Return (member, row) per choice; None without a solution. The solution by amounts is placed pod by pod, because
+    filters that depend on placed pods must be checked each time.
     """
     classes = tuple(dict.fromkeys(batch.pod_class for choice in choices for batch in choice.batches))
     if len(classes) < 2 or sum(choice.total for choice in choices) > _MOST_MEMBERS:
@@ -52,31 +51,31 @@ def fallback_placement(
         for batch in choice.batches:
             parts.append(SearchPart(classes.index(batch.pod_class), number, batch.role, len(batch.members)))
             origins.append((number, batch))
-    found = ExactSearch(
+    solution = ExactSearch(
         session.state.nodes.idle[:, rows].T.tolist(),
         _kinds(session, classes, rows),
         parts,
         [SearchNeed(choice.total, dict(choice.roles)) for choice in choices],
     ).run()
-    if found is None:
+    if solution is None:
         return None
-    mark, taken = transaction.mark(), [0] * len(parts)
+    mark, used = transaction.mark(), [0] * len(parts)
     placed: list[list[tuple[PodRecord, int]]] = [[] for _ in choices]
-    for place, node in found:
+    for place, node in solution:
         number, batch = origins[place]
         allowed = session.quota_check.room(batch.charge_path, batch.pod_class.footprint)
         if not allowed or not session.placer.accepts(batch.pod_class, rows[node]):
             transaction.back_to(mark)
             return None
-        member = batch.members[taken[place]]
-        taken[place] += 1
+        member = batch.members[used[place]]
+        used[place] += 1
         transaction.place(batch.pod_class, [member], [rows[node]])
         placed[number].append((member, rows[node]))
     return placed
 
 
 def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
-    """At most how many times all of them could be placed."""
+    """Return an upper bound on the number of times that all choices could be placed."""
     demands = []
     for choice in choices:
         members = (
@@ -87,7 +86,9 @@ def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
 
 
 def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
-    """The rows that take at least one copy of some class, tightest first; of too many, the roomiest per class."""
+    """Return the rows that fit at least one copy of a class, tightest first; if too many, the roomiest per
+    class.
+    """
     placer = session.placer
     per_class: dict[ClassRecord, list[int]] = {}
     for pod_class in classes:

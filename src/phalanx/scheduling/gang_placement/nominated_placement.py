@@ -1,4 +1,4 @@
-"""Units for which room is held until others have left."""
+"""Placement of units with nominations: room is reserved until their victims have terminated."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from phalanx.scheduling.session.session import Session
 
 
 def nominated_members(unit: QueuedUnit) -> list[PodRecord]:
-    """The pods of a unit for which room is held."""
+    """Return the pods of a unit that have a nomination."""
     if unit.pod is not None:
         return [unit.pod] if unit.pod.nomination is not None else []
-    found = [member for gang in unit.gangs for member in gang.pending.values() if member.nomination is not None]
+    members = [member for gang in unit.gangs for member in gang.pending.values() if member.nomination is not None]
     for gang in unit.gangs:
         if gang.placeholders:
-            found += [each for each in gang.starting_placeholders if each.nomination is not None]
-    return found
+            members += [
+                placeholder for placeholder in gang.starting_placeholders if placeholder.nomination is not None
+            ]
+    return members
 
 
 def place_where_nominated(session: Session, transaction: Transaction, placements: list[GangPlacement]) -> bool:
-    """Places every quorum on the nodes where room was held for it; or places nothing.
+    """Place every quorum on its nominated nodes, or place nothing.
 
-    The transaction must have lifted the nominations.
+    The caller must have lifted the nominations in the transaction.
     """
     for placement in placements:
         placement.placed = []
@@ -53,7 +55,7 @@ def place_where_nominated(session: Session, transaction: Transaction, placements
 
 
 def put(session: Session, transaction: Transaction, member: PodRecord, row: int) -> bool:
-    """Places one pod on one node, if it fits there and its accounts allow it."""
+    """Place one pod on one node if it fits there and its accounts allow it. Return whether it was placed."""
     pod_class = member.pod_class
     if not session.quota_check.room(member.charge_path, pod_class.footprint):
         return False
@@ -64,7 +66,7 @@ def put(session: Session, transaction: Transaction, member: PodRecord, row: int)
 
 
 def place_nominated(session: Session, record: PodRecord, kind: PodDemand, gang: GangRecord | None = None) -> bool:
-    """Places one pod for which room is held, there or elsewhere."""
+    """Place one nominated pod on its nominated node or on another node. Return whether it was placed."""
     transaction = session.state.transaction()
     transaction.lift([record])
     near = record.row >= 0 and (kind.area is None or session.topology_domains.holds(kind.area, [record.row]))
@@ -79,37 +81,38 @@ def place_nominated(session: Session, record: PodRecord, kind: PodDemand, gang: 
 
 
 def wait_for_victims(session: Session, unit: QueuedUnit, wanted: Demand) -> bool:
-    """Whether the unit has to wait for others to leave still; if so it is told so.
+    """Let the unit wait while victims of its nominations terminate. Return False if it need not wait.
 
-    If not, what was held for it is of no use as it is: it is given up, unless others may be asked to go (then that
-    is for the action that asks them).
+    In that case the nominations are useless. They are withdrawn, unless the policy evicts: then the preempting
+    action decides.
     """
-    held = nominated_members(unit)
-    if not held:
+    nominated = nominated_members(unit)
+    if not nominated:
         return False
-    nomination = _victims_from_api(session, held) or held[0].nomination
+    nomination = _victims_from_api(session, nominated) or nominated[0].nomination
     assert nomination is not None
     if (
         nomination.awaited(session.state.pods.unreleased)
         and session.now < nomination.until
-        and _stands(session, held)
+        and _still_placeable(session, nominated)
     ):
         await_victims(session, unit, wanted)
         return True
     if not session.plugin_runtime.policy.eviction.active:
-        session.decisions.withdraw_nominations(held)
+        session.decisions.withdraw_nominations(nominated)
     return False
 
 
-def _victims_from_api(session: Session, held: list[PodRecord]) -> Nomination | None:
-    """Who has to leave for pods for which room was held in a former life: those on its nodes whom we have told to.
-    None where that is known, or nobody has to.
+def _victims_from_api(session: Session, nominated: list[PodRecord]) -> Nomination | None:
+    """Return a nomination that waits for victims evicted before a restart; None if there are none.
 
-    Without that whoever has long to leave would count for nothing, and others would be told to go in his place.
+    The pods' nominations were read from the API and lack their victims. Terminating pods on their nodes that this
+    scheduler evicted count as the victims. Without this, victims with a long grace period would not count, and more
+    pods would be evicted.
     """
-    if any(member.nomination is None or not member.nomination.from_api for member in held):
+    if any(member.nomination is None or not member.nomination.from_api for member in nominated):
         return None
-    state, rows = session.state, {member.row for member in held if member.row != NO_NODE}
+    state, rows = session.state, {member.row for member in nominated if member.row != NO_NODE}
     victims = [
         record
         for record in state.pods.terminating.values()
@@ -120,33 +123,33 @@ def _victims_from_api(session: Session, held: list[PodRecord]) -> Nomination | N
     until = max(record.pod.leaves or session.now + record.pod.grace for record in victims) + PATIENCE
     uids = frozenset(record.pod.uid for record in victims)
     nomination = Nomination(uids, until, session.decisions.next_cause())
-    for member in held:
+    for member in nominated:
         member.nomination = nomination
     return nomination
 
 
-def _stands(session: Session, held: list[PodRecord]) -> bool:
-    """Whether the pods may still go to the nodes on which room is held for them."""
+def _still_placeable(session: Session, nominated: list[PodRecord]) -> bool:
+    """Return whether the pods can still be placed on their nominated nodes."""
     return all(
-        member.row >= 0 and session.placer.may_stay_nominated(member.pod_class, member.row) for member in held
+        member.row >= 0 and session.placer.may_stay_nominated(member.pod_class, member.row) for member in nominated
     )
 
 
-def nomination_verdict(held: list[PodRecord]) -> VictimsTerminating:
-    """What the pods, for all of which one decision holds room, are told."""
-    nomination = held[0].nomination
+def nomination_verdict(nominated: list[PodRecord]) -> VictimsTerminating:
+    """Return the verdict of pods that were nominated by one decision."""
+    nomination = nominated[0].nomination
     assert nomination is not None
     return VictimsTerminating(
-        len(nomination.victims), len(held), tuple(sorted({record.nominated_node for record in held}))
+        len(nomination.victims), len(nominated), tuple(sorted({record.nominated_node for record in nominated}))
     )
 
 
 def await_victims(session: Session, unit: QueuedUnit, wanted: Demand) -> None:
-    """Lets the unit wait until those who must leave for it have left."""
-    held = nominated_members(unit)
-    nomination = held[0].nomination
+    """Refuse the unit until its victims have terminated, at the latest until the nomination expires."""
+    nominated = nominated_members(unit)
+    nomination = nominated[0].nomination
     assert nomination is not None
     demand = Nominated(unit.key, wanted, nomination.victims)
-    fit_error = FitError(nomination_verdict(held), session.state.version)
+    fit_error = FitError(nomination_verdict(nominated), session.state.version)
     session.refuse(unit, demand, fit_error)
     session.queue.recheck_at(unit, nomination.until)

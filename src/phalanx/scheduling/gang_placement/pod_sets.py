@@ -1,4 +1,4 @@
-"""What a gang needs now, and who may take part: batches of equal members, sets of them, and their demand."""
+"""Pods that a gang needs now: batches of equal members, sets of batches, and their demand."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from phalanx.scheduling.session.session import Session
 
 
 class PodBatch:
-    """Members of one gang that are alike: same priority, class, role, charge path and task bucket; `members`
-    in their order."""
+    """Equal members of one gang: same priority, class, role, charge path and task bucket; `members` are in
+    order.
+    """
 
     __slots__ = ("charge_path", "members", "pod_class", "priority", "role", "task_bucket")
 
@@ -57,8 +58,11 @@ Order = Callable[[Session, list[PodBatch]], list[PodBatch]]
 def batches_of(
     members: list[PodRecord], roles: set[str], charged: bool, buckets: TaskBuckets | None = None
 ) -> list[PodBatch]:
-    """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
-    found: dict[tuple[int, ClassRecord, str, ChargePath | None, int | None], PodBatch] = {}
+    """Return the members with a valid spec in batches.
+
+    Only the given `roles` are distinguished. With `charged`, members are distinguished by their charge path.
+    """
+    batches: dict[tuple[int, ClassRecord, str, ChargePath | None, int | None], PodBatch] = {}
     for member in members:
         pod = member.pod
         if pod.problem:
@@ -71,16 +75,18 @@ def batches_of(
             charge_path,
             buckets.group_of(member) if buckets is not None else None,
         )
-        batch = found.get(key)
+        batch = batches.get(key)
         if batch is None:
-            batch = found[key] = PodBatch(*key)
+            batch = batches[key] = PodBatch(*key)
         batch.members.append(member)
-    return list(found.values())
+    return list(batches.values())
 
 
 def hardest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
-    """Higher priority first, then fewest eligible nodes, then largest share of the cluster, then members' order;
-    but nobody before those whom it has to be near to."""
+    """Sort by higher priority, fewest eligible nodes, largest share of the cluster, then members' order.
+
+    A batch with required affinity to another one sorts after it.
+    """
     if len(batches) <= 1:
         return batches
     totals, names = session.totals(), session.state.space.names
@@ -100,8 +106,10 @@ def hardest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
 
 
 def leanest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
-    """Higher priority first, then the smallest share of the cluster, then members' order, with the same
-    exception."""
+    """Sort by higher priority, smallest share of the cluster, then members' order.
+
+    A batch with required affinity to another one sorts after it.
+    """
     totals = session.totals()
 
     def size(entry: tuple[int, PodBatch]) -> tuple[int, float, int]:
@@ -115,8 +123,8 @@ def leanest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
     )
 
 
-def left_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodBatch, int]]:
-    """How many of each batch are without a node, where so many are not."""
+def unplaced_of(batches: Sequence[PodBatch], used: Sequence[int]) -> list[tuple[PodBatch, int]]:
+    """Return the number of unplaced members of each batch; `used` are the placed ones."""
     return [(batch, len(batch.members) - count) for batch, count in zip(batches, used, strict=True)]
 
 
@@ -129,20 +137,22 @@ def of_whole_gang(
     left: Sequence[tuple[PodBatch, int]],
     more: int,
 ) -> OverQuota:
-    """What is over a quota when `count` pods of a class are asked for, told of the whole gang: members that were
-    `tried` are part of what it wants, not of what is in use, and so are `more` of those who are left, the least."""
+    """Return the quota refusal of `count` pods of a class, restated for the whole gang.
+
+    Members that were `tried`, and the `more` cheapest unplaced members, count as requested instead of used.
+    """
     name = excess.resource
     own = sum(footprint.amounts.get(name, 0) for footprint in tried)
-    least = _least(
+    cheapest = _least(
         [
-            (batch.pod_class.footprint.amounts.get(name, 0), there)
-            for batch, there in left
+            (batch.pod_class.footprint.amounts.get(name, 0), pods)
+            for batch, pods in left
             if batch.charge_path is not None and excess.account in batch.charge_path.path
         ],
         more,
     )
-    used, wanted = excess.used - own, excess.wanted + own + least
-    # A higher ceiling does not help who asks for more than there is.
+    used, wanted = excess.used - own, excess.wanted + own + cheapest
+    # A higher limit does not help a request above the total of all nodes.
     change = excess.change if used + wanted <= session.totals().get(name, (0, 0))[0] else ""
     beyond = _beyond_all_nodes(session, name, [*tried, *[pod_class.footprint] * count], left, more)
     return msgspec.structs.replace(excess, used=used, wanted=wanted, change=change, beyond=beyond)
@@ -151,13 +161,19 @@ def of_whole_gang(
 def _beyond_all_nodes(
     session: Session, first: str, known: Sequence[Footprint], left: Sequence[tuple[PodBatch, int]], count: int
 ) -> tuple[str, int, int] | None:
-    """(resource, needed, offered) of which all nodes together, were they empty, offer less than members of known
-    footprints and `count` of those who are left need; None where there is enough. `first` is looked at first."""
+    """Return (resource, needed, offered) of a resource of which all nodes, if empty, offer too little; None if
+    enough.
+
+    The need is that of the `known` footprints and of the `count` cheapest unplaced members. `first` is checked
+    first.
+    """
     totals, names, some = session.totals(), session.state.space.names, Counter(known)
-    columns = {column for each in some for column in np.flatnonzero(each.usage).tolist()}
+    columns = {column for footprint in some for column in np.flatnonzero(footprint.usage).tolist()}
     for column in sorted(columns, key=lambda column: (names[column] != first, column)):
-        costs = [(int(batch.pod_class.footprint.usage[column]), there) for batch, there in left]
-        needed = sum(int(each.usage[column]) * copies for each, copies in some.items()) + _least(costs, count)
+        costs = [(int(batch.pod_class.footprint.usage[column]), pods) for batch, pods in left]
+        needed = sum(int(footprint.usage[column]) * copies for footprint, copies in some.items()) + _least(
+            costs, count
+        )
         offered = totals.get(names[column], (0, 0))[0]
         if needed > offered:
             return names[column], needed, offered
@@ -165,16 +181,16 @@ def _beyond_all_nodes(
 
 
 def _least(costs: list[tuple[int, int]], count: int) -> int:
-    """The sum over so many of those of whom (cost, how many there are) is known, the cheapest first."""
+    """Return the cost of the `count` cheapest pods; `costs` are (cost, number of pods)."""
     amount = 0
-    for cost, there in sorted(costs):
-        amount += cost * min(there, count)
-        count -= min(there, count)
+    for cost, pods in sorted(costs):
+        amount += cost * min(pods, count)
+        count -= min(pods, count)
     return amount
 
 
 class PodSet:
-    """Members who are placed together, and the area in which they have to be."""
+    """Members that are placed together, and their topology area."""
 
     __slots__ = ("_orders", "area", "batches", "part", "total")
 
@@ -192,25 +208,24 @@ class PodSet:
         return {member.pod.uid for batch in self.batches for member in batch.members}
 
     def in_order(self, session: Session, order: Order) -> list[PodBatch]:
-        """The batches in an order; found once, as tries take and give back room but hardly change who may go
-        where."""
-        found = self._orders.get(order)
-        if found is None:
-            found = self._orders[order] = order(session, self.batches)
-        return found
+        """Return the batches in an order. It is cached, as placements hardly change the eligible nodes."""
+        batches = self._orders.get(order)
+        if batches is None:
+            batches = self._orders[order] = order(session, self.batches)
+        return batches
 
 
 class GangPlacement:
-    """One gang of those that are placed together: what it needs now, and who may take part.
+    """Demand of one gang in a joint placement, and the members that can take part.
 
-    `rest` are the members that are in no subgroup, `parts` the subgroups that could start, those first that have
-    started already, `extras` further members of subgroups that are whole, `placed` who has been placed where.
+    `rest` are the members in no subgroup, `parts` the subgroups that could start, started ones first. `extras` are
+    further members of complete subgroups, `placed` the placed members with their rows.
     """
 
     __slots__ = ("area", "buckets", "extras", "gang", "need", "parts", "placed", "rest", "satisfied")
 
     def __init__(self, session: Session, gang: GangRecord, least: int | None = None) -> None:
-        """`least` is the lowest priority of members that may take part (None: all)."""
+        """`least` is the lowest priority of members that can take part (None: all)."""
         self.gang = gang
         self.need: QuorumRequirement = session.requirement(gang)
         self.satisfied = self.need.satisfied
@@ -224,7 +239,7 @@ class GangPlacement:
             spec = gang.spec
             assert spec is not None
             self.area = area_of(spec.topology, gang.members.values()) if spec.topology is not None else None
-            # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
+            # A half-bound gang is completed independent of its quota: a repair is not charged.
             roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
             members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
             if least is not None:
@@ -234,23 +249,23 @@ class GangPlacement:
                 self.rest = PodSet(batches_of(members, roles, charged, self.buckets))
                 return
             policy, repair = spec.match_policy, self.need.repair
-            found = subgroups_of(spec, gang.members.values(), lambda each: counted(each, policy, repair))
+            subgroups = subgroups_of(spec, gang.members.values(), lambda record: counted(record, policy, repair))
             waiting: dict[object, list[PodRecord]] = {}
             for member in members:
                 waiting.setdefault(part_key(spec.subgroups, member), []).append(member)
             self.rest = PodSet(batches_of(waiting.get(None, []), roles, charged, self.buckets))
-            for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
+            for key, part in sorted(subgroups.items(), key=lambda entry: (not entry[1].there, entry[0])):
                 if part.can_start or (part.waiting and not part.missing):
                     area = area_of(part.rule.topology, part.members)
                     batches = batches_of(waiting[key], roles, charged, self.buckets)
                     pod_sets = self.parts if part.missing else self.extras
                     pod_sets.append(PodSet(batches, part.missing or part.waiting, area, part))
-            self._enlarge()
+            self._raise_part_sizes()
 
-    def _enlarge(self) -> None:
-        """Where whole subgroups of their size are not enough for the quorum, more of their members start."""
-        there = sum(len(batch.members) for batch in self.rest.batches)
-        short = self.need.total - there - sum(pod_set.total for pod_set in (*self.parts, *self.extras))
+    def _raise_part_sizes(self) -> None:
+        """Raise the sizes of subgroups if complete subgroups of minimum size do not reach the quorum."""
+        members = sum(len(batch.members) for batch in self.rest.batches)
+        short = self.need.total - members - sum(pod_set.total for pod_set in (*self.parts, *self.extras))
         for pod_set in self.parts:
             more = min(max(0, short), sum(len(batch.members) for batch in pod_set.batches) - pod_set.total)
             pod_set.total += more
@@ -258,19 +273,19 @@ class GangPlacement:
 
     @property
     def batches(self) -> list[PodBatch]:
-        """All who may take part."""
+        """The batches of all members that can take part."""
         return [batch for pod_set in (self.rest, *self.parts, *self.extras) for batch in pod_set.batches]
 
     @property
-    def everybody(self) -> dict[ClassRecord, int] | None:
-        """How many of each class wait, where they are more than are needed."""
-        found: dict[ClassRecord, int] = {}
+    def waiting_pods(self) -> dict[ClassRecord, int] | None:
+        """Number of waiting members by class, None if all of them are needed."""
+        counts: dict[ClassRecord, int] = {}
         for batch in self.batches:
-            found[batch.pod_class] = found.get(batch.pod_class, 0) + len(batch.members)
-        return found if sum(found.values()) > self.need.total else None
+            counts[batch.pod_class] = counts.get(batch.pod_class, 0) + len(batch.members)
+        return counts if sum(counts.values()) > self.need.total else None
 
     def near_enough(self, session: Session) -> bool:
-        """Whether those who are placed keep to their domains, and all subgroups that must start are whole."""
+        """Return whether placed members keep their topology and all required subgroups are complete."""
         if self.area is not None and not session.topology_domains.holds(self.area, [row for _, row in self.placed]):
             return False
         started: dict[int, int] = {}
@@ -289,11 +304,11 @@ class GangPlacement:
         need = self.need
         if self.satisfied:
             return gang_demand(need, (), ())
-        found = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
+        demand = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
         if self.area is None and not (self.parts or self.extras):
-            return found
+            return demand
         return msgspec.structs.replace(
-            found,
+            demand,
             area=self.area,
             parts=tuple(subgroup_demand(pod_set) for pod_set in (*self.parts, *self.extras)),
             subgroups=need.subgroups,
@@ -313,22 +328,22 @@ def demand_of(placements: list[GangPlacement]) -> QuorumDemand:
 def copies_of(
     session: Session, placements: list[GangPlacement], demand: QuorumDemand
 ) -> Iterator[tuple[ChargePath, ClassRecord, int]]:
-    """How many pods of which class who pays for, if the first of the portions will do."""
+    """Yield (charge path, class, number of pods) of a choice of members: the first of each gang's demand."""
     for placement, part in zip(placements, demand.gangs, strict=True):
-        left = part.total
+        remaining = part.total
         for portion in part.members:
-            count = min(left, portion.count)
+            count = min(remaining, portion.count)
             if count > 0:
-                # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
+                # No limit applies to a repair, but its own queue decides which victims are evicted for it.
                 charge_path = portion.charge_path or session.charge_path(placement.gang)
-                left -= count
+                remaining -= count
                 yield charge_path, portion.pod_class, count
 
 
 def charges_of(
     session: Session, placements: list[GangPlacement], demand: QuorumDemand
 ) -> dict[ChargePath, dict[str, int]]:
-    """What each charge path would be charged."""
+    """Return the amounts that each charge path would be charged."""
     charges: dict[ChargePath, dict[str, int]] = {}
     for charge_path, pod_class, count in copies_of(session, placements, demand):
         add_amounts(charges.setdefault(charge_path, {}), pod_class.footprint.amounts, count)
@@ -340,9 +355,10 @@ def _kinds(batches: list[PodBatch]) -> list[tuple[MemberKind, int]]:
 
 
 def _reserve(gang: GangRecord) -> Requests:
-    """What minResources and a slot per needed member ask to be idle, the gang's own members counted as idle.
+    """Return the idle amounts that minResources and a slot per needed member require.
 
-    Only for groups without an admission of their own: those were counted when they were admitted.
+    Amounts of the gang's own placed members count as idle. Groups with admission are excluded: they were checked at
+    admission.
     """
     spec = gang.spec
     assert spec is not None

@@ -1,4 +1,4 @@
-"""Members above a gang's minimum that have to be near others: singly, or as a subgroup that starts whole."""
+"""Placement of surplus members with a topology: singly, or as a subgroup that starts as a whole."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Placement = tuple[PodRecord, int]
 
 
 class SurplusSubgroup:
-    """Who is placed next: `members` who start together (mostly one), as which `kind` they are refused, and the
-    others who would be refused alike."""
+    """Surplus `members` that start together (usually one). `kind` is the demand under which they are refused,
+    `alike` are the members that are refused with them.
+    """
 
     __slots__ = ("alike", "kind", "members", "want")
 
@@ -36,7 +37,7 @@ class SurplusSubgroup:
 
 
 class SurplusDomain:
-    """What a gang with a topology or with subgroups asks for its further members, as of now."""
+    """Topology and subgroups of a gang for its surplus members, as of now."""
 
     def __init__(self, gang: GangRecord, above: Area | None) -> None:
         spec = gang.spec
@@ -44,7 +45,7 @@ class SurplusDomain:
         self._rules = spec.subgroups
         self._area = _within(above, area_of(spec.topology, gang.members.values()))
         members = gang.members.values() if spec.subgroups else ()
-        self._parts = subgroups_of(spec, members, lambda each: counted(each, spec.match_policy))
+        self._parts = subgroups_of(spec, members, lambda part_counts: counted(part_counts, spec.match_policy))
 
     def part(self, member: PodRecord) -> Subgroup | None:
         key = part_key(self._rules, member) if self._rules else None
@@ -62,18 +63,21 @@ class SurplusDomain:
         return PodDemand(member.pod_class, member.charge_path, area, max(1, part.missing))
 
     def next(self, members: Sequence[PodRecord]) -> SurplusSubgroup:
-        """The group of the first of the waiting members. Of a subgroup that is too small to start all are alike."""
+        """Return the first of the waiting members, with its subgroup if that must start as a whole.
+
+        All members of a subgroup that has not started are alike.
+        """
         head = members[0]
         part, kind = self.part(head), self.kind(head)
         if part is not None and part.missing:
             mates = [member for member in members if self.part(member) is part]
             return SurplusSubgroup(self.kind(mates[0]), mates[: part.missing], mates)
-        alike = [each for each in members if self.part(each) is part and each.pod_class is head.pod_class]
-        return SurplusSubgroup(kind, [head], [each for each in alike if each.charge_path is head.charge_path])
+        alike = [member for member in members if self.part(member) is part and member.pod_class is head.pod_class]
+        return SurplusSubgroup(kind, [head], [member for member in alike if member.charge_path is head.charge_path])
 
 
 def surplus_domain(composites: Composites, gang: GangRecord) -> SurplusDomain | None:
-    """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
+    """Return the rules for each surplus member; None if the gang has no topology and no subgroups."""
     spec = gang.spec
     if spec is None:
         return None
@@ -82,11 +86,13 @@ def surplus_domain(composites: Composites, gang: GangRecord) -> SurplusDomain | 
 
 
 def _area_above(composites: Composites, gang: GangRecord) -> Area | None:
-    """Where the groups of groups above keep all that is below them."""
+    """Return the area that the gang's composites require for all gangs below them."""
     area: Area | None = None
     for composite in reversed(composites.above(gang)):
         if composite.topology is not None:
-            members = [member for each in composites.gangs(composite.key) for member in each.members.values()]
+            members = [
+                member for gang_below in composites.gangs(composite.key) for member in gang_below.members.values()
+            ]
             area = _within(area, area_of(composite.topology, members))
     return area
 
@@ -98,19 +104,19 @@ def _within(outer: Area | None, inner: Area | None) -> Area | None:
 
 
 def kind_of(session: Session, record: PodRecord) -> PodDemand:
-    """The kind of a pod on its own, or of a member above its gang's minimum."""
+    """Return the demand of a single pod, or of a surplus member."""
     rules = surplus_domain(session.state.gangs.composites, record.gang) if record.gang is not None else None
     return rules.kind(record) if rules is not None else PodDemand(record.pod_class, record.charge_path)
 
 
 def starts_singly(session: Session, record: PodRecord) -> bool:
-    """Whether a member above its gang's minimum needs no other to start with it."""
+    """Return whether a surplus member can start without other members."""
     rules = surplus_domain(session.state.gangs.composites, record.gang) if record.gang is not None else None
     return rules is None or rules.starts_singly(record)
 
 
 def place_in_domain(session: Session, transaction: Transaction, group: SurplusSubgroup) -> list[Placement]:
-    """Places all members of a group in the smallest domain that takes them; or nobody."""
+    """Place all members in the smallest domain that fits them, or none of them."""
     area = group.kind.area
     if area is None:
         return _place(session, transaction, group.members)
@@ -136,7 +142,7 @@ def _place(session: Session, transaction: Transaction, members: Sequence[PodReco
 
 
 class SurplusRefusal(Refusal, frozen=True):
-    """Why no member above the minimum of its gang is placed, by kind."""
+    """Refusal of surplus members, by kind."""
 
     kinds: Mapping[PodDemand, GangFault]
 

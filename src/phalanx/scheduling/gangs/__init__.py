@@ -1,1 +1,1 @@
-"""What makes a gang whole: quorum, subgroups, gang groups, priorities."""
+"""Quorums, subgroups, gang groups and priorities of gangs."""

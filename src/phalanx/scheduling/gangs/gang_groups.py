@@ -9,25 +9,25 @@ from phalanx.model.gang import MOST_GANGS, GangKey
 
 
 def gang_group_of_gangs(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> dict[GangKey, GangRecord] | None:
-    """The gang and all that are tied to it: those that it names and that name it, those of them, and so on.
+    """Return the gang and all gangs of its group: gangs that it names and that name it, and so on.
 
-    Nobody is tied by what another says alone. None where more than `MOST_GANGS` would be tied.
+    A gang that is named only from one side does not belong. None if there are more than `MOST_GANGS`.
     """
-    found, named, ask = {gang.key: gang}, {gang.key: _named(gang)}, [gang]
-    while ask:
-        asked = ask.pop()
-        for key in named[asked.key]:
+    group, named, queue = {gang.key: gang}, {gang.key: _named(gang)}, [gang]
+    while queue:
+        gang_of_group = queue.pop()
+        for key in named[gang_of_group.key]:
             mate = gangs.get(key)
-            if key in found or mate is None:
+            if key in group or mate is None:
                 continue
             if key not in named:
                 named[key] = _named(mate)
-            if asked.key in named[key]:
-                found[key] = mate
-                ask.append(mate)
-        if len(found) > MOST_GANGS:
+            if gang_of_group.key in named[key]:
+                group[key] = mate
+                queue.append(mate)
+        if len(group) > MOST_GANGS:
             return None
-    return found
+    return group
 
 
 def _named(gang: GangRecord) -> frozenset[GangKey]:

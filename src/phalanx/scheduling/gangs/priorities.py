@@ -1,4 +1,4 @@
-"""Which priority counts for what: a gang's right to have others evicted, its turn, what protects its members."""
+"""Priorities of gangs by purpose: preemption, turns, and protection of members."""
 
 from __future__ import annotations
 
@@ -10,42 +10,48 @@ _ALIVE = frozenset({MemberState.PENDING, MemberState.ASSUMED, MemberState.BOUND,
 
 
 class Priorities:
-    """Of one session: members do not change while it plans."""
+    """Priorities within one session: members do not change while it plans."""
 
     def __init__(self, composites: Composites) -> None:
         self._composites = composites
-        # By record, not by key: a gang that is gone must not speak for another of its name.
-        self._found: dict[GangRecord, int] = {}
+        # Keyed by record, not by key: a deleted gang must not affect a new gang of its name.
+        self._highest_by_gang: dict[GangRecord, int] = {}
 
     def own(self, gang: GangRecord | PodRecord) -> int:
-        """A pod's priority; of a gang the group's own, else the highest among its members.
+        """Return a pod's priority; of a gang the group's own, else the highest of its members.
 
-        (The highest, so that a gang with one low member does not starve; docs/rules/coscheduling.md, 1.4. Of all
-        that are alive, so that the gang does not change its place while it is being placed.)
+        With the highest, a gang with one low member does not starve (docs/rules/coscheduling.md, 1.4). Members in
+        all active states count, so that the gang's position does not change during its placement.
         """
         if isinstance(gang, PodRecord):
             return gang.pod.priority
-        stated = self._stated(gang)
+        stated = self._declared(gang)
         return stated if stated is not None else self._highest(gang)
 
     def turn(self, gang: GangRecord | PodRecord) -> int:
-        """With which priority it takes its turn. As `own`, but Kubernetes' own groups go by their members' as in
-        kube-scheduler 1.36: a group's, often a mere default, tells only who may go for whom."""
+        """Return the priority for a turn.
+
+        It equals `own`, except for Kubernetes' own groups: they use their members' priority, as in kube-scheduler
+        1.36. There the group's priority, often a default, decides only on preemption.
+        """
         if isinstance(gang, PodRecord) or not _is_native(gang) or self._above(gang) is not None:
             return self.own(gang)
         return self._highest(gang)
 
     def victim(self, gang: GangRecord | None, own: int) -> int:
-        """What must be exceeded by whoever evicts a pod for its priority: its own, or what its group or a composite
-        above states, whichever is higher. (What states nothing keeps no member that is worth less.) Of one of
-        Kubernetes' own groups that goes only as a whole it is the group's, as in kube-scheduler."""
-        stated = self._stated(gang) if gang is not None else None
-        if gang is None or stated is None:
+        """Return the priority that a preemptor of a pod must exceed.
+
+        It is the pod's own priority or the declared one of its group or composite, whichever is higher. A group
+        without a declared priority does not protect lower members. For an indivisible group of Kubernetes it is the
+        group's priority, as in kube-scheduler.
+        """
+        declared = self._declared(gang) if gang is not None else None
+        if gang is None or declared is None:
             return own
         whole = _is_native(gang) and gang.spec is not None and gang.spec.unit
-        return stated if whole else max(stated, own)
+        return declared if whole else max(declared, own)
 
-    def _stated(self, gang: GangRecord) -> int | None:
+    def _declared(self, gang: GangRecord) -> int | None:
         above = self._above(gang)
         return above if above is not None else gang.spec.priority if gang.spec is not None else None
 
@@ -55,11 +61,11 @@ class Priorities:
         return self._composites.priority(gang)
 
     def _highest(self, gang: GangRecord) -> int:
-        found = self._found.get(gang)
-        if found is None:
+        highest = self._highest_by_gang.get(gang)
+        if highest is None:
             alive = (member for member in gang.members.values() if member.state in _ALIVE)
-            found = self._found[gang] = max((member.pod.priority for member in alive), default=0)
-        return found
+            highest = self._highest_by_gang[gang] = max((member.pod.priority for member in alive), default=0)
+        return highest
 
 
 def _is_native(gang: GangRecord) -> bool:

@@ -1,4 +1,4 @@
-"""The parts of a gang that start whole: who is in which, and how many more must start."""
+"""Subgroups of a gang that start as a whole: their members, and the number that must start."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from phalanx.model.pod import MemberState
 from phalanx.model.topology import SubgroupRule
 
 PartKey = tuple[int, tuple[str, ...]]
-"""(the place of its rule in the gang's list, the values that tell it from the rule's other subgroups)."""
+"""(position of the rule in the gang's list, values that distinguish the rule's subgroups)."""
 
 
 class Subgroup:
-    """One part with its members; `there` of them count towards its size already."""
+    """One subgroup with its members; `there` of them count towards its size already."""
 
     __slots__ = ("key", "members", "rule", "there")
 
@@ -28,12 +28,12 @@ class Subgroup:
 
     @property
     def title(self) -> str:
-        """How people call it: `workers/0`."""
+        """Users' name of the subgroup: `workers/0`."""
         return "/".join((self.rule.name, *self.key[1]))
 
     @property
     def missing(self) -> int:
-        """How many members have to start for it to be whole."""
+        """Number of members that must start to complete it."""
         return max(0, self.rule.size - self.there)
 
     @property
@@ -46,7 +46,7 @@ class Subgroup:
 
 
 def part_key(rules: tuple[SubgroupRule, ...], record: PodRecord) -> PartKey | None:
-    """The subgroup of a member: by the first rule that speaks of it."""
+    """Return the subgroup of a member by the first rule that matches it; None without a rule."""
     labels = dict(record.pod.labels)
     for number, rule in enumerate(rules):
         values = rule.part(labels)
@@ -58,25 +58,28 @@ def part_key(rules: tuple[SubgroupRule, ...], record: PodRecord) -> PartKey | No
 def subgroups_of(
     gang: Gang, members: Iterable[PodRecord], count: Callable[[GangCounts], int]
 ) -> dict[PartKey, Subgroup]:
-    """The subgroups of a gang, by key; `count` tells how many members count by the gang's match policy."""
-    found: dict[PartKey, Subgroup] = {}
+    """Return the subgroups of a gang by key; `count` returns the members that count by the gang's match policy."""
+    subgroups: dict[PartKey, Subgroup] = {}
     for member in members:
         key = part_key(gang.subgroups, member)
         if key is not None:
-            if key not in found:
-                found[key] = Subgroup(key, gang.subgroups[key[0]])
-            found[key].members.append(member)
-    for part in found.values():
+            if key not in subgroups:
+                subgroups[key] = Subgroup(key, gang.subgroups[key[0]])
+            subgroups[key].members.append(member)
+    for part in subgroups.values():
         counts = [0] * len(MemberState)
         for member in part.members:
             counts[member.state] += 1
         part.there = count(GangCounts(*counts))
-    return dict(sorted(found.items()))
+    return dict(sorted(subgroups.items()))
 
 
 class Startable(msgspec.Struct, frozen=True):
-    """What of a gang may take part in a plan: how many members in all, how many subgroups of each rule that are not
-    whole yet; and those that cannot start as they have too few members, first those that lack the fewest."""
+    """Parts of a gang that can take part in a plan.
+
+    `members` is their number, `subgroups` the number of incomplete subgroups per rule that can start. `small` are
+    subgroups with too few members, with the fewest missing ones first.
+    """
 
     members: int
     subgroups: tuple[int, ...]
@@ -94,9 +97,9 @@ def startable(record: GangRecord, gang: Gang, count: Callable[[GangCounts], int]
 
 
 def lacking(record: GangRecord, gang: Gang, count: Callable[[GangCounts], int]) -> tuple[tuple[int, ...], int]:
-    """(per rule how many more of its subgroups must start, how many members that takes at least).
+    """Return (number of further subgroups that must start per rule, minimum number of their members).
 
-    Where fewer exist that could start, those that do not exist count with their full size.
+    Subgroups that do not exist yet count with their full size.
     """
     parts = subgroups_of(gang, record.members.values(), count).values()
     wanted, members = [], 0

@@ -1,1 +1,1 @@
-"""Who has the next turn: queues, then tenants, then jobs, then members above the minimum."""
+"""Order of turns: queues, then tenants, then jobs, then surplus members; and queues' shares behind it."""

@@ -1,6 +1,7 @@
-"""Loans are given last: who stays within what is his own has his turn before anybody gets more than that.
+"""Borrowing last: units within their own quota have their turns before units that borrow.
 
-Otherwise what a cycle lends to one would be taken back from him by the next one, for somebody of the same cycle.
+Otherwise the next cycle would reclaim from one unit the amounts that this cycle lent to it, for another unit of the
+same cycle.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from phalanx.scheduling.session.session import Session
 Amounts = Mapping[str, int]
 Entry = QueuedUnit | SurplusTurn
 
-# Deeper than any queue: whoever exceeds his quota takes nothing back, whatever his queues say.
+# Degree beyond any queue's depth: an account that exceeds its quota reclaims nothing, whatever its queues permit.
 _QUOTA = 1_000_000
 
 
-class _PutOff:
-    """Entries whose turn is later, all alike: the `degree` of each, and the accounts whose order they keep."""
+class _Postponed:
+    """Postponed entries of one request: their `degree`, and the accounts in which no unit overtakes them."""
 
     __slots__ = ("accounts", "degree", "entries")
 
@@ -33,31 +34,33 @@ class _PutOff:
 
 
 class Borrowing:
-    """Puts off, within one walk of the line, what would be lent, by its degree.
+    """Postponement of units that would borrow, by degree, within one walk through the order.
 
-    The degree is 0 while every queue and quota that pays stays within its own, else the depth of the deepest queue
-    that does not: one that is exceeded close to the root leaves a ground to take back from its siblings' children,
-    not from others. Quotas count more than queues, and there only the leaf. What is compared is what is asked for.
+    The degree is 0 while every queue and quota on the charge path stays within its own share. Else it is the depth
+    of the deepest queue that does not: a queue that exceeds its share close to the root can still reclaim from its
+    siblings' children, but from no others. Quotas count more than queues, and only their leaf counts. Only
+    requested resources are compared.
 
-    Nobody overtakes another of the same account: whoever comes behind one that is put off is put off as well. If he
-    stays within his own, then all of the account up to him have their turn right after everybody else who does; of
-    several such accounts he alone has, lest the loans of one be at the cost of what is another's own.
+    No unit overtakes another of the same account: units behind a postponed one are postponed too. If such a unit
+    stays within its share, then all of the account up to it have their turns right after all others that do. With
+    several such accounts only the unit itself has, as loans of one account must not use up the own share of
+    another.
     """
 
     def __init__(self, session: Session, charge_paths: Iterable[ChargePath]) -> None:
         self._session = session
-        # What queues deserve is nobody's right where nothing is ever taken back; a quota's min is.
+        # Without reclaim, deserved shares of queues give no claim; a quota's min does.
         self._takes_back = session.plugin_runtime.policy.eviction.reclaim
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
         self._degrees: dict[ChargePath, list[tuple[AccountRecord, AccountRecord, int]]] = {}
         self._limit = 0
         self._exempt: set[Entry] = set()
-        self._waiting: list[_PutOff] = []
-        # Those of them that have waited since before this round.
-        self._earlier: list[_PutOff] = []
-        # Where among those who wait the last of an account stands that stays within its own; -1: none does.
+        self._waiting: list[_Postponed] = []
+        # Entries that were postponed before this round.
+        self._earlier: list[_Postponed] = []
+        # Account -> index of its last postponed entry that stays within its share; -1 for none.
         self._behind: dict[AccountRecord, int] = {}
-        # With one account alone there is nobody to lend anything.
+        # With a single account there is no account to lend to.
         leaves = {
             (charge_path.queue, *(quota_of(charge_path, tree) for tree in QUOTA_TREES))
             for charge_path in charge_paths
@@ -65,18 +68,18 @@ class Borrowing:
         self.active = len(leaves) > 1
 
     def begin(self) -> None:
-        """A round begins, perhaps anew."""
+        """Begin a round, or restart it."""
         self._waiting, self._behind = list(self._earlier), {}
 
     def within(self, entry: Entry, charge_path: ChargePath | None, amounts: Amounts, count: int) -> int:
-        """How many of `count` copies of what an entry asks for have their turn now."""
+        """Return the number of the `count` copies that have their turn now."""
         if not self.active or charge_path is None or entry in self._exempt:
             return count
         self._session.state.ledger.refresh_sums()
         return 0 if self._before(charge_path.path) else min(count, self._room(charge_path, amounts))
 
     def is_late(self, unit: QueuedUnit, charges: Mapping[ChargePath, Amounts]) -> bool:
-        """Whether the turn of a unit that would be charged so is later."""
+        """Return whether the turn of a unit with these charges is postponed."""
         if not self.active or unit in self._exempt:
             return False
         self._session.state.ledger.refresh_sums()
@@ -84,8 +87,10 @@ class Borrowing:
         return bool(behind) or self._degree(charges) > self._limit
 
     def postpone(self, entries: Sequence[Entry], charges: Mapping[ChargePath, Amounts]) -> None:
-        """Gives entries that could get something now their turn later. Nobody else is put off: whoever could get
-        nothing anyway holds up nobody, as if he were not there."""
+        """Postpone entries that could be placed now.
+
+        Entries that could not be placed are not postponed and block no others.
+        """
         self._session.state.ledger.refresh_sums()
         behind = self._before(account for charge_path in charges for account in charge_path.path)
         degree, place = self._degree(charges), len(self._waiting)
@@ -99,41 +104,41 @@ class Borrowing:
         }
         for account in accounts:
             self._behind.setdefault(account, -1)
-        self._waiting.append(_PutOff(entries, degree, accounts))
+        self._waiting.append(_Postponed(entries, degree, accounts))
 
     def __contains__(self, unit: QueuedUnit) -> bool:
-        """Whether the last that was put off is the unit."""
+        """Return whether the last postponed entry is the unit."""
         return bool(self._waiting) and self._waiting[-1].entries[0] is unit
 
     def next_round(self) -> list[Entry]:
-        """Those whose turn comes when nobody else is left, in the order in which they were put off."""
+        """Return the entries of the next round in the order of postponement."""
         waiting, behind = self._waiting, self._behind
         held_up = {account for account, place in behind.items() if place >= 0}
         first = [
-            each
-            for place, each in enumerate(waiting)
-            if any(behind.get(account, -1) >= place for account in each.accounts)
+            postponed
+            for place, postponed in enumerate(waiting)
+            if any(behind.get(account, -1) >= place for account in postponed.accounts)
         ]
         if len(held_up) > 1:
-            first = [each for each in first if each.degree <= self._limit]
-        self._exempt = {entry for each in first for entry in each.entries} if len(held_up) == 1 else set()
+            first = [postponed for postponed in first if postponed.degree <= self._limit]
+        self._exempt = {entry for postponed in first for entry in postponed.entries} if len(held_up) == 1 else set()
         if not first:
-            self._limit = min((each.degree for each in waiting), default=0)
+            self._limit = min((postponed.degree for postponed in waiting), default=0)
             first = waiting
-        going = set(first)
-        self._earlier = [each for each in waiting if each not in going]
+        next_entries = set(first)
+        self._earlier = [postponed for postponed in waiting if postponed not in next_entries]
         self.begin()
-        return [entry for each in first for entry in each.entries]
+        return [entry for postponed in first for entry in postponed.entries]
 
     def _before(self, accounts: Iterable[AccountRecord]) -> list[AccountRecord]:
-        """Those of the accounts of which somebody has been put off in this round."""
+        """Return the accounts with a postponed entry in this round."""
         return [account for account in accounts if account in self._behind] if self._behind else []
 
     def _degree(self, charges: Mapping[ChargePath, Amounts]) -> int:
         return max((degree for _, degree in self._exceeded(charges)), default=0)
 
     def _exceeded(self, charges: Mapping[ChargePath, Amounts]) -> Iterator[tuple[AccountRecord, int]]:
-        """Of the accounts that would hold more than their own: the leaf that pays, and the degree of the loan."""
+        """Yield (leaf that pays, degree) of the accounts that would exceed their own share."""
         sums: dict[AccountRecord, dict[str, int]] = {}
         for charge_path, amounts in charges.items() if len(charges) > 1 else ():
             for account in charge_path.path:
@@ -144,7 +149,7 @@ class Borrowing:
                     yield leaf, degree
 
     def _room(self, charge_path: ChargePath, amounts: Amounts) -> int:
-        """How many times the amounts make no larger a loan than may be given in this round."""
+        """Return the number of times that the amounts fit without a loan above this round's degree."""
         own = (account for account, _, degree in self._accounts(charge_path) if degree > self._limit)
         return min((self._copies(account, amounts) for account in own), default=UNLIMITED)
 
@@ -158,10 +163,10 @@ class Borrowing:
         return room
 
     def _accounts(self, charge_path: ChargePath) -> list[tuple[AccountRecord, AccountRecord, int]]:
-        """The charge path's queues and quotas that have anything of their own, each with the leaf of its tree, and
-        the degree of a loan to it."""
-        found = self._degrees.get(charge_path)
-        if found is None:
+        """Return (account, leaf of its tree, degree of a loan) for the charge path's queues and quotas with an own
+        share."""
+        ranked_accounts = self._degrees.get(charge_path)
+        if ranked_accounts is None:
             lineage = charge_path.queue.lineage()[:-1] if charge_path.queue is not None and self._takes_back else ()
             ranked = [(queue, lineage[0], len(lineage) - place) for place, queue in enumerate(lineage)]
             quotas = (quota_of(charge_path, tree) for tree in QUOTA_TREES)
@@ -169,8 +174,8 @@ class Borrowing:
             for account, _, _ in ranked:
                 if account not in self._own:
                     self._own[account] = own_of(self._session, account)
-            found = self._degrees[charge_path] = [entry for entry in ranked if self._own[entry[0]]]
-        return found
+            ranked_accounts = self._degrees[charge_path] = [entry for entry in ranked if self._own[entry[0]]]
+        return ranked_accounts
 
 
 def _keeps_order(queue: AccountRecord) -> bool:

@@ -1,4 +1,4 @@
-"""What is an account's own, of what is shared: what a queue deserves, a quota's min."""
+"""Own shares of accounts: the deserved share of a queue, the min of a quota."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
 def quota_of(charge_path: ChargePath, tree: Tree) -> AccountRecord | None:
-    """The leaf of the charge path in a tree; the sum over all elastic quotas is none."""
+    """Return the leaf of the charge path in a tree, or None."""
     return next((account for account in charge_path.path if account.key.tree is tree), None)
 
 
 def has_share(session: Session, plugin: Plugin) -> frozenset[str]:
-    """The resources of which any queue deserves a share, in the words of a plugin: of the others nobody has a claim
-    on anybody."""
+    """Return the resources of which any queue deserves a share by one plugin; no queue has a claim to other
+    resources."""
 
     def compute() -> frozenset[str]:
         queues = (account for account in session.ledger.accounts.values() if account.key.tree is Tree.QUEUE)
@@ -35,7 +35,7 @@ def has_share(session: Session, plugin: Plugin) -> frozenset[str]:
 
 
 def has_min(session: Session, tree: Tree) -> frozenset[str]:
-    """The resources of which any quota of a tree has a min."""
+    """Return the resources of which any quota of a tree has a min."""
 
     def compute() -> frozenset[str]:
         quotas = (account for account in session.ledger.accounts.values() if account.key.tree is tree)
@@ -46,44 +46,49 @@ def has_min(session: Session, tree: Tree) -> frozenset[str]:
 
 
 def _left_to_parents(session: Session, plugin: Plugin, queue: AccountRecord) -> frozenset[str]:
-    """The resources of which neither a queue nor a sibling says what it deserves, but one above them does."""
+    """Return the resources of which neither the queue nor a sibling declares a share, but an ancestor does."""
     if not overrides(plugin, "declared_resources") or queue.parent is None:
         return frozenset()
-    above = (plugin.declared_resources(session, each) for each in queue.parent.lineage()[:-1])
-    beside = (
-        plugin.declared_resources(session, each) | each.guarantee.keys() for each in queue.parent.children.values()
+    declared_above = (plugin.declared_resources(session, account) for account in queue.parent.lineage()[:-1])
+    declared_beside = (
+        plugin.declared_resources(session, account) | account.guarantee.keys()
+        for account in queue.parent.children.values()
     )
-    return frozenset().union(*above).difference(*beside)
+    return frozenset().union(*declared_above).difference(*declared_beside)
 
 
 def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int], ...]:
-    """What is meant for a queue below the root, or for a quota, in the words of everybody who says something; a
-    resource that is absent is shared by nobody's word."""
-    tree, found = account.key.tree, list[Mapping[str, int]]()
+    """Return the own shares of a queue below the root, or of a quota, one for each plugin that computes one.
+
+    An absent resource has no own share: all accounts share it.
+    """
+    tree, shares = account.key.tree, list[Mapping[str, int]]()
     if tree is Tree.QUEUE and account.parent is not None:
         for plugin in session.plugin_runtime.plugins("deserved"):
-            deserved, least = plugin.deserved(session, account), account.guarantee
+            deserved, minimum = plugin.deserved(session, account), account.guarantee
             if deserved is not None:
                 names = has_share(session, plugin) - _left_to_parents(session, plugin, account)
-                found.append({name: max(deserved.get(name, 0), least.get(name, 0)) for name in names})
+                shares.append({name: max(deserved.get(name, 0), minimum.get(name, 0)) for name in names})
     elif tree in QUOTA_TREES and account.key.name not in ("", *KOORDINATOR_BESIDE):
-        least = dict(account.spec.deserved or ()) if account.spec is not None else {}
-        # A root shares what there is; that it says nothing of a min does not mean that nobody below has one.
-        names = frozenset(least) if _is_root(account) else has_min(session, tree)
-        found.append({name: least.get(name, 0) for name in names})
-    return tuple(share for share in found if share)
+        minimum = dict(account.spec.deserved or ()) if account.spec is not None else {}
+        # A root shares the total: without a min of its own, quotas below it can still have one.
+        names = frozenset(minimum) if _is_root(account) else has_min(session, tree)
+        shares.append({name: minimum.get(name, 0) for name in names})
+    return tuple(share for share in shares if share)
 
 
 def _is_root(quota: AccountRecord) -> bool:
-    """Whether quotas share below it what nodes offer, or a pool of them."""
+    """Return whether quotas below this one share the nodes' amounts, or a pool of them."""
     return bool(quota.children) and (
         quota.parent is None or (quota.spec is not None and quota.spec.total is not None)
     )
 
 
 class ToldShares:
-    """What the policy gives queues at one moment, as people and Prometheus are told of it. Of a copy only those
-    plugins may be asked that say so (`deserved_from_accounts`)."""
+    """Published shares of queues at one moment.
+
+    On a copy of the accounts only plugins with `deserved_from_accounts` can be queried.
+    """
 
     def __init__(self, view: AccountView, plugin_runtime: PluginRuntime) -> None:
         self._view = view
@@ -97,13 +102,16 @@ class ToldShares:
         )
 
     def of(self, point: str, queue: AccountRecord) -> dict[str, int]:
-        """In the words of the first plugin that says something (`deserved`, `nominal_quota`). Slots for pods are
-        only of interest where some queue speaks of them."""
+        """Return the share of a queue by the first plugin that computes one at `point` (`deserved`,
+        `nominal_quota`).
+
+        Pod slots are only included if some queue declares them.
+        """
         for plugin in self._plugin_runtime.plugins(point):
-            found: Mapping[str, int] | None = getattr(plugin, point)(self._view, queue)
-            if found is not None:
-                told = dict(found)
+            share: Mapping[str, int] | None = getattr(plugin, point)(self._view, queue)
+            if share is not None:
+                published = dict(share)
                 if not self._pods_count:
-                    told.pop(PODS, None)
-                return told
+                    published.pop(PODS, None)
+                return published
         return {}

@@ -1,7 +1,6 @@
-"""Keeps a failure to whom it concerns: a unit whose planning raises is set aside, a plugin that does loses its say.
+"""Isolation of failures: a unit that raises in planning is set aside, a plugin that raises is disabled.
 
-Nothing here costs anything while nothing fails: the turn of a unit is tried, and what the turn had changed is taken
-back if it raises, so that the books stay exact.
+This costs nothing while nothing fails. If a turn raises, its changes are undone, so that the state stays exact.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from phalanx.scheduling.session.session import Session
 
 T = TypeVar("T")
 
-# Points at which a plugin may be passed over: what it says there makes a choice better, and none wrong. At all
-# others silence could break a limit or a veto, so there the unit waits instead.
+# Extension points at which a plugin can be skipped: its results improve a choice, but are not needed for a correct
+# one. At all other points a skipped plugin could break a limit or a veto, so the unit waits instead.
 _ORDERS = frozenset({"queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"})
 _PREFERENCES = frozenset(
     {
@@ -45,7 +44,7 @@ OPINIONS = _ORDERS | _PREFERENCES
 
 @total_ordering
 class _NoOpinion:
-    """Compares as equal with every key of order."""
+    """Sort key that is equal to every other key."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -61,7 +60,7 @@ NO_OPINION = _NoOpinion()
 
 
 class _Silent(Plugin):
-    """Stands where a plugin stood that raised: every key is the same to it."""
+    """Replacement of a plugin that raised: all its sort keys are equal."""
 
     name = "silent"
 
@@ -78,9 +77,9 @@ _SILENT = _Silent()
 
 
 def try_each(session: Session, units: Iterable[QueuedUnit], turn: Callable[[], object]) -> None:
-    """Has units take their turn; again without each plugin that raises where it may be passed over.
+    """Call `turn` for units; retry without each plugin that raises where it can be skipped.
 
-    Where that does not help, the units that had no turn are set aside until something about them changes.
+    If that does not help, set the units aside until one of their objects changes.
     """
     while True:
         marks = session.decisions.begin_turn()
@@ -99,29 +98,32 @@ def walk_in_order(
     units: list[QueuedUnit],
     walk: Callable[[QueueOrder], Callable[[list[QueuedUnit] | SurplusTurn], None]],
 ) -> None:
-    """Gives units their turns until the time is up. If the order raises, what has had no turn is put in order anew
-    without the plugin that did; where that does not help, all of it is set aside."""
+    """Walk through the units in order until the time is up.
+
+    If the order raises, sort the remaining units again without the plugin behind it; if that does not help, set
+    them aside.
+    """
     while True:
-        left = [unit for unit in units if unit.key not in session.attempted]
+        remaining = [unit for unit in units if unit.key not in session.attempted]
         try:
-            line = QueueOrder(session, left)
-            take = walk(line)
-            while (turn := line.next()) is not None:
+            order = QueueOrder(session, remaining)
+            process_turn = walk(order)
+            while (turn := order.next()) is not None:
                 if session.out_of_time():
                     session.plan.complete = False
                     return
-                take(turn)
+                process_turn(turn)
                 if not session.plan.complete:
                     return
         except Exception as error:
             if silence_plugin(session, error):
                 continue
-            set_aside(session, [unit for unit in left if unit.key not in session.attempted], error)
+            set_aside(session, [unit for unit in remaining if unit.key not in session.attempted], error)
         return
 
 
 def ask_plugins(session: Session, what: str, question: Callable[[], T], default: T) -> T:
-    """What plugins answer, asked again without each that raises; `default` where that does not help."""
+    """Return the plugins' answer; retry without each plugin that raises. Return `default` if that does not help."""
     while True:
         try:
             return question()
@@ -132,7 +134,7 @@ def ask_plugins(session: Session, what: str, question: Callable[[], T], default:
 
 
 def guarded(session: Session, what: str, step: Callable[[], object]) -> None:
-    """Call `step`; where it raises, undo what it has decided and report it."""
+    """Call `step`; if it raises, undo its decisions and report the failure."""
     marks = session.decisions.begin_turn()
     try:
         step()
@@ -142,39 +144,39 @@ def guarded(session: Session, what: str, step: Callable[[], object]) -> None:
 
 
 def silence_plugin(session: Session, error: Exception) -> bool:
-    """Silences the plugin behind a failure for this cycle, if there is one and it may be passed over."""
+    """Disable the plugin behind a failure for this cycle; return whether there is one that can be skipped."""
     plugin, point = culprit(session, error)
     if plugin is None or point not in OPINIONS:
         return False
-    speakers = session.plugin_runtime.plugins(point)
-    place = next((place for place, each in enumerate(speakers) if each is plugin), None)
+    plugins = session.plugin_runtime.plugins(point)
+    place = next((place for place, candidate in enumerate(plugins) if candidate is plugin), None)
     if place is None:
         return False
-    session.plan.failures.append(_told(f"plugin {plugin.name} at {point}", error, plugin=plugin.name))
+    session.plan.failures.append(_failure(f"plugin {plugin.name} at {point}", error, plugin=plugin.name))
     session.plugin_runtime.disable(point, place, _SILENT if point in _ORDERS else None)
     return True
 
 
 def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -> None:
-    """Each unit waits for a change of its own, and is told why."""
+    """Set the units aside until one of their objects changes, with a verdict that names the error."""
     plugin, _ = culprit(session, error)
     name = plugin.name if plugin is not None else ""
     for unit in units:
         session.unschedulable.pop(unit.key, None)
         if unit.pod is not None:
-            what = f"pod {unit.pod.pod.key}"
-            session.decisions.set_pod_verdict(unit.pod, planning_failed(what, name, error))
-            session.plan.failures.append(_told(what, error, plugin=name))
+            subject = f"pod {unit.pod.pod.key}"
+            session.decisions.set_pod_verdict(unit.pod, planning_failed(subject, name, error))
+            session.plan.failures.append(_failure(subject, error, plugin=name))
         for gang in unit.gangs:
-            what = f"gang {gang.title}"
-            session.decisions.set_gang_verdict(gang, planning_failed(what, name, error))
-            session.plan.failures.append(_told(what, error, plugin=name))
+            subject = f"gang {gang.title}"
+            session.decisions.set_gang_verdict(gang, planning_failed(subject, name, error))
+            session.plan.failures.append(_failure(subject, error, plugin=name))
         session.mark_attempted(unit)
         session.set_aside.append(unit.key)
 
 
 def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
-    """The plugin whose extension point the framework had called when something raised, and which that was."""
+    """Return the plugin and extension point that the framework had called when the error was raised."""
     plugins = {
         id(entry.plugin)
         for entry in (*session.plugin_runtime.policy.standing_plugins, *session.plugin_runtime.policy.plugins)
@@ -183,13 +185,13 @@ def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     checked: tuple[Plugin | None, str] | None = None
     step = error.__traceback__
     while step is not None:
-        who = step.tb_frame.f_locals.get("self")
-        if isinstance(who, CheckedPoint | CheckedTaskBuckets):
-            checked = who.plugin, who.point
-        elif outer[0] is None and id(who) in plugins and isinstance(who, Plugin):
-            outer = who, _point(who, step.tb_frame.f_code)
+        caller = step.tb_frame.f_locals.get("self")
+        if isinstance(caller, CheckedPoint | CheckedTaskBuckets):
+            checked = caller.plugin, caller.point
+        elif outer[0] is None and id(caller) in plugins and isinstance(caller, Plugin):
+            outer = caller, _point(caller, step.tb_frame.f_code)
         step = step.tb_next
-    # Plugins ask each other: of those that are not ours it is the last.
+    # Plugins call each other: a checked (foreign) plugin is the last one on the stack.
     return checked or outer
 
 
@@ -201,12 +203,12 @@ def _point(plugin: Plugin, code: CodeType) -> str:
 
 
 def report_failure(session: Session, what: str, error: Exception) -> None:
-    """A part of the cycle failed that belongs to no unit."""
+    """Report a failure of a part of the cycle that belongs to no unit."""
     plugin, _ = culprit(session, error)
-    session.plan.failures.append(_told(what, error, plugin=plugin.name if plugin is not None else ""))
+    session.plan.failures.append(_failure(what, error, plugin=plugin.name if plugin is not None else ""))
 
 
-def _told(what: str, error: Exception, plugin: str = "") -> Failure:
+def _failure(what: str, error: Exception, plugin: str = "") -> Failure:
     return Failure(
         what, f"{type(error).__name__}: {error}"[:500], plugin, "".join(traceback.format_exception(error))
     )

@@ -1,4 +1,4 @@
-"""The order in which waiting units get their turn: queues take turns, then tenants within a queue, then jobs."""
+"""Order in which waiting units have their turns: queues alternate, then tenants within a queue, then jobs."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.session.session import Session
 
 Head = tuple[int, str, str]
-"""(created, namespace, name) of who is next: what decides between siblings that are equal in all else."""
+"""(created, namespace, name) of the next unit: the tie-breaker between siblings."""
 _NOBODY: Head = (0, "", "")
 _OWN, _BELOW = 0, 1
 CertainRoom = Callable[[QueuedUnit], int]
-"""Asked of a pod on its own: how many, itself included, may be placed in any order before it could find no room."""
-# Pods that are put in order by kind together, at most, and kinds of them.
+"""Number of pods like the given one that certainly fit, itself included, in any order."""
+# Largest number of pods that are sorted by kind together, and of kinds.
 _MOST_TOGETHER = 1024
 _MOST_KINDS = 64
 
 
 class TurnQueue:
-    """Units or turns that nothing but their own rank puts in order."""
+    """Units and surplus turns in one lane, ordered by their rank alone."""
 
     def __init__(self) -> None:
         self._units: list[QueuedUnit] = []
         self._next = 0
         self._sorted = True
-        # Up to where units that differ in nothing but their names stand by kind.
+        # Index up to which units that differ in name only are sorted by kind.
         self._grouped = 0
         self._turns: list[tuple[Rank, int, SurplusTurn]] = []
 
@@ -47,7 +47,7 @@ class TurnQueue:
         heapq.heappush(self._turns, (rank, number, turn))
 
     def head(self) -> Head:
-        """Whoever is next; the lane must not be empty."""
+        """Return the tie-breaker of the next unit; the lane must not be empty."""
         if self._next < len(self._units):
             self._sort()
             created, namespace, name = self._units[self._next].rank[-3:]
@@ -56,10 +56,11 @@ class TurnQueue:
         return gang.spec.created if gang.spec is not None else 0, gang.key.namespace, gang.key.name
 
     def take(self, alone: bool, room: CertainRoom | None = None) -> list[QueuedUnit] | SurplusTurn:
-        """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn.
+        """Remove and return the next unit or turn; `alone` (no other lane waits) also the following units of its
+        kind.
 
-        Pods of its kind that were created in the same second come along, whatever their names: one step for many.
-        With `room` so do later ones, as long as all that they overtake find room as well.
+        Pods of one kind that were created in the same second are returned together, whatever their names: one step
+        for many. With `room`, later pods of the kind too, as long as all pods that they overtake fit as well.
         """
         if self._next == len(self._units):
             return heapq.heappop(self._turns)[2]
@@ -86,8 +87,10 @@ class TurnQueue:
             self._sorted, self._grouped = True, self._next
 
     def _group(self, start: int, room: CertainRoom | None) -> None:
-        """Puts those who differ from the one at `start` in nothing but their names by kind, each kind where its
-        first one was; up to the first that goes by itself. With `room` others behind them, too."""
+        """Sort units that differ from the one at `start` in name only by kind, in order of each kind's first unit.
+
+        The sort ends at the first unit without kind. With `room` it includes later units.
+        """
         units, age = self._units, self._units[start].rank[:-2]
         kinds: dict[Hashable, list[QueuedUnit]] = {}
         end = start
@@ -103,21 +106,20 @@ class TurnQueue:
     def _group_others(
         self, start: int, end: int, kinds: dict[Hashable, list[QueuedUnit]], room: CertainRoom
     ) -> int:
-        """Adds to `kinds` who comes later, while all from `start` on are certain to find room in whatever order; up
-        to where it got."""
-        units, least = self._units, _MOST_TOGETHER
-        for alike in list(kinds.values()) if len(kinds) <= _MOST_KINDS else ():
-            least = min(least, room(alike[0]))
-            if least <= end - start:
+        """Add later units to `kinds` while all from `start` on certainly fit in any order; return the end index."""
+        units, certain_count = self._units, _MOST_TOGETHER
+        for equal_units in list(kinds.values()) if len(kinds) <= _MOST_KINDS else ():
+            certain_count = min(certain_count, room(equal_units[0]))
+            if certain_count <= end - start:
                 return end
-        while len(kinds) <= _MOST_KINDS and end < len(units) and end - start < least:
+        while len(kinds) <= _MOST_KINDS and end < len(units) and end - start < certain_count:
             unit = units[end]
             kind = _kind(unit)
             if kind is None:
                 break
             if kind not in kinds:
-                least = min(least, room(unit))
-                if end - start >= least:
+                certain_count = min(certain_count, room(unit))
+                if end - start >= certain_count:
                     break
                 kinds[kind] = []
             kinds[kind].append(unit)
@@ -126,10 +128,10 @@ class TurnQueue:
 
 
 class QueueBranch:
-    """Siblings of one level, the first in order on top of a heap whose places may be out of date.
+    """Siblings of one level as a heap with sort keys that can be out of date.
 
-    Places only grow while a cycle allocates (who gets more goes further back), so it is enough to look again at
-    the one on top. `len` counts the units and turns in all lanes below.
+    Keys only grow while a cycle allocates, as an account that gets more moves back. So only the top needs a
+    recheck. `len` is the number of units and turns in all lanes below.
     """
 
     def __init__(self) -> None:
@@ -142,12 +144,12 @@ class QueueBranch:
 
     def child(self, step: Step, numbers: Iterator[int], lane: bool) -> QueueBranch | TurnQueue:
         key, place = step
-        found = self.children.get(key)
-        if found is None:
-            found = self.children[key] = (place, TurnQueue() if lane else QueueBranch())
-            # Nobody is in it yet: it goes on top, where its place is looked up before anybody is taken from it.
+        entry = self.children.get(key)
+        if entry is None:
+            entry = self.children[key] = (place, TurnQueue() if lane else QueueBranch())
+            # A new child is empty: it goes on top, where its key is computed before the first removal.
             heapq.heappush(self._heap, ((), next(numbers), key))
-        return found[1]
+        return entry[1]
 
     def head(self) -> Head:
         first = self.first()
@@ -169,18 +171,18 @@ class QueueBranch:
 
 Place = Callable[[QueueBranch | TurnQueue], Rank]
 Step = tuple[Hashable, Place]
-"""One level of the way to a lane: what tells siblings apart, and the place of one among them now.
+"""One level of the path to a lane: the key of a sibling, and the function that computes its sort key.
 
-An account may have units of its own and accounts below that have some (a queue that takes none but has children, a
-namespace of which some pods name their user): what is its own, `_OWN`, comes before what is `_BELOW`.
+An account can have both own units and child accounts with units (a queue with children, a namespace whose pods name
+users): its own units (`_OWN`) come before the accounts `_BELOW`.
 """
 
 
 class QueueOrder:
-    """All units of a cycle, as a tree: repairs; queues, level by level; bands of priority; quorums before surplus;
-    tenants; the plugins' other keys, age and name.
+    """Tree of all units of a cycle: repairs; queues by level; priority bands; quorums before surplus; tenants; the
+    plugins' other keys, age and name.
 
-    Every allocation may change who is next, at a cost that depends on the depth of the tree only.
+    Every allocation can change the next unit, at a cost that only depends on the tree's depth.
     """
 
     def __init__(self, session: Session, units: Iterable[QueuedUnit]) -> None:
@@ -190,17 +192,17 @@ class QueueOrder:
         self._queues = session.plugin_runtime.plugins("queue_order")
         self._tenants = session.plugin_runtime.plugins("subqueues")
         self._way: list[QueueBranch] = []
-        # A lane and the branches that lead to it, from the root down.
+        # Lane and the branches on its path, from the root down.
         self._lanes: dict[tuple[ChargePath, Rank, int], tuple[TurnQueue, list[QueueBranch]]] = {}
-        # Set where pods may be placed in another order if that is to nobody's harm.
+        # Set where pods can be placed in another order without harm to other pods.
         self.room: CertainRoom | None = None
-        # The one lane that has anybody left, once that is known: then nobody needs to be compared.
+        # Only lane that is not empty, once known: no comparison is needed then.
         self._sole: TurnQueue | None = None
         for unit in units:
             self._lane(unit, unit.band, 0).add(unit)
 
     def add_turn(self, turn: SurplusTurn) -> None:
-        """Surplus of a content unit has its turn after the quorums of the unit's band."""
+        """Add the surplus turn of a satisfied unit, after the quorums of the unit's band."""
         band = (True, *turn.unit.band[1:])
         lane = self._lane(turn.unit, band, 1)
         if lane is not self._sole:
@@ -208,7 +210,7 @@ class QueueOrder:
         lane.add_turn(turn.rank(self._session), next(self._numbers), turn)
 
     def next(self) -> list[QueuedUnit] | SurplusTurn | None:
-        """Who is next: a unit, a run of pods of one kind, or a gang's surplus; None if nobody is left."""
+        """Return the next unit, run of equal pods, or surplus turn; None at the end."""
         if self._sole is not None and len(self._sole):
             return self._taken(self._sole, self._way, alone=True)
         node: QueueBranch | TurnQueue | None = self._root
@@ -224,24 +226,24 @@ class QueueOrder:
 
     @property
     def charge_paths(self) -> set[ChargePath]:
-        """The charge paths of all that were in it."""
+        """Charge paths of all units so far."""
         return {charge_path for charge_path, _, _ in self._lanes}
 
     @property
     def single(self) -> bool:
-        """Whether nobody else is waiting."""
+        """Whether no further unit waits."""
         return not len(self._root)
 
     def _taken(self, lane: TurnQueue, way: list[QueueBranch], alone: bool) -> list[QueuedUnit] | SurplusTurn:
         before = len(lane)
         turn = lane.take(alone, self.room)
-        gone = before - len(lane)
+        removed = before - len(lane)
         for branch in way:
-            branch.size -= gone
+            branch.size -= removed
         return turn
 
     def _lane(self, unit: QueuedUnit, band: Rank, stage: int) -> TurnQueue:
-        """The lane for one more unit or turn, which the caller adds."""
+        """Return the lane of one more unit or turn, which the caller adds."""
         charge_path = self._charge_path(unit)
         key = (charge_path, band, stage)
         known = self._lanes.get(key)
@@ -260,7 +262,7 @@ class QueueOrder:
         return known[0]
 
     def _charge_path(self, unit: QueuedUnit) -> ChargePath:
-        """The charge path of the first gang of a gang group, or of the pod."""
+        """Return the charge path of the first gang of a gang group, or of the pod."""
         if unit.pod is not None:
             return self._session.charge_path(unit.pod)
         if len(unit.gangs) == 1:
@@ -270,7 +272,7 @@ class QueueOrder:
     def _steps(self, charge_path: ChargePath, band: Rank, stage: int) -> list[Step]:
         steps: list[Step] = [(band[0], lambda _: (band[0],))]
         if self._queues and charge_path.queue is not None:
-            lineage = [each for each in charge_path.queue.lineage() if each.key.name != ROOT_QUEUE]
+            lineage = [account for account in charge_path.queue.lineage() if account.key.name != ROOT_QUEUE]
             steps += [self._by_account(account, self._queue_place) for account in reversed(lineage)]
         steps.append((("band", band, stage), lambda _: (_OWN, *band[1:], stage)))
         for plugin in self._tenants:
@@ -285,14 +287,17 @@ class QueueOrder:
         return account.key, lambda below: (_BELOW, *place(account, below))
 
     def _queue_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
-        """As in Volcano, the older queue goes first where the plugins know no difference."""
+        """Return the sort key of a queue. As in Volcano, the older queue is first where plugins are indifferent."""
         session = self._session
         session.state.ledger.refresh_sums()
         created = account.spec.created if account.spec is not None else 0
         return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key.name)
 
     def _tenant_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
-        """The tenant whose next unit is older goes first where the plugins know no difference."""
+        """Return the sort key of a tenant.
+
+        The tenant with the older next unit is first where plugins are indifferent.
+        """
         self._session.state.ledger.refresh_sums()
         plugins = self._session.plugin_runtime.plugins("subqueue_order")
         return (*[plugin.subqueue_order(self._session, account) for plugin in plugins], *below.head(), account.key)
@@ -303,7 +308,7 @@ def _rank(unit: QueuedUnit) -> Rank:
 
 
 def _kind(unit: QueuedUnit) -> Hashable:
-    """What units of a run have in common; None for what goes one by one."""
+    """Return a key that is equal for pods that can form a run; None for units that have a turn alone."""
     record: PodRecord | None = unit.pod
     if record is None or record.pod.problem or record.nomination is not None or unit.reserved:
         return None

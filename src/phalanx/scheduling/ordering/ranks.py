@@ -1,4 +1,4 @@
-"""The order of units: repairs first, then the keys of plugins, then age, then name."""
+"""Order of units: repairs first, then the keys of plugins, then age, then name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.scheduling.session.session import Session
 
 
 def order_units(session: Session) -> None:
-    """Rank `session.units` and sort them; a unit whose ranking raises is set aside."""
+    """Rank `session.units` and sort them; a unit that raises in ranking is set aside."""
     for unit in session.units:
         if not unit.rank or session.plugin_runtime.order_drifts:
             try_to_rank(session, unit)
@@ -48,7 +48,7 @@ def try_to_rank(session: Session, unit: QueuedUnit) -> None:
 
 
 def drifting_rank(session: Session) -> Callable[[QueuedUnit], Rank] | None:
-    """Return how to rank unschedulable units anew, where their order may change by itself; else None."""
+    """Return the function that ranks unschedulable units again, if their order can change with time; else None."""
 
     def rank(unit: QueuedUnit) -> Rank:
         try_to_rank(session, unit)

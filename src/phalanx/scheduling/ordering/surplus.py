@@ -1,4 +1,4 @@
-"""Members above the minimum: best effort, in fair turns, after everyone's quorum."""
+"""Turns of surplus members: best effort, in fair order, after all quorums."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class SurplusTurn:
-    """One gang's surplus members in order; `refused` are the kinds that have no room."""
+    """Surplus members of one gang in order; `refused` are the kinds without room."""
 
     __slots__ = ("gang", "members", "near", "refused", "together", "unit")
 
@@ -37,11 +37,11 @@ class SurplusTurn:
         self.members: list[PodRecord] = []
         self.near: SurplusDomain | None = surplus_domain(session.state.gangs.composites, gang)
         self.refused: dict[PodDemand, None] = {}
-        # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
+        # Members of Kubernetes' native groups are placed in their domain at once, before other pods use it.
         spec = gang.spec
         topology = spec.topology if spec is not None and spec.rules.by_native_rules else None
         self.together = topology is not None and topology.hard
-        # Somebody for whom room is held goes first.
+        # Nominated members come first.
         for member in sorted(session.pending_in_order(gang), key=lambda member: member.nomination is None):
             if member.pod.problem:
                 session.decisions.set_pod_verdict(member, unreadable(member))
@@ -50,44 +50,44 @@ class SurplusTurn:
                 self.members.append(member)
 
     def run_length(self) -> int:
-        """How many members at the head are of one kind."""
+        """Return the number of members of one kind at the head."""
         if self.near is not None:
             return 1
         head = self.members[0]
         same = takewhile(
-            lambda each: each.pod_class is head.pod_class and each.charge_path is head.charge_path, self.members
+            lambda member: member.pod_class is head.pod_class and member.charge_path is head.charge_path,
+            self.members,
         )
         return sum(1 for _ in same)
 
     def rank(self, session: Session) -> Rank:
-        """As units are ordered, but of one gang and now; then who has the fewest above its minimum, so that none
-        takes it all.
+        """Return the rank of the gang now, then by the number of members above its minimum, so that gangs share the
+        room.
 
-        The turn depends on what the gangs have, not on how often they were asked: a cycle that is cut short goes
-        on where it was.
+        The rank depends on present members and not on earlier turns: an interrupted cycle continues where it was.
         """
         assert self.gang.spec is not None
         return (*session.rank(self.gang), _extra(self.gang), self.gang.spec.created, self.gang.key)
 
 
 class SurplusTurns:
-    """The turns of gangs whose quorum holds, by the unit that they belong to."""
+    """Surplus turns of gangs with a quorum, by unit."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._turns: dict[QueuedUnit, list[SurplusTurn]] = {}
 
     def of(self, unit: QueuedUnit) -> list[SurplusTurn]:
-        """The turns of a unit that is content; those without members left have nothing to wait for."""
-        content = [gang for gang in unit.gangs if gang.pending and _is_content(self._session, unit, gang)]
-        if any(gang.spec is not None and gang.spec.scale_up_delay for gang in content):
-            content = [gang for gang in content if not self._delay(unit, gang)]
-        turns = self._turns[unit] = [SurplusTurn(self._session, unit, gang) for gang in content]
+        """Return the surplus turns of a satisfied unit that have members."""
+        satisfied = [gang for gang in unit.gangs if gang.pending and _has_quorum(self._session, unit, gang)]
+        if any(gang.spec is not None and gang.spec.scale_up_delay for gang in satisfied):
+            satisfied = [gang for gang in satisfied if not self._delay(unit, gang)]
+        turns = self._turns[unit] = [SurplusTurn(self._session, unit, gang) for gang in satisfied]
         self._finish_unit(unit)
         return [turn for turn in turns if turn.members]
 
     def _delay(self, unit: QueuedUnit, gang: GangRecord) -> bool:
-        """Whether the gang is to stay as it is for now; its members are told until when."""
+        """Return whether the gang's scale-up delay is running; if so, set the verdict of its members."""
         session, until = self._session, grows_at(gang, int(self._session.now))
         if until <= session.now or any(member.nomination is not None for member in gang.pending.values()):
             return False
@@ -100,15 +100,15 @@ class SurplusTurns:
         return True
 
     def take(self, turn: SurplusTurn, most: int) -> None:
-        """Places the gang's next member, or a run of at most so many that are equal."""
+        """Place the gang's next member, or a run of at most `most` equal members."""
         session = self._session
         head = turn.members[0]
         if head.nomination is not None and (turn.near is None or turn.near.starts_singly(head)):
-            self._take_promised(turn, head)
+            self._place_nominated_member(turn, head)
             return
         session.decisions.withdraw_nominations([head])
         if turn.near is not None:
-            self._take_near(turn, turn.near)
+            self._place_in_domain(turn, turn.near)
             return
         kind = PodDemand(head.pod_class, head.charge_path)
         rows: list[int] = []
@@ -131,22 +131,22 @@ class SurplusTurns:
             session.fit_errors.record(kind, *session.fit_errors.facts(kind))
             turn.refused[kind] = None
             turn.members = [
-                each
-                for each in turn.members
-                if (each.pod_class, each.charge_path) != (kind.pod_class, kind.charge_path)
+                member
+                for member in turn.members
+                if (member.pod_class, member.charge_path) != (kind.pod_class, kind.charge_path)
             ]
         if not turn.members:
             self._finish_unit(turn.unit)
 
-    def _take_near(self, turn: SurplusTurn, rules: SurplusDomain) -> None:
-        """Places the next member near the others, and with it all who start with it."""
+    def _place_in_domain(self, turn: SurplusTurn, rules: SurplusDomain) -> None:
+        """Place the next member in the domain of its gang, with all members that start with it."""
         session, head = self._session, turn.members[0]
         group = rules.next(turn.members)
         kind, part = group.kind, rules.part(head)
         if part is not None and len(group.members) < part.missing:
             for member in group.alike:
                 session.decisions.set_pod_verdict(member, subgroup_too_small(turn.gang, part))
-            turn.members = [each for each in turn.members if each not in group.alike]
+            turn.members = [member for member in turn.members if member not in group.alike]
         elif session.fit_errors.known(kind) is None:
             transaction = session.state.transaction()
             placed = place_in_domain(session, transaction, group)
@@ -161,12 +161,12 @@ class SurplusTurns:
                 session.fit_errors.record(kind, *session.fit_errors.facts(kind))
         if session.fit_errors.known(kind) is not None:
             turn.refused[kind] = None
-            turn.members = [each for each in turn.members if each not in group.alike]
+            turn.members = [member for member in turn.members if member not in group.alike]
         if not turn.members:
             self._finish_unit(turn.unit)
 
-    def _take_promised(self, turn: SurplusTurn, member: PodRecord) -> None:
-        """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
+    def _place_nominated_member(self, turn: SurplusTurn, member: PodRecord) -> None:
+        """Place a nominated member at its nomination or elsewhere; else wait for its victims."""
         session = self._session
         kind = kind_of(session, member)
         if place_nominated(session, member, kind, turn.gang):
@@ -174,14 +174,13 @@ class SurplusTurns:
         elif wait_for_victims(session, turn.unit, kind):
             turn.members.clear()
         else:
-            # What was held for it is of no use: it waits like all others.
+            # The nomination is useless: the member waits like all others.
             session.decisions.withdraw_nominations([member])
         if not turn.members:
             self._finish_unit(turn.unit)
 
     def _finish_unit(self, unit: QueuedUnit) -> None:
-        """When nobody of a unit is left to place: tells those without room why, and notes what the unit waits
-        for."""
+        """Finish a unit without members to place: explain refused members, and mark the unit unschedulable."""
         session, turns = self._session, self._turns[unit]
         if any(turn.members for turn in turns):
             return
@@ -191,35 +190,38 @@ class SurplusTurns:
             return
         demand = SurplusDemand(tuple(sorted(refused, key=_place)))
         fit_error = surplus_fit_error(session, demand)
-        known, found = session.unschedulable.get(unit.key, (None, fit_error))
+        known, known_error = session.unschedulable.get(unit.key, (None, fit_error))
         reason = known.joined(demand) if known is not None else demand
         if reason is not known:
-            session.set_unschedulable(unit, reason, fit_error if reason is demand else found)
+            session.set_unschedulable(unit, reason, fit_error if reason is demand else known_error)
             session.decisions.explain(unit, fit_error.facts)
 
 
 def grows_at(gang: GangRecord, now: int) -> int:
-    """From when on (seconds since the epoch) further members may join, by when the last one has.
+    """Return the time (seconds since the epoch) from which further members can be placed: the delay after the last
+    one.
 
-    A gang of which nobody runs yet is starting: whoever fits starts with it.
+    A gang without running members is starting: all members that fit start with it.
     """
     delay = gang.spec.scale_up_delay if gang.spec is not None else 0
     if not delay or not gang.count(MemberState.RUNNING):
         return 0
-    there = (member for member in gang.members.values() if member.state in ACTIVE)
-    return delay + max(now if each.state is MemberState.ASSUMED else bound_at(each.pod) for each in there)
+    active_members = (member for member in gang.members.values() if member.state in ACTIVE)
+    return delay + max(
+        now if member.state is MemberState.ASSUMED else bound_at(member.pod) for member in active_members
+    )
 
 
-def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
+def _has_quorum(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
     """Return whether the gang has its quorum; in a composite some gangs may still wait for theirs."""
     return unit.starts_whole or session.requirement(gang).satisfied
 
 
 def surplus_fit_error(session: Session, demand: SurplusDemand, afresh: bool = False) -> FitError:
-    """Why none of the kinds has room: a reason for each."""
-    found = {kind: session.fit_errors.facts(kind, afresh) for kind in demand.kinds}
-    facts = SurplusRefusal({kind: reason for kind, (reason, _) in found.items()})
-    return session.fit_errors.record(demand, facts, min(version for _, version in found.values()))
+    """Return the fit error of all kinds, with a reason for each."""
+    facts_of = {kind: session.fit_errors.facts(kind, afresh) for kind in demand.kinds}
+    facts = SurplusRefusal({kind: reason for kind, (reason, _) in facts_of.items()})
+    return session.fit_errors.record(demand, facts, min(version for _, version in facts_of.values()))
 
 
 def _place(kind: PodDemand) -> tuple[int, object, str]:

@@ -1,1 +1,1 @@
-"""Where the pods of one class go: masks, scores, spread and affinity, topology domains."""
+"""Placement of pods of one class: filter masks, scores, spread and affinity, topology domains."""

@@ -1,4 +1,4 @@
-"""Who is placed first because others have to be near."""
+"""Order of pods with required affinity: a pod is placed after the pods that it must be near."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ T = TypeVar("T")
 
 
 def leaders_first(followers: Sequence[T], classes_of: Callable[[T], Collection[ClassRecord]]) -> list[T]:
-    """In their order, but each after those who may be the ones that it has to be near to."""
-    if not any(pod_class.affinity.peers.affinity for each in followers for pod_class in classes_of(each)):
+    """Return `followers` in their order, but each after the ones that it may have required affinity to."""
+    if not any(pod_class.affinity.peers.affinity for follower in followers for pod_class in classes_of(follower)):
         return list(followers)
 
-    def follow(one: T, other: T) -> bool:
+    def follows(one: T, other: T) -> bool:
         return any(
             follows_affinity(pod_class, leader) for pod_class in classes_of(one) for leader in classes_of(other)
         )
 
-    left, found = list(followers), []
-    while left:
-        free = (each for each in left if not any(follow(each, other) for other in left if other is not each))
-        # Where each follows another, the first begins.
-        first = next(free, left[0])
-        left.remove(first)
-        found.append(first)
-    return found
+    remaining, ordered = list(followers), []
+    while remaining:
+        ready = (
+            follower
+            for follower in remaining
+            if not any(follows(follower, other) for other in remaining if other is not follower)
+        )
+        # In a cycle of affinities the first one is placed first.
+        first = next(ready, remaining[0])
+        remaining.remove(first)
+        ordered.append(first)
+    return ordered
 
 
 def follows_affinity(pod_class: ClassRecord, other: ClassRecord) -> bool:
-    """Whether pods of the class have to be near to pods of the other; not where they would do themselves."""
+    """Return whether pods of the class have required affinity to pods of `other`, unless they match it
+    themselves.
+    """
     profile = pod_class.affinity
     if not profile.peers.affinity:
         return False

@@ -1,4 +1,4 @@
-"""One class of pods against all nodes: masks, scores and copies, kept current from the table's change logs."""
+"""State of one pod class against all nodes: masks, scores and copies, updated from the table's change logs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from phalanx.scheduling.placement.inter_pod_constraints import (
 
 RowArray = npt.NDArray[np.intp]
 
-# A class that lags behind by more than this part of the table is scored anew as a whole; that is cheaper.
+# A class with more outdated rows than this part of the table is scored again as a whole, which is cheaper.
 _RESCORE_PART = 4
-# Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
+# Views of the most recently used classes are cached, up to about this many bytes, but at least some.
 _VIEW_BYTES = 2**26
 _FEWEST_VIEWS = 64
 
@@ -35,10 +35,10 @@ _FEWEST_VIEWS = 64
 class ClassView:
     """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
 
-    `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the
-    allocators allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what
-    other pods mean for the class, which `constraints` says (None where they mean nothing). `copies` (how many fit
-    on each row) and their sum `room` are kept once somebody has asked for them.
+    `static` is the part of `mask` that is independent of placed pods. `limit` is the number of copies that node
+    allocators allow (None without allocators). `allowed` and `base` are `mask` and `score` without `constraints`,
+    the rules about other pods (None without rules). `copies` (number that fits on each row) and their sum `room`
+    are computed at the first request.
     """
 
     __slots__ = (
@@ -81,9 +81,10 @@ class ClassView:
 
 
 class ClassViews:
-    """Keeps a view per class. `filters`, `preferences` and `scorers` are plugins that implement the respective
-    extension point, `allocators` the names of those that the policy looks at, `rules` what it makes of other pods,
-    `limits` plugins that implement `max_copies`, `reserved` tells what is kept for others who start later."""
+    """One view per class. `filters`, `preferences` and `scorers` are plugins that implement the respective
+    extension point. `allocators` are the names of the policy's node allocators, `rules` its rules about other pods,
+    `limits` plugins that implement `max_copies`. `reserved` is the room that is reserved for later starts.
+    """
 
     def __init__(
         self,
@@ -103,20 +104,20 @@ class ClassViews:
         self._allocators = frozenset(allocators)
         self._preferences = preferences
         self._scorers = scorers
-        self._wide = [each for each in scorers if overrides(each, "depends_on_other_nodes")]
+        self._wide = [scorer for scorer in scorers if overrides(scorer, "depends_on_other_nodes")]
         self._views: dict[int, ClassView] = {}
 
     @property
     def single(self) -> bool:
-        """Whether copies have to be placed one at a time, whatever their class."""
+        """True if copies of any class must be placed one at a time."""
         return bool(self._wide) and any(scorer.depends_on_other_nodes for scorer in self._wide)
 
     def invalidate(self) -> None:
-        """What filters and preferences say is different now although no node has changed."""
+        """Drop all views: results of filters and preferences have changed although no node has."""
         self._views.clear()
 
     def complete(self, pod_class: ClassRecord) -> ClassView:
-        """The class's view, current with the table."""
+        """Return the class's view, up to date with the table."""
         view = self.current(pod_class)
         constraints = view.constraints
         if constraints is None:
@@ -135,21 +136,23 @@ class ClassViews:
         return view
 
     def current(self, pod_class: ClassRecord, scored: bool = True) -> ClassView:
-        """The view, current but for what other pods mean for the class; unless `scored`, its scores may be old."""
+        """Return the view, up to date except for rules about other pods; without `scored` its scores can be
+        outdated.
+        """
         view = self._views.pop(pod_class.number, None)
         if view is None:
             view = self._new_view(pod_class)
-        self._views[pod_class.number] = view  # last in the dict: used last
+        self._views[pod_class.number] = view  # the last entry of the dict is the most recently used
         nodes = self._nodes
         if view.label_cursor != nodes.relabelled.end or view.allocator_cursors != self._allocator_ends(pod_class):
             self._refresh_mask(view)
         if scored and view.cursor != nodes.changes.end:
             self._refresh_score(view)
-        self._meet_other_pods(view)
+        self._update_constraints(view)
         return view
 
     def allocators_of(self, pod_class: ClassRecord) -> list[NodeAllocator]:
-        """The node allocators that concern the class and that the policy looks at."""
+        """Return the node allocators that concern the class and belong to the policy."""
         return [allocator for allocator in pod_class.allocators if allocator.name in self._allocators]
 
     def copies(self, view: ClassView, rows: Rows) -> IntArray:
@@ -167,16 +170,16 @@ class ClassViews:
         if self.reserved is not None and self.reserved.active:
             fits = self.reserved.limit_copies(pod_class, rows, fits)
         elif pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
-            # What it may use nothing but is not there.
+            # The pod can use only the room of its reservation, which does not exist.
             fits = np.zeros_like(fits)
         return fits if view.limit is None else np.minimum(fits, view.limit[rows])
 
     def in_time(self, pod_class: ClassRecord, rows: Rows) -> BoolArray:
-        """bool[rows]: where a pod that is placed now ends before the node is in maintenance."""
+        """Return bool[rows]: the nodes where a pod that is placed now ends before their maintenance."""
         return self._nodes.maintenance.open_to(pod_class.spec.run_limit, pod_class.spec.tolerations, rows)
 
     def copy_scores(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
-        """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
+        """Return float64[rows, copies]: the score of the j-th copy on each row, without rules about other pods."""
         copies = np.arange(1, deepest + 1, dtype=np.int64)
         total = np.zeros((len(rows), deepest))
         load = Load(view.pod_class, self._nodes, rows, copies)
@@ -199,8 +202,8 @@ class ClassViews:
             else ()
         )
 
-    def _meet_other_pods(self, view: ClassView) -> None:
-        """Brings what other pods mean for the class up to date."""
+    def _update_constraints(self, view: ClassView) -> None:
+        """Update the constraints by other pods."""
         nodes, pod_class = self._nodes, view.pod_class
         if not pod_class.affinity.restricts or self._rules == NO_RULES:
             view.constraints = None
@@ -218,23 +221,23 @@ class ClassViews:
         stale = self._stale_eligibility(view)
         if stale is None:
             view.static = self._filter(view.pod_class, slice(None))
-            self._ask_allocators(view, slice(None))
+            self._apply_allocators(view, slice(None))
             view.base = np.full(nodes.capacity, NOWHERE)
             view.copies, view.cursor = None, -1
             view.preference = self._preference(view)
         else:
-            # These rows are among the changed ones too, so their scores and copies follow by themselves.
+            # These rows have also changed in the table, so their scores and copies are updated later.
             rows = np.array(sorted(set(stale)), dtype=np.intp)
             view.static[rows] = self._filter(view.pod_class, rows)
-            self._ask_allocators(view, rows)
-            self._renew_preference(view)
+            self._apply_allocators(view, rows)
+            self._update_preference(view)
             self._score_rows(view, rows)
             if view.copies is not None and view.limit is not None:
                 self.recount(view, view.copies, rows)
         view.label_cursor, view.allocator_cursors = nodes.relabelled.end, self._allocator_ends(view.pod_class)
 
-    def _ask_allocators(self, view: ClassView, rows: Rows) -> None:
-        """Puts together `allowed` on some rows from `static` and what the allocators allow there."""
+    def _apply_allocators(self, view: ClassView, rows: Rows) -> None:
+        """Compute `allowed` on some rows from `static` and the limits of the allocators."""
         allocators = self.allocators_of(view.pod_class)
         if not allocators:
             view.allowed, view.limit = view.static, None
@@ -249,7 +252,7 @@ class ClassViews:
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
     def _stale_eligibility(self, view: ClassView) -> array[int] | None:
-        """The rows on which the class's eligibility may have changed; None for all."""
+        """Return the rows on which the class's eligibility may have changed; None for all."""
         nodes = self._nodes
         if view.label_cursor < 0 or len(view.base) != nodes.capacity:
             return None
@@ -262,14 +265,16 @@ class ClassViews:
             stale = stale + changed
         return stale
 
-    def _renew_preference(self, view: ClassView) -> None:
-        """Preferences are normalised over all eligible nodes: one relabelled node may shift all, or none."""
-        last, new = view.preference, self._preference(view)
-        if last is None and new is None:
+    def _update_preference(self, view: ClassView) -> None:
+        """Update the preferences. They are normalised over all eligible nodes, so one relabelled node can shift all
+        scores.
+        """
+        former, new = view.preference, self._preference(view)
+        if former is None and new is None:
             return
         view.preference = new
-        nothing = np.zeros(self._nodes.capacity)
-        shifted = np.flatnonzero((nothing if last is None else last) != (nothing if new is None else new))
+        zeros = np.zeros(self._nodes.capacity)
+        shifted = np.flatnonzero((zeros if former is None else former) != (zeros if new is None else new))
         if len(shifted) * _RESCORE_PART > self._nodes.capacity:
             view.cursor = -1
         elif len(shifted):
@@ -306,7 +311,7 @@ class ClassViews:
         view.cursor = nodes.changes.end
 
     def _score_rows(self, view: ClassView, rows: RowArray) -> None:
-        """Scores some rows (repeats are harmless)."""
+        """Compute the scores of some rows; repeated rows are harmless."""
         pod_class, nodes = view.pod_class, self._nodes
         fits = (nodes.idle.take(rows, axis=1) >= pod_class.min_idle).all(axis=0)
         fits &= view.allowed.take(rows)
@@ -329,7 +334,7 @@ class ClassViews:
         view.base[rows] = np.where(fits, total, NOWHERE)
 
     def recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
-        """Counts the copies on some (distinct) rows again."""
-        found = np.where(view.allowed[rows], self.copies(view, rows), 0)
-        view.room += int(found.sum()) - int(copies[rows].sum())
-        copies[rows] = found
+        """Count the copies on some distinct rows again."""
+        counts = np.where(view.allowed[rows], self.copies(view, rows), 0)
+        view.room += int(counts.sum()) - int(copies[rows].sum())
+        copies[rows] = counts

@@ -1,7 +1,7 @@
-"""Copies of a class that take each other into account are placed one after the other, at the cost of domains.
+"""Placement of copies that affect each other, one after the other, at a cost by number of domains.
 
-Rows that agree on every label that matters form a group. What one more copy changes, it changes for whole groups:
-so each step looks at the best row of every group, and never at all nodes.
+Rows with equal values of all relevant labels form a group. A further copy changes whole groups, so each step
+compares the best row of every group instead of all nodes.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from phalanx.scheduling.placement.inter_pod_constraints import (
 
 RowArray = npt.NDArray[np.intp]
 CopyScores = Callable[[RowArray, int], FloatArray]
-"""float[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
+"""float[rows, copies]: the score of the j-th copy on each row, without rules about other pods."""
 
 NOWHERE = -np.inf
-# By how much the look ahead over the copies of one row grows where it does not suffice.
+# Factor by which the look-ahead over the copies of one row grows if it is too short.
 _DEEPER = 8
 
 
 class GrowingLimit:
-    """A required spread over domains of one row each: no further row opens until the emptiest have filled up."""
+    """Required spread over domains of one row each: further rows open only when the emptiest have filled up."""
 
     def __init__(self, constraint: SpreadConstraint) -> None:
         region = constraint.counter.region
         self._where = region.where
         self._counts = constraint.counter.counts.copy()
-        self._least = constraint.least()
+        self._minimum = constraint.least()
         eligible = np.flatnonzero(region.present[:-1] > 0)
         fixed = len(eligible) < constraint.rule.min_domains
-        self._left = -1 if fixed else int((self._counts[eligible] == self._least).sum())
+        self._emptiest_rows = -1 if fixed else int((self._counts[eligible] == self._minimum).sum())
 
     def add_copy(self, row: int) -> bool:
-        """Takes a copy in; whether another row may be open from now on."""
+        """Count a copy; return whether further rows may be open from now on."""
         domain = self._where[row]
         if domain < 0:
             return False
         level = int(self._counts[domain])
         self._counts[domain] += 1
-        if level == self._least:
-            self._left -= 1
-        return self._left == 0
+        if level == self._minimum:
+            self._emptiest_rows -= 1
+        return self._emptiest_rows == 0
 
 
-class _Varying:
-    """A required spread over groups."""
+class _GroupSpread:
+    """Required spread over groups."""
 
     def __init__(self, constraint: SpreadConstraint, rows: RowArray) -> None:
         region = constraint.counter.region
@@ -73,23 +73,23 @@ class _Varying:
     def open(self) -> BoolArray:
         if self._unlimited and not self._fixed:
             return self._labelled
-        least = 0 if self._fixed else int(self._counts[self._eligible].min())
-        return (self._counts[self._ids] <= self._slack + least) & self._labelled
+        minimum = 0 if self._fixed else int(self._counts[self._eligible].min())
+        return (self._counts[self._ids] <= self._slack + minimum) & self._labelled
 
     def add_copy(self, group: int) -> None:
         if self._where[group] >= 0:
             self._counts[self._where[group]] += 1
 
 
-class _Preferred:
-    """What is preferred, over groups."""
+class _GroupPreferences:
+    """Preferred spread and affinity over groups."""
 
     def __init__(self, constraints: InterPodConstraints, rows: RowArray) -> None:
         self._constraints = constraints
         self._labelled: BoolArray = constraints.labelled[rows]
         self._everywhere = np.ones(len(rows), dtype=np.bool_)
         self._soft_constraints = [(soft, *_counted(soft, rows)) for soft in constraints.soft_constraints]
-        self._affinities = [_weighed(preferred, rows) for preferred in constraints.preferred_affinities]
+        self._affinities = [_weights_of(preferred, rows) for preferred in constraints.preferred_affinities]
         self._growths = [preferred.growth for preferred in constraints.preferred_affinities]
 
     def add_copy(self, group: int) -> None:
@@ -112,9 +112,11 @@ class _Preferred:
 
 
 class DomainGreedy:
-    """`first` float[N] is the score of the next copy on each row (NOWHERE where none fits), `limits` int64[N] how
-    many each takes. What `varying` and `closing` say is followed copy by copy, and what is preferred if
-    `self_affecting`; a copy that opens rows by one of `rising` is the last.
+    """Greedy placement by domains. `first` float[N] is the score of the next copy on each row (NOWHERE where none
+    fits), `limits` int64[N] the number of copies per row.
+
+    `varying` spread constraints and `closing` labels are updated after every copy, preferences if they are
+    `self_affecting`. A copy that opens rows of a `rising` constraint is the last one.
     """
 
     def __init__(
@@ -134,18 +136,18 @@ class DomainGreedy:
         self._first = first
         self._limits = limits
         self._copy_scores = copy_scores
-        self._varying = [_Varying(each, groups) for each in varying]
-        self._closing = [each.ids[groups] for each in closing]
-        self._rising = [GrowingLimit(each) for each in rising]
-        self._preferred = _Preferred(constraints, groups) if constraints.self_affecting else None
+        self._varying = [_GroupSpread(constraint, groups) for constraint in varying]
+        self._closing = [constraint.ids[groups] for constraint in closing]
+        self._rising = [GrowingLimit(constraint) for constraint in rising]
+        self._preferred = _GroupPreferences(constraints, groups) if constraints.self_affecting else None
         self._allowed = np.ones(self._size, dtype=np.bool_)
-        for each, ids in zip(closing, self._closing, strict=True):
-            self._allowed &= constraints.tolerant(each)[ids]
-        self._deeper: dict[int, list[float]] = {}
+        for constraint, ids in zip(closing, self._closing, strict=True):
+            self._allowed &= constraints.tolerant(constraint)[ids]
+        self._deeper_scores: dict[int, list[float]] = {}
 
     def run(self, count: int) -> list[int]:
-        """The rows of up to `count` copies, in order."""
-        self._line_up(count)
+        """Return the rows of up to `count` copies, in order."""
+        self._sort_rows(count)
         chosen: list[int] = []
         open_groups = self._open()
         points = self._preferred.points() if self._preferred is not None else None
@@ -157,9 +159,9 @@ class DomainGreedy:
                 break
             ties = np.flatnonzero(value == best)
             group = int(ties[0]) if len(ties) == 1 else int(ties[self._head_row[ties].argmin()])
-            row = self._take(group)
+            row = self._place_on_best_row(group)
             chosen.append(row)
-            opens = [each.add_copy(row) for each in self._rising]
+            opens = [constraint.add_copy(row) for constraint in self._rising]
             if any(opens):
                 break
             if self._varying or self._closing:
@@ -170,8 +172,8 @@ class DomainGreedy:
                 points = self._preferred.points()
         return chosen
 
-    def _line_up(self, count: int) -> None:
-        """The rows of each group by the score of their next copy, as many as can be chosen."""
+    def _sort_rows(self, count: int) -> None:
+        """Sort the rows of each group by the score of their next copy, at most `count` rows."""
         rows = np.flatnonzero(self._first > NOWHERE)
         of = self._of[rows]
         order = np.lexsort((rows, -self._first[rows], of))
@@ -185,65 +187,65 @@ class DomainGreedy:
         some = np.flatnonzero(self._starts[1:] > self._starts[:-1])
         self._head[some] = self._first[self._rows[self._starts[some]]]
         self._head_row[some] = self._rows[self._starts[some]]
-        self._lines: dict[int, list[tuple[float, int, int, int]]] = {}
-        self._most = self._limits(self._rows).tolist()
-        several = max(self._most, default=1) > 1
+        self._heaps: dict[int, list[tuple[float, int, int, int]]] = {}
+        self._row_limits = self._limits(self._rows).tolist()
+        several = max(self._row_limits, default=1) > 1
         self._second: list[float] = self._copy_scores(self._rows, 2)[:, 1].tolist() if several else []
 
-    def _line(self, group: int) -> list[tuple[float, int, int, int]]:
-        """A heap of (-score, row, its place, which copy) of a group."""
-        found = self._lines.get(group)
-        if found is None:
+    def _heap_of(self, group: int) -> list[tuple[float, int, int, int]]:
+        """Return a heap of (-score, row, position, number of the copy) of a group."""
+        heap = self._heaps.get(group)
+        if heap is None:
             places = range(int(self._starts[group]), int(self._starts[group + 1]))
             rows = self._rows[places.start : places.stop]
             scores = (-self._first[rows]).tolist()
-            # In order already, and so a heap.
-            found = self._lines[group] = [
+            # sorted already, so it is a valid heap
+            heap = self._heaps[group] = [
                 (score, row, place, 1) for score, row, place in zip(scores, rows.tolist(), places, strict=True)
             ]
-        return found
+        return heap
 
-    def _take(self, group: int) -> int:
-        """The best row of a group takes a copy."""
-        line = self._line(group)
-        _, row, place, copies = line[0]
-        if copies < self._most[place]:
-            following = self._second[place] if copies == 1 else self._further(place, copies)
-            heapq.heapreplace(line, (-following, row, place, copies + 1))
+    def _place_on_best_row(self, group: int) -> int:
+        """Place a copy on the best row of a group; return the row."""
+        heap = self._heap_of(group)
+        _, row, place, copies = heap[0]
+        if copies < self._row_limits[place]:
+            following = self._second[place] if copies == 1 else self._next_score(place, copies)
+            heapq.heapreplace(heap, (-following, row, place, copies + 1))
         else:
-            heapq.heappop(line)
-        if line:
-            self._head[group], self._head_row[group] = -line[0][0], line[0][1]
+            heapq.heappop(heap)
+        if heap:
+            self._head[group], self._head_row[group] = -heap[0][0], heap[0][1]
         else:
             self._head[group] = NOWHERE
         return row
 
-    def _further(self, place: int, copies: int) -> float:
-        """The score of one more copy on a row that has taken so many."""
-        steps = self._deeper.get(place, [])
+    def _next_score(self, place: int, copies: int) -> float:
+        """Return the score of one more copy on a row with `copies` copies."""
+        steps = self._deeper_scores.get(place, [])
         if len(steps) <= copies:
-            depth = min(copies * _DEEPER, self._most[place])
-            steps = self._deeper[place] = self._copy_scores(self._rows[place : place + 1], depth)[0].tolist()
+            depth = min(copies * _DEEPER, self._row_limits[place])
+            steps = self._deeper_scores[place] = self._copy_scores(self._rows[place : place + 1], depth)[0].tolist()
         return steps[copies]
 
     def _add_copy(self, group: int) -> None:
-        for each in self._varying:
-            each.add_copy(group)
+        for constraint in self._varying:
+            constraint.add_copy(group)
         for ids in self._closing:
             if ids[group] >= 0:
                 self._allowed &= ids != ids[group]
 
     def _open(self) -> BoolArray:
-        found = self._allowed
-        for each in self._varying:
-            found = found & each.open()
-        return found
+        open_groups = self._allowed
+        for constraint in self._varying:
+            open_groups = open_groups & constraint.open()
+        return open_groups
 
 
 def until_limits_grow(rising: Sequence[SpreadConstraint], rows: list[int]) -> list[int]:
-    """The rows up to the first that opens others."""
+    """Return the rows up to the first that opens other rows."""
     if rising:
-        levels = [GrowingLimit(each) for each in rising]
+        levels = [GrowingLimit(constraint) for constraint in rising]
         for place, row in enumerate(rows, start=1):
             risen = [level.add_copy(row) for level in levels]
             if any(risen):
@@ -252,10 +254,10 @@ def until_limits_grow(rising: Sequence[SpreadConstraint], rows: list[int]) -> li
 
 
 def _counted(soft: SoftConstraint, rows: RowArray) -> tuple[npt.NDArray[np.int32], list[int], IntArray]:
-    """(the domain of each group, the one in which its pods count, how many each domain has)."""
+    """Return (domain of each group, domain in which its pods count, counts by domain)."""
     counter = soft.constraint.counter
     return soft.constraint.domains.ids[rows], counter.region.where[rows].tolist(), counter.counts.copy()
 
 
-def _weighed(preferred: PreferredAffinity, rows: RowArray) -> tuple[npt.NDArray[np.int32], IntArray]:
+def _weights_of(preferred: PreferredAffinity, rows: RowArray) -> tuple[npt.NDArray[np.int32], IntArray]:
     return preferred.domains.ids[rows], preferred.weighed()

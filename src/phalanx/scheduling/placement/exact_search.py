@@ -1,7 +1,7 @@
-"""Whether a few unlike members fit on a few nodes: a complete search with a limit on its work.
+"""Complete search for a placement of a few unlike members on a few nodes, with a work limit.
 
-Placing the hardest class first is quick and mostly right, but it may take the only room of another class. Where
-that happens to a small gang, this search tries the other ways.
+Placing the hardest class first is fast and usually right, but it can use the only room of another class. If that
+happens to a small gang, this search tries the alternatives.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-# How many looks at a node one search may take. It is counted, not timed: equal questions get equal answers.
+# Maximum number of checked nodes per search. It is counted, not timed, so that equal inputs get equal results.
 LIMIT = 30_000
 
 
 class SearchKind(msgspec.Struct, frozen=True):
-    """A class of members: (resource, amount) that one takes, `allowed[node]` by the filters, and the kinds (as
-    bits) that cannot share a node with it.
+    """Class of members: (resource, amount) of one member, `allowed[node]` by the filters, and a bit set of the
+    kinds that cannot share a node with it.
     """
 
     amounts: tuple[tuple[int, int], ...]
@@ -25,7 +25,7 @@ class SearchKind(msgspec.Struct, frozen=True):
 
 
 class SearchPart(msgspec.Struct, frozen=True):
-    """`count` equal members of one gang and role that may be chosen."""
+    """`count` equal members of one gang and role that can be chosen."""
 
     kind: int
     gang: int
@@ -34,18 +34,18 @@ class SearchPart(msgspec.Struct, frozen=True):
 
 
 class SearchNeed(msgspec.Struct, frozen=True):
-    """`total` members of a gang, of which `roles[role]` of each named role."""
+    """Requirement of a gang: `total` members, of which `roles[role]` of each named role."""
 
     total: int
     roles: dict[str, int]
 
 
 class ExactSearch:
-    """Finds nodes for the needs of all gangs, depth first.
+    """Depth-first search of nodes for the needs of all gangs.
 
-    Parts are decided in the given order, as many of each as possible first. Copies of a part go to nodes in
-    ascending order, and of nodes that are equal at the moment only the first is tried: neither loses a solution.
-    `exhausted` tells that the limit ended the search, so that its "no" proves nothing.
+    Parts are decided in the given order, as many members of each as possible first. Copies of a part are placed on
+    nodes in ascending order, and of nodes that are equal at the moment only the first is tried. Neither loses a
+    solution. `exhausted` tells that the limit ended the search, so that a result of None proves nothing.
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class ExactSearch:
         self._chosen: list[tuple[int, int]] = []
 
     def run(self) -> list[tuple[int, int]] | None:
-        """(part, node) of every placed member, or None."""
+        """Return (part, node) of every placed member, or None."""
         return self._chosen if self._decide(0) else None
 
     def _decide(self, place: int) -> bool:
-        """Decides on the parts from `place` on; True when nothing is left to ask for."""
+        """Decide on the parts from `place` on; return True when all needs are met."""
         if not any(self._free) and not any(any(roles.values()) for roles in self._roles):
             return True
-        if place == len(self._parts) or not self._enough_left(place) or not self._room_left(place):
+        if place == len(self._parts) or not self._enough_members(place) or not self._room_for_forced(place):
             return False
         part = self._parts[place]
-        return self._put(place, part, part.count, 0)
+        return self._place_next(place, part, part.count, 0)
 
-    def _put(self, place: int, part: SearchPart, left: int, first: int) -> bool:
-        """Puts one more member of the part on a node from `first` on, or goes on with the next part."""
-        if left and (named := self._take(part)) is not None:
+    def _place_next(self, place: int, part: SearchPart, remaining: int, first: int) -> bool:
+        """Place one more member of the part on a node from `first` on, or continue with the next part."""
+        if remaining and (named := self._count_member(part)) is not None:
             tried: set[object] = set()
             for node in range(first, len(self._idle)):
                 if self.exhausted or not self._fits(part.kind, node):
@@ -92,19 +92,19 @@ class ExactSearch:
                 if state in tried:
                     continue
                 tried.add(state)
-                self._move(part.kind, node, -1)
-                held, self._held[node] = self._held[node], self._held[node] | 1 << part.kind
+                self._add_amounts(part.kind, node, -1)
+                former, self._held[node] = self._held[node], self._held[node] | 1 << part.kind
                 self._chosen.append((place, node))
-                if self._put(place, part, left - 1, node):
+                if self._place_next(place, part, remaining - 1, node):
                     return True
                 self._chosen.pop()
-                self._held[node] = held
-                self._move(part.kind, node, 1)
-            self._give_back(part, named)
+                self._held[node] = former
+                self._add_amounts(part.kind, node, 1)
+            self._uncount_member(part, named)
         return not self.exhausted and self._decide(place + 1)
 
-    def _take(self, part: SearchPart) -> bool | None:
-        """Counts one member towards its role's minimum (True) or the rest (False); None if none is wanted."""
+    def _count_member(self, part: SearchPart) -> bool | None:
+        """Count one member towards its role's minimum (True) or the remainder (False); None if none is needed."""
         roles = self._roles[part.gang]
         if roles.get(part.role):
             roles[part.role] -= 1
@@ -114,30 +114,30 @@ class ExactSearch:
             return False
         return None
 
-    def _give_back(self, part: SearchPart, named: bool) -> None:
+    def _uncount_member(self, part: SearchPart, named: bool) -> None:
         if named:
             self._roles[part.gang][part.role] += 1
         else:
             self._free[part.gang] += 1
 
-    def _enough_left(self, place: int) -> bool:
-        """Whether the parts from `place` on have enough members for what is still wanted."""
+    def _enough_members(self, place: int) -> bool:
+        """Return whether the parts from `place` on have enough members for the remaining needs."""
         for gang, (free, roles) in enumerate(zip(self._free, self._roles, strict=True)):
             counts: dict[str, int] = {}
             for part in self._parts[place:]:
                 if part.gang == gang:
                     counts[part.role] = counts.get(part.role, 0) + part.count
             spare = sum(counts.values())
-            for role, least in roles.items():
-                if counts.get(role, 0) < least:
+            for role, minimum in roles.items():
+                if counts.get(role, 0) < minimum:
                     return False
-                spare -= least
+                spare -= minimum
             if spare < free:
                 return False
         return True
 
-    def _room_left(self, place: int) -> bool:
-        """Whether the members that must come from this part, as no later one can replace them, have room."""
+    def _room_for_forced(self, place: int) -> bool:
+        """Return whether the members that no later part can replace have room."""
         part = self._parts[place]
         later = sum(other.count for other in self._parts[place + 1 :] if other.gang == part.gang)
         forced = self._free[part.gang] + sum(self._roles[part.gang].values()) - later
@@ -146,9 +146,9 @@ class ExactSearch:
         room = 0
         for node, idle in enumerate(self._idle):
             if self._fits(part.kind, node):
-                asked = self._kinds[part.kind]
-                alone = asked.conflicts >> part.kind & 1
-                room += 1 if alone else min(idle[resource] // amount for resource, amount in asked.amounts)
+                kind = self._kinds[part.kind]
+                exclusive = kind.conflicts >> part.kind & 1
+                room += 1 if exclusive else min(idle[resource] // amount for resource, amount in kind.amounts)
         return room >= forced
 
     def _fits(self, kind: int, node: int) -> bool:
@@ -156,12 +156,12 @@ class ExactSearch:
         if self._looks > self._limit:
             self.exhausted = True
             return False
-        asked, idle = self._kinds[kind], self._idle[node]
-        if not asked.allowed[node] or asked.conflicts & self._held[node]:
+        request, idle = self._kinds[kind], self._idle[node]
+        if not request.allowed[node] or request.conflicts & self._held[node]:
             return False
-        return all(idle[resource] >= amount for resource, amount in asked.amounts)
+        return all(idle[resource] >= amount for resource, amount in request.amounts)
 
-    def _move(self, kind: int, node: int, sign: int) -> None:
+    def _add_amounts(self, kind: int, node: int, sign: int) -> None:
         idle = self._idle[node]
         for resource, amount in self._kinds[kind].amounts:
             idle[resource] += sign * amount

@@ -1,7 +1,7 @@
-"""One class among its peers: which rows are open to it, how good they are, and what its own copies change there.
+"""Rules of one class about other pods: open rows, preferences, and the effect of its own copies.
 
-Preferences follow kube-scheduler 1.36 (podtopologyspread/scoring.go, interpodaffinity/scoring.go): whole numbers
-from 0 to 100, normalised over the nodes that the class may use as far as labels and taints decide it.
+Preferences follow kube-scheduler 1.36 (podtopologyspread/scoring.go, interpodaffinity/scoring.go): integers from 0
+to 100, normalised over the nodes that labels and taints allow for the class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 
 _HOSTNAME = "kubernetes.io/hostname"
-# Scores of classes with preferences about others are whole multiples of this, so that sums of them are exact.
+# Scores of classes with preferences are multiples of 1 / _GRAIN, so that their sums are exact.
 _GRAIN = 2.0**20
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ Gates = list[tuple[LabelDomains, BoolArray]]
 
 
 class SoftConstraint:
-    """A spread constraint that is only preferred; `weight` evens out labels with many domains and few."""
+    """Preferred spread constraint; `weight` balances labels with many and with few domains."""
 
     __slots__ = ("constraint", "growth", "skew", "weight")
 
@@ -45,8 +45,10 @@ class SoftConstraint:
 
 
 class PreferredAffinity:
-    """What others in the domains of one label weigh: the sum of `parts` (each with what one of them weighs) per
-    domain; one more copy of the class itself adds `growth` to its own."""
+    """Preferred affinity by domains of one label: the sum of `parts` (counter, weight per pod) per domain.
+
+    One more copy of the class itself adds `growth` to its domain.
+    """
 
     __slots__ = ("domains", "growth", "parts")
 
@@ -56,7 +58,7 @@ class PreferredAffinity:
         self.growth = 0
 
     def weighed(self) -> IntArray:
-        """int64[domains + 1]."""
+        """Return int64[domains + 1]."""
         total = np.zeros(len(self.parts[0][0].counts), dtype=np.int64)
         for counter, weight in self.parts:
             total += counter.counts * weight
@@ -64,9 +66,9 @@ class PreferredAffinity:
 
 
 class InterPodConstraints:
-    """`even` are required spread constraints on whose counts own copies tell, each with what one adds; `exclusive`
-    the labels in whose domains a copy tolerates no further one. `soft_constraints` and `preferred_affinities` are
-    what is preferred.
+    """Rules of a class about other pods. `even` are required spread constraints whose counts its own copies change.
+    `exclusive` are the labels in whose domains only one copy is allowed. `soft_constraints` and
+    `preferred_affinities` are the preferences.
     """
 
     def __init__(
@@ -86,22 +88,29 @@ class InterPodConstraints:
         self._marks: dict[int, int] = {}
         for tally, amount in pod_class.affinity.tallies:
             self._marks[id(tally)] = self._marks.get(id(tally), 0) + amount
-        self.even = [each for each in affinity_state.spread if rules.spread and self._growth(each.counter)]
+        self.even = [
+            constraint for constraint in affinity_state.spread if rules.spread and self._growth(constraint.counter)
+        ]
         closing = [*affinity_state.anti_affinity, *affinity_state.existing_anti_affinity] if rules.affinity else []
-        self.exclusive = list(dict.fromkeys(each.region.domains for each in closing if self._growth(each)))
+        self.exclusive = list(
+            dict.fromkeys(constraint.region.domains for constraint in closing if self._growth(constraint))
+        )
         self.labelled: BoolArray = static.copy()
         for soft in affinity_state.soft_spread:
             if not soft.rule.lenient:
                 self.labelled &= soft.domains.ids >= 0
         self.soft_constraints = (
-            [SoftConstraint(each, self._growth(each.counter), self.labelled) for each in affinity_state.soft_spread]
+            [
+                SoftConstraint(constraint, self._growth(constraint.counter), self.labelled)
+                for constraint in affinity_state.soft_spread
+            ]
             if rules.spread_weight
             else []
         )
         self.preferred_affinities = self._preferred_affinities() if rules.affinity_weight else []
 
     def holds(self, affinity_state: AffinityState, static: BoolArray) -> bool:
-        """Whether it is still about these rules and nodes."""
+        """Return whether the constraints are still valid for this state and these nodes."""
         return (
             self._affinity_state is affinity_state
             and self._static is static
@@ -110,7 +119,7 @@ class InterPodConstraints:
 
     @property
     def ticks(self) -> int:
-        """Grows with every change of a count that matters."""
+        """A number that grows with every change of a relevant count."""
         return self._affinity_state.ticks()
 
     @property
@@ -119,34 +128,36 @@ class InterPodConstraints:
 
     @property
     def self_affecting(self) -> bool:
-        """Whether own copies change what is preferred."""
+        """True if copies of the class change its own preferences."""
         return any(soft.growth for soft in self.soft_constraints) or any(
             preferred.growth for preferred in self.preferred_affinities
         )
 
     @property
     def begins(self) -> bool:
-        """Whether the next copy is the one to which all others have to be near."""
+        """True if the next copy is the first one that all later copies must be near."""
         near = self._affinity_state.affinity
         return self._rules.affinity and near is not None and near.begins
 
     def open(self) -> BoolArray:
-        """bool[N]: where one more copy is let in."""
+        """Return bool[N]: the rows that are open to one more copy."""
         gates = self._affinity_state.gates(self._rules.spread, self._rules.affinity)
         return through(gates, slice(None)) if gates else np.ones(self._nodes.capacity, dtype=np.bool_)
 
     def open_whatever_comes(self) -> BoolArray:
-        """bool[N]: where a copy may be let in yet, whoever is placed before it."""
+        """Return bool[N]: the rows that can be open to a copy after further placements."""
         gates = [
-            (each.region.domains, each.counts <= 0)
-            for each in (*self._affinity_state.anti_affinity, *self._affinity_state.existing_anti_affinity)
+            (counter.region.domains, counter.counts <= 0)
+            for counter in (*self._affinity_state.anti_affinity, *self._affinity_state.existing_anti_affinity)
         ]
         if not gates or not self._rules.affinity:
             return np.ones(self._nodes.capacity, dtype=np.bool_)
         return through(gates, slice(None))
 
     def open_but_for(self, varying: Sequence[SpreadConstraint], closing: Sequence[LabelDomains]) -> BoolArray:
-        """bool[N]: where one more copy is let in, some constraints and dislikes within some labels aside."""
+        """Return bool[N]: the rows open to one more copy, without the constraints `varying` and anti-affinity by
+        labels `closing`.
+        """
         affinity_state, rules = self._affinity_state, self._rules
         gates: Gates = [
             (each.domains, each.open()) for each in affinity_state.spread if rules.spread and each not in varying
@@ -161,59 +172,63 @@ class InterPodConstraints:
         return through(gates, slice(None)) if gates else np.ones(self._nodes.capacity, dtype=np.bool_)
 
     def tolerant(self, domains: LabelDomains) -> BoolArray:
-        """bool[domains + 1]: which domains of a label nobody keeps closed."""
+        """Return bool[domains + 1]: the domains of a label that no anti-affinity closes."""
         parts = [
-            each.counts <= 0
-            for each in (*self._affinity_state.anti_affinity, *self._affinity_state.existing_anti_affinity)
-            if each.region.domains is domains
+            counter.counts <= 0
+            for counter in (*self._affinity_state.anti_affinity, *self._affinity_state.existing_anti_affinity)
+            if counter.region.domains is domains
         ]
-        found: BoolArray = np.logical_and.reduce(parts)
-        return found
+        tolerant_domains: BoolArray = np.logical_and.reduce(parts)
+        return tolerant_domains
 
     def limited(
         self, copies: IntArray, rows: RowArray, rising: Sequence[SpreadConstraint], lonely: Sequence[LabelDomains]
     ) -> IntArray:
-        """Of `copies` int64[rows] those that constraints with one row a domain allow as things are."""
+        """Return the copies int64[rows] that constraints with one row per domain allow now, at most `copies`."""
         for domains in lonely:
             copies = np.where(domains.ids[rows] >= 0, np.minimum(copies, 1), copies)
-        for each in rising:
-            counts, where = each.counter.counts, each.counter.region.where[rows]
-            copies = np.where(where >= 0, np.minimum(copies, each.most() + 1 - counts[where]), copies)
+        for constraint in rising:
+            counts, where = constraint.counter.counts, constraint.counter.region.where[rows]
+            copies = np.where(where >= 0, np.minimum(copies, constraint.most() + 1 - counts[where]), copies)
         return copies
 
     def alone(self, copies: IntArray, rows: Rows) -> IntArray:
-        """The same where one copy tolerates no further one on its row."""
+        """Return the copies, at most one on rows where the class allows a single copy."""
         for domains in self.exclusive:
             copies = np.where(domains.ids[rows] >= 0, np.minimum(copies, 1), copies)
         return copies
 
     def most(self, potential: IntArray) -> int:
-        """At most how many copies there may be on rows that take so many each."""
-        found = int(potential.sum())
+        """Return an upper bound on the total copies; `potential` is the number per row."""
+        bound = int(potential.sum())
         for domains in self.exclusive:
             ids = domains.ids
-            elsewhere = int(potential[ids < 0].sum())
-            found = min(found, elsewhere + len(np.unique(ids[(ids >= 0) & (potential > 0)])))
-        return found
+            unlabelled = int(potential[ids < 0].sum())
+            bound = min(bound, unlabelled + len(np.unique(ids[(ids >= 0) & (potential > 0)])))
+        return bound
 
     def grouping(self, varying: Sequence[SpreadConstraint], closing: Sequence[LabelDomains]) -> Grouping:
-        """The rows that the class may use by labels and taints, in groups that its copies keep as they are."""
-        key = (*(id(each) for each in varying), *(id(each) for each in closing), int(self.self_affecting))
-        found = self._groupings.get(key)
-        if found is None:
-            columns = [each.ids for each in closing]
+        """Return the rows that labels and taints allow, in groups that copies of the class do not split."""
+        key = (
+            *(id(constraint) for constraint in varying),
+            *(id(constraint) for constraint in closing),
+            int(self.self_affecting),
+        )
+        grouping = self._groupings.get(key)
+        if grouping is None:
+            columns = [constraint.ids for constraint in closing]
             constraints = [*varying, *(soft.constraint for soft in self.soft_constraints if self.self_affecting)]
-            for each in constraints:
-                columns += [each.domains.ids, (each.counter.region.where >= 0).astype(np.int32)]
+            for constraint in constraints:
+                columns += [constraint.domains.ids, (constraint.counter.region.where >= 0).astype(np.int32)]
             if self.self_affecting:
                 columns += [preferred.domains.ids for preferred in self.preferred_affinities]
             distinct = list({id(column): column for column in columns}.values())
-            found = Grouping(np.flatnonzero(self._static), distinct, self._nodes.capacity)
-            self._groupings[key] = found
-        return found
+            grouping = Grouping(np.flatnonzero(self._static), distinct, self._nodes.capacity)
+            self._groupings[key] = grouping
+        return grouping
 
     def points(self) -> FloatArray:
-        """float[N]: the preferences, weighted."""
+        """Return float[N]: the weighted preferences."""
         total = np.zeros(self._nodes.capacity)
         if self.soft_constraints:
             parts = [
@@ -231,69 +246,74 @@ class InterPodConstraints:
     def spread_points(
         self, parts: Sequence[tuple[npt.NDArray[np.int32], IntArray]], considered: BoolArray
     ) -> FloatArray:
-        """Per soft constraint from the domains of the units (rows, or groups of them) and how many are in each
-        domain."""
+        """Return the points of preferred spread for rows or groups; `parts` are (domains, counts) per soft
+        constraint.
+        """
         raw = np.zeros(len(considered))
         for soft, (ids, counts) in zip(self.soft_constraints, parts, strict=True):
             raw += np.where(ids >= 0, counts[ids] * soft.weight + (soft.skew - 1), 0.0)
         whole = np.floor(raw + 0.5)
-        some = whole[considered]
-        if not len(some):
+        considered_scores = whole[considered]
+        if not len(considered_scores):
             return np.zeros(len(considered))
-        most, least = some.max(), some.min()
-        points = np.full(len(considered), 100.0) if most <= 0 else np.floor(100.0 * (most + least - whole) / most)
+        highest, lowest = considered_scores.max(), considered_scores.min()
+        points = (
+            np.full(len(considered), 100.0)
+            if highest <= 0
+            else np.floor(100.0 * (highest + lowest - whole) / highest)
+        )
         result: FloatArray = np.where(considered, points, 0.0) * self._rules.spread_weight
         return result
 
     def affinity_points(self, raw: IntArray, considered: BoolArray) -> FloatArray:
-        """From what others weigh at each unit."""
-        some = raw[considered]
-        if not len(some):
+        """Return the points of preferred affinity from the raw weights of rows or groups."""
+        considered_weights = raw[considered]
+        if not len(considered_weights):
             return np.zeros(len(considered))
-        most, least = int(some.max()), int(some.min())
-        if most == least:
+        highest, lowest = int(considered_weights.max()), int(considered_weights.min())
+        if highest == lowest:
             return np.zeros(len(considered))
-        result: FloatArray = np.floor(100.0 * ((raw - least) / (most - least))) * self._rules.affinity_weight
+        result: FloatArray = np.floor(100.0 * ((raw - lowest) / (highest - lowest))) * self._rules.affinity_weight
         return result
 
     def _growth(self, counter: DomainCounter) -> int:
-        """What one more pod of the class adds to a count."""
+        """Return the number that one more pod of the class adds to a count."""
         return sum(sign * self._marks.get(id(tally), 0) for tally, sign in counter.parts)
 
     def _preferred_affinities(self) -> list[PreferredAffinity]:
-        found: dict[str, PreferredAffinity] = {}
+        by_label: dict[str, PreferredAffinity] = {}
         for counter, weight, hard in self._affinity_state.preferred:
             domains = counter.region.domains
             weight = weight * self._rules.hard_weight if hard else weight
-            preferred = found.setdefault(domains.key, PreferredAffinity(domains))
+            preferred = by_label.setdefault(domains.key, PreferredAffinity(domains))
             preferred.parts.append((counter, weight))
             preferred.growth += self._growth(counter) * weight
-        return list(found.values())
+        return list(by_label.values())
 
 
-def partition(each: Sequence[T], last: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """(those of whom it does not hold, those of whom it does)."""
-    return [one for one in each if not last(one)], [one for one in each if last(one)]
+def partition(items: Sequence[T], last: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """Return (items for which `last` is False, items for which it is True)."""
+    return [item for item in items if not last(item)], [item for item in items if last(item)]
 
 
 def node_domains(domains: LabelDomains) -> bool:
-    """Whether no domain has more than one row."""
+    """Return whether every domain has at most one row."""
     return int(domains.rows.max(initial=0)) <= 1
 
 
 def quantised(score: FloatArray) -> FloatArray:
-    """Rounded so that whole numbers can be added without loss."""
+    """Round the scores so that integers can be added without loss."""
     result: FloatArray = np.round(score * _GRAIN) / _GRAIN
     return result
 
 
 class Grouping:
-    """Rows that nothing tells apart: `of[row]` is the group, -1 for rows outside; `rows` is one row of each."""
+    """Groups of equal rows: `of[row]` is the group, -1 for rows outside; `rows` has one row of each group."""
 
     __slots__ = ("of", "rows")
 
     def __init__(self, rows: npt.NDArray[np.intp], columns: Sequence[npt.NDArray[np.int32]], capacity: int) -> None:
-        """`columns` int32[N] tell rows apart; `rows` are those inside."""
+        """`columns` int32[N] distinguish rows; `rows` are the rows inside."""
         code = np.zeros(len(rows), dtype=np.int64)
         for column in columns:
             part = column[rows].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Where identical pods go: one vectorised step with exactly the result of placing them one by one."""
+"""Placement of identical pods: one vectorised step with exactly the result of placing them one by one."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from phalanx.scheduling.placement.inter_pod_constraints import (
     partition,
 )
 
-# Copies are placed in blocks of at most this many, which bounds the rows-by-copies score matrix. Splitting a run
-# of identical pods does not change where they go.
+# Maximum block of copies, which bounds the rows-by-copies score matrix. Splitting a run of identical pods does not
+# change the result.
 _BLOCK = 256
-# Copies that take each other into account are placed in blocks of so many.
+# Maximum block of copies that affect each other.
 _PEER_BLOCK = 1024
 
-# Up to this many copies the best rows are found by asking for the best one repeatedly.
+# Up to this many copies the best rows are found by repeated argmax.
 _FEW = 8
 
 
 class Placer:
-    """Ties go to the lowest row: the node that was seen first. `filters`, `preferences` and `scorers` are plugins
-    that implement the respective extension point (filters that also implement `pre_bind_check` are asked about each
-    row that is chosen), `allocators` the names of the node allocators that the policy looks at, `rules` what it
-    makes of other pods, `limits` plugins that implement `max_copies`, `reserved` tells what is kept for others who
-    start later.
+    """Placement by the plugins of a policy. Ties are decided for the lowest row: the node that was seen first.
+
+    `filters`, `preferences` and `scorers` are plugins that implement the respective extension point; filters that
+    also implement `pre_bind_check` check each chosen row. `allocators` are the names of the policy's node
+    allocators, `rules` its rules about other pods, `limits` plugins that implement `max_copies`. `reserved` is the
+    room that is reserved for later starts.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Placer:
         limits: Sequence[Plugin] = (),
     ) -> None:
         self._nodes = nodes
-        self._pre_bind_plugins = [each for each in filters if overrides(each, "pre_bind_check")]
+        self._pre_bind_plugins = [plugin for plugin in filters if overrides(plugin, "pre_bind_check")]
         self._views = ClassViews(nodes, filters, preferences, scorers, allocators, rules, limits)
         self._scope: BoolArray | None = None
         self._extra_score: FloatArray | None = None
@@ -64,7 +65,7 @@ class Placer:
 
     @property
     def reserved(self) -> ReservedRoom | None:
-        """The room that is closed to pods for a time."""
+        """Room that is closed to pods for a time."""
         return self._views.reserved
 
     @reserved.setter
@@ -72,12 +73,12 @@ class Placer:
         self._views.reserved = room
 
     def invalidate(self) -> None:
-        """What filters and preferences say is different now although no node has changed."""
+        """Drop all views: results of filters and preferences have changed although no node has."""
         self._views.invalidate()
         self.invalidations += 1
 
     def class_view(self, pod_class: ClassRecord) -> ClassView:
-        """The class's view, current with the table."""
+        """Return the class's view, up to date with the table."""
         return self._views.complete(pod_class)
 
     def eligible_rows(self, pod_class: ClassRecord) -> BoolArray:
@@ -89,11 +90,10 @@ class Placer:
         return self._views.lasting(pod_class)
 
     def place(self, pod_class: ClassRecord, count: int) -> list[int]:
-        """Rows for up to `count` copies of the class, in placement order; fewer if fewer fit.
+        """Return rows for up to `count` copies of the class, in placement order; fewer if fewer fit.
 
-        Nothing is charged: the caller applies the rows (see `Transaction.place`) before the next call. At most
-        one block is answered at a time, so a short answer of a full block does not mean that no more fit: call
-        again until it is empty.
+        Nothing is charged: the caller applies the rows (see `Transaction.place`) before the next call. At most one
+        block is returned, so a full block does not mean that no more fit: call again until the result is empty.
         """
         while True:
             rows = self._choose(pod_class, count)
@@ -122,23 +122,25 @@ class Placer:
         return self._place_block(view, self._in_scope(view.base[: self._nodes.extent]), min(count, _BLOCK))
 
     def accepts(self, pod_class: ClassRecord, row: int) -> bool:
-        """Whether one copy fits on a row now, under every filter and with all that was placed."""
+        """Return whether one copy fits on a row now, under all filters and with all placed pods."""
         fits = bool(self._views.complete(pod_class).score[row] > NOWHERE) and (
             self._scope is None or bool(self._scope[row])
         )
         return fits and self._pre_bind_allows(pod_class, row)
 
     def may_stay_nominated(self, pod_class: ClassRecord, row: int) -> bool:
-        """Whether a row that room is held on still takes the class, whoever is there."""
+        """Return whether a nominated row is still eligible for the class, independent of other pods."""
         static = self._views.current(pod_class, scored=False).static
         return bool(static[row]) and bool(self._views.in_time(pod_class, slice(row, row + 1)).all())
 
     def open_rows(self, pod_class: ClassRecord) -> BoolArray:
-        """bool[N]: the rows that are open to one copy, amounts and allocators aside; if there is none, those that
-        could be if others left."""
+        """Return bool[N]: the rows open to one copy without amounts and allocators.
+
+        If there is none: the rows that could open after evictions.
+        """
         view = self._views.current(pod_class, scored=False)
-        found = view.static if view.constraints is None else view.static & view.constraints.open()
-        return found if found.any() else view.static
+        rows = view.static if view.constraints is None else view.static & view.constraints.open()
+        return rows if rows.any() else view.static
 
     def _place_one(self, view: ClassView) -> list[int]:
         score = view.base if view.constraints is None else self._views.complete(view.pod_class).score
@@ -149,12 +151,14 @@ class Placer:
         return [row] if score[row] > NOWHERE else []
 
     def _place_among_peers(self, view: ClassView, constraints: InterPodConstraints, count: int) -> list[int]:
-        """The same where it matters which pods are where; a block may end early, before what its copies open."""
+        """Return rows for copies with rules about other pods; the block ends early before rows that its copies
+        open.
+        """
         if constraints.begins:
             return self._place_one(view)
         extent = self._nodes.extent
-        varying, rising = partition(constraints.even, lambda each: node_domains(each.domains))
-        closing, lonely = partition(constraints.exclusive, node_domains)
+        varying, rising = partition(constraints.even, lambda constraint: node_domains(constraint.domains))
+        closing, single_row_labels = partition(constraints.exclusive, node_domains)
         score = np.where(constraints.open_but_for(varying, closing), view.base, NOWHERE)
         extra: FloatArray | None = None
         if constraints.has_preferences and not constraints.self_affecting:
@@ -163,11 +167,11 @@ class Placer:
         score = self._in_scope(score[:extent])
 
         def limits(rows: RowArray) -> IntArray:
-            return constraints.limited(self._views.copies(view, rows), rows, rising, lonely)
+            return constraints.limited(self._views.copies(view, rows), rows, rising, single_row_labels)
 
         def copy_scores(rows: RowArray, deepest: int) -> FloatArray:
-            found = self._views.copy_scores(view, rows, deepest)
-            return found if extra is None else found + extra[rows, None]
+            scores = self._views.copy_scores(view, rows, deepest)
+            return scores if extra is None else scores + extra[rows, None]
 
         if not varying and not closing and not constraints.self_affecting:
             rows = self._place_block(view, score, min(count, _BLOCK), limits, copy_scores)
@@ -182,12 +186,12 @@ class Placer:
 
     @property
     def _single(self) -> bool:
-        """Whether copies have to be placed one at a time, whatever their class."""
+        """True if copies of any class must be placed one at a time."""
         return self._extra_score is not None or self._views.single
 
     @contextmanager
     def within(self, rows: BoolArray) -> Iterator[None]:
-        """Places, and counts room, on these rows (bool[N]) only, and within any that are set already."""
+        """Limit placements and room to these rows (bool[N]), in addition to an outer limit."""
         last, self._scope = self._scope, rows if self._scope is None else rows & self._scope
         try:
             yield
@@ -196,7 +200,7 @@ class Placer:
 
     @contextmanager
     def with_extra_score(self, points: FloatArray | None) -> Iterator[None]:
-        """Places with float[N] points more on each row, one copy at a time; None are none."""
+        """Add float[N] points to the score of each row, one copy at a time; None adds nothing."""
         last, self._extra_score = self._extra_score, points
         try:
             yield
@@ -209,12 +213,11 @@ class Placer:
         return self._scope
 
     def fits(self, pod_class: ClassRecord) -> bool:
-        """Whether at least one copy of the class fits somewhere."""
+        """Return whether at least one copy of the class fits."""
         return bool(self._in_scope(self._views.complete(pod_class).score).max() > NOWHERE)
 
     def certain_rows(self, pod_class: ClassRecord) -> int:
-        """How many rows have room for a copy of the class, where each takes that from it only by what is placed on
-        that row itself; else 0."""
+        """Return the number of rows with room for a copy, if only pods on a row itself can use its room; else 0."""
         if (
             self._pre_bind_plugins
             or self._single
@@ -228,8 +231,10 @@ class Placer:
         return int(np.count_nonzero(view.base[: self._nodes.extent] > NOWHERE))
 
     def total_copies(self, pod_class: ClassRecord) -> int:
-        """How many copies of the class fit on all nodes together, if nothing else is placed; at most so many where
-        it matters for the class which pods are where."""
+        """Return the number of copies of the class that fit on all nodes together, or an upper bound.
+
+        It is a bound for classes with rules about other pods.
+        """
         view, end = self._views.current(pod_class, scored=False), self._nodes.changes.end
         if view.constraints is not None:
             potential = self._potential(view, view.constraints)
@@ -249,13 +254,13 @@ class Placer:
         return view.room
 
     def copies(self, pod_class: ClassRecord, rows: Rows) -> IntArray:
-        """int64[rows]: how many copies each row has room for, filters aside."""
+        """Return int64[rows]: the number of copies that each row has room for, without filters."""
         view = self._views.current(pod_class, scored=False)
-        found = self._views.copies(view, rows)
-        return found if view.constraints is None else view.constraints.alone(found, rows)
+        copies = self._views.copies(view, rows)
+        return copies if view.constraints is None else view.constraints.alone(copies, rows)
 
     def potential(self, pod_class: ClassRecord) -> IntArray:
-        """int64[N]: how many copies of the class each row takes at most, whoever else is placed before."""
+        """Return int64[N]: the maximum number of copies of the class per row after any other placements."""
         view = self._views.current(pod_class, scored=False)
         if view.constraints is not None:
             return self._potential(view, view.constraints)
@@ -266,12 +271,14 @@ class Placer:
         return np.where(view.allowed, self._views.copies(view, slice(None)), 0)
 
     def _potential(self, view: ClassView, constraints: InterPodConstraints) -> IntArray:
-        """Whoever is placed may open what is closed by a lack of neighbours or for evenness, nothing else."""
+        """Return the maximum copies per row. Other placements can only open rows that wait for affinity or
+        spread.
+        """
         open_rows = view.allowed & constraints.open_whatever_comes()
         return np.where(open_rows, constraints.alone(self._views.copies(view, slice(None)), slice(None)), 0)
 
     def exclusive(self, pod_class: ClassRecord) -> bool:
-        """Whether no node takes a second copy of the class, whoever leaves."""
+        """Return whether a node can never have two copies of the class, even after evictions."""
         if any(allocator.name == PORTS for allocator in self._views.allocators_of(pod_class)):
             return True
         constraints = self._views.current(pod_class, scored=False).constraints
@@ -311,7 +318,7 @@ def build_placer(
     nodes: NodeTable,
     backoff: NodeBackoff | None = None,
 ) -> Placer:
-    """Return the placer that asks the plugins of a policy."""
+    """Return the placer with the plugins of a policy."""
     for plugin in plugin_runtime.plugins("configure"):
         try:
             plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
@@ -330,10 +337,10 @@ def build_placer(
 
 
 def best_rows(score: FloatArray, count: int) -> RowArray:
-    """The `count` best rows by (score descending, row ascending), in row order; fewer if fewer fit.
+    """Return the `count` best rows by (score descending, row ascending), in row order; fewer if fewer fit.
 
-    Greedy placement of `count` copies touches at most `count` rows, and an untouched row keeps its first score:
-    so no row outside these can ever be the best one while the copies are placed, whatever the scores do later.
+    Greedy placement of `count` copies uses at most `count` rows, and an unused row keeps its first score. So no
+    other row can be the best one while the copies are placed, however the scores change.
     """
     if count >= len(score):
         return np.flatnonzero(score > NOWHERE)
@@ -341,13 +348,13 @@ def best_rows(score: FloatArray, count: int) -> RowArray:
         return _best_few(score.copy(), count)
     if score.min() > NOWHERE:
         return _best_many(score, count)
-    # Partitioning takes ten times as long where most entries are the same infinity.
+    # Partitioning takes ten times as long if most entries are the same infinity.
     fitting = np.flatnonzero(score > NOWHERE)
     return fitting if len(fitting) <= count else fitting[_best_many(score[fitting], count)]
 
 
 def _best_many(score: FloatArray, count: int) -> RowArray:
-    """The same of rows that all fit, fewer than there are."""
+    """Return the `count` best rows of rows that all fit; there are more than `count`."""
     threshold = np.partition(score, len(score) - count)[len(score) - count]
     above = np.flatnonzero(score > threshold)
     level = np.flatnonzero(score == threshold)[: count - len(above)]
@@ -355,27 +362,27 @@ def _best_many(score: FloatArray, count: int) -> RowArray:
 
 
 def _best_few(score: FloatArray, count: int) -> RowArray:
-    """The same by taking the best away `count` times; uses `score` up."""
-    found: list[int] = []
+    """Return the `count` best rows by repeated argmax; `score` is overwritten."""
+    rows: list[int] = []
     for _ in range(count):
         row = int(score.argmax())
         if score[row] == NOWHERE:
             break
-        found.append(row)
+        rows.append(row)
         score[row] = NOWHERE
-    return np.array(sorted(found), dtype=np.intp)
+    return np.array(sorted(rows), dtype=np.intp)
 
 
 def place_greedily(rows: list[int], copies: list[int], copy_scores: list[list[float]], count: int) -> list[int]:
-    """Takes the best next copy `count` times: each row's copies come in order, ties go to the lowest row."""
+    """Choose the best next copy `count` times: each row's copies in order, ties for the lowest row."""
     heap = [(-steps[0], row, place, 1) for place, (row, steps) in enumerate(zip(rows, copy_scores, strict=True))]
     heapq.heapify(heap)
     chosen: list[int] = []
     while heap and len(chosen) < count:
-        _, row, place, taken = heap[0]
+        _, row, place, placed = heap[0]
         chosen.append(row)
-        if taken < copies[place]:
-            heapq.heapreplace(heap, (-copy_scores[place][taken], row, place, taken + 1))
+        if placed < copies[place]:
+            heapq.heapreplace(heap, (-copy_scores[place][placed], row, place, placed + 1))
         else:
             heapq.heappop(heap)
     return chosen

@@ -1,4 +1,4 @@
-"""Where members go that have to be close to each other: which domains to try, in which order."""
+"""Topology domains for gangs: candidate domains and their order."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from phalanx.model.resources import PODS
 from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.placement.placer import Placer
 
-# Where the counts say that all fit the placement mostly agrees; beyond so many domains of a level that disagree the
-# next level is tried. It is counted, not timed: equal questions get equal answers.
+# Domains with enough room by counts usually accept the placement. After this many refusals on a level the next
+# level is tried. It is counted, not timed, so that equal inputs get equal results.
 _MOST_TRIES = 64
 
 
 class Area(msgspec.Struct, frozen=True, cache_hash=True):
-    """Where members may go: by which rule, and on which rows others of them are already (ascending). Those of a
-    subgroup stay in the area of the whole gang, `outer`, as well."""
+    """Domains where members can be placed: a rule, and the rows of placed members (ascending).
+
+    Members of a subgroup must also stay in the area of the whole gang, `outer`.
+    """
 
     rule: TopologyRule
     pins: tuple[int, ...] = ()
@@ -32,7 +34,7 @@ class Area(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def area_of(rule: TopologyRule | None, members: Iterable[PodRecord]) -> Area | None:
-    """The area of a gang or a part of it; members that have a node pin it."""
+    """Return the area of a gang or a part of it; members on nodes pin it. None without a rule."""
     if rule is None:
         return None
     rows = {member.row for member in members if member.state in ACTIVE and member.row != NO_NODE}
@@ -51,7 +53,7 @@ class DomainMember(Protocol):
 
 
 class DomainDemand(Protocol):
-    """`total` members of these kinds, of which `roles[role]` of each named role."""
+    """Demand of `total` members of these kinds, of which `roles[role]` of each named role."""
 
     @property
     def total(self) -> int: ...
@@ -62,8 +64,9 @@ class DomainDemand(Protocol):
 
 
 class Domain(NamedTuple):
-    """One domain of a level, or what of it is within a limit (bool[N]). `placeable` tells how many of the members
-    fit by the counts."""
+    """A domain of a level, restricted to `limit` (bool[N]). `placeable` is the number of members that fit by
+    counts.
+    """
 
     level: Level
     number: int
@@ -81,11 +84,11 @@ class Domain(NamedTuple):
 
 
 class TopologyDomains:
-    """The domains of a cluster against what a placer has room for.
+    """Domains of a cluster with the room of a placer.
 
-    `levels` are the node labels that part the network, the widest first (none: those that are usual, the wider the
-    fewer domains they have); `names` are the policy's own names for labels; in at most `most_for_evictions`
-    domains others are asked to go. Everything is counted within the placer's scope, as of now.
+    `levels` are node labels of the network, the widest first (empty: the usual labels, fewer domains are wider).
+    `names` are the policy's own names for labels. Victims are searched in at most `most_for_evictions` domains. All
+    counts are within the placer's scope, as of now.
     """
 
     def __init__(
@@ -112,13 +115,13 @@ class TopologyDomains:
         return self._topology.ladder(rule, self._levels or USUAL_LEVELS, bool(self._levels))
 
     def tries(
-        self, area: Area, want: DomainDemand, everybody: Mapping[ClassRecord, int] | None = None
+        self, area: Area, want: DomainDemand, waiting_pods: Mapping[ClassRecord, int] | None = None
     ) -> Iterator[Domain]:
-        """The domains in which all fit by the counts: the narrowest level first; in it those that have room for the
-        most of `everybody` (class -> how many of it there are, where more wait than are wanted); then the fullest
-        by share, the tightest (with room for the fewest), and the one whose first node was seen first.
+        """Yield the domains with room for all members by counts, best first.
 
-        Members that are there already leave one domain of each level, the one that holds them all.
+        Order: the narrowest level; the most room for `waiting_pods` (by class, if more wait than are
+        needed); the fullest by share; the tightest (room for the fewest copies); the first node seen. Placed
+        members restrict each level to the domain that contains them all.
         """
         limit = self.rows(area.outer) if area.outer is not None else None
         copies = self._copies(want, limit)
@@ -127,19 +130,19 @@ class TopologyDomains:
             numbers = np.flatnonzero(fits)
             keys: list[FloatArray] = []
             if len(numbers) > 1:
-                keys = [_left_out(level, copies, everybody)] if everybody else []
+                keys = [_without_room(level, copies, waiting_pods)] if waiting_pods else []
                 keys += [self._idle(level, want), room]
             for number in _best(numbers, keys, level.first):
                 yield Domain(level, number, int(placeable[number]), limit)
 
     def fits(self, area: Area, want: DomainDemand) -> bool:
-        """Whether all of them fit into some domain by the counts."""
+        """Return whether all members fit into a domain by counts."""
         limit = self.rows(area.outer) if area.outer is not None else None
         copies = self._copies(want, limit)
         return any(self._count(level, area, want, copies)[2].any() for level in self.ladder(area.rule).levels)
 
     def promising(self, area: Area, want: DomainDemand) -> list[Domain]:
-        """The widest domains in which all fit by the counts, in the order of their first nodes."""
+        """Return the widest domains with room for all members by counts, in the order of their first nodes."""
         levels = self.ladder(area.rule).levels
         if not levels:
             return []
@@ -150,7 +153,7 @@ class TopologyDomains:
         return [Domain(levels[-1], int(number), int(placeable[number]), limit) for number in numbers]
 
     def widest(self, area: Area) -> list[Domain]:
-        """All of the widest domains that may be used, in the order of their first nodes."""
+        """Return all eligible widest domains, in the order of their first nodes."""
         levels = self.ladder(area.rule).levels
         numbers = np.flatnonzero(self._allowed(levels[-1], area)) if levels else np.zeros(0, dtype=np.intp)
         order = np.argsort(levels[-1].first[numbers], kind="stable") if len(numbers) else numbers
@@ -158,12 +161,12 @@ class TopologyDomains:
         return [Domain(levels[-1], number, 0, limit) for number in numbers[order].tolist()]
 
     def placeable(self, domain: Domain, area: Area, want: DomainDemand) -> int:
-        """How many of the members fit into a domain."""
+        """Return the number of members that fit into a domain."""
         placeable, _, _ = self._count(domain.level, area, want, self._copies(want, domain.limit))
         return int(placeable[domain.number])
 
     def nearest(self, area: Area, want: DomainDemand) -> Domain | None:
-        """Of the widest domains that may be used the one that takes the most members; None if there is none."""
+        """Return the eligible widest domain that fits the most members; None if there is none."""
         levels = self.ladder(area.rule).levels
         if not levels:
             return None
@@ -177,25 +180,27 @@ class TopologyDomains:
         return Domain(level, int(best), int(placeable[best]), limit)
 
     def bound(self, area: Area, want: DomainDemand) -> int:
-        """At most how many times all of them fit, if nothing else is placed."""
+        """Return an upper bound on the number of times that all members fit, without other placements."""
         levels, total = self.ladder(area.rule).levels, want.total
         if not levels or not total:
             return 0
         copies = self._copies(want, self.rows(area.outer) if area.outer is not None else None)
         level = levels[-1]
-        room = np.where(self._allowed(level, area), sum(_sums(level, each) for each in copies.values()), 0)
+        room = np.where(
+            self._allowed(level, area), sum(_sums(level, copies_by_row) for copies_by_row in copies.values()), 0
+        )
         return int((room // total).sum())
 
     def finer(self, area: Area, domain: Domain) -> tuple[Level, ...]:
-        """The levels below a domain, the widest first; single nodes are none."""
+        """Return the levels below a domain, the widest first, without levels of single nodes."""
         levels = self.ladder(area.rule).levels
         below = levels[: levels.index(domain.level)] if domain.level in levels else ()
         return tuple(level for level in reversed(below) if level.count < int((level.ids > 0).sum()))
 
     def part(self, level: Level, pod_class: ClassRecord, count: int, spent: Collection[int]) -> int:
-        """The domain of a level, within the placer's scope, for the next members of a class.
+        """Return the domain of a level, within the placer's scope, for the next members of a class.
 
-        The tightest that takes them all, else the roomiest; 0 if there is none but those that are spent.
+        The tightest that fits them all, else the roomiest; 0 if only `spent` domains have room.
         """
         copies, scope = self._placer.potential(pod_class), self._placer.scope
         room = _sums(level, copies if scope is None else np.where(scope, copies, 0))
@@ -207,21 +212,23 @@ class TopologyDomains:
         return best if room[best] > 0 else 0
 
     def home(self, rule: TopologyRule, rows: Sequence[int]) -> str:
-        """The smallest domain that holds all the rows, as people call it; "" if there is none."""
+        """Return the users' name of the smallest domain that contains all the rows; "" if there is none."""
         for level in self.ladder(rule).levels if rows else ():
             if number := level.shared(rows):
                 return f"{level.names[number]} ({level.title})" if level.title != "cluster" else ""
         return ""
 
     def holds(self, area: Area, rows: Iterable[int]) -> bool:
-        """Whether members on these rows and those that are there already keep the rule."""
+        """Return whether members on these rows, with the placed ones, satisfy the rule."""
         ladder = self.ladder(area.rule)
         if not ladder.cap:
             return True
         return bool(ladder.levels) and ladder.levels[-1].shared([*area.pins, *rows]) > 0
 
     def rows(self, area: Area) -> BoolArray | None:
-        """bool[N]: where a rule lets further members go beside those that are there; None for everywhere."""
+        """Return bool[N]: the rows where the rule allows further members beside the placed ones; None for all
+        rows.
+        """
         outer, own = self.rows(area.outer) if area.outer is not None else None, self._pinned(area)
         return outer if own is None else own if outer is None else own & outer
 
@@ -246,26 +253,28 @@ class TopologyDomains:
         return allowed
 
     def _copies(self, want: DomainDemand, limit: BoolArray | None = None) -> dict[ClassRecord, IntArray]:
-        """class -> int64[N]: how many members of it each row takes."""
+        """Return int64[N] by class: the number of members that fit on each row."""
         placer, scope = self._placer, self._placer.scope
         if limit is not None:
             scope = limit if scope is None else scope & limit
-        found: dict[ClassRecord, IntArray] = {}
+        copies_by_class: dict[ClassRecord, IntArray] = {}
         for portion in want.members:
-            if portion.pod_class not in found:
+            if portion.pod_class not in copies_by_class:
                 copies = placer.potential(portion.pod_class)
-                found[portion.pod_class] = copies if scope is None else np.where(scope, copies, 0)
-        return found
+                copies_by_class[portion.pod_class] = copies if scope is None else np.where(scope, copies, 0)
+        return copies_by_class
 
     def _idle(self, level: Level, want: DomainDemand) -> FloatArray:
-        """Per domain: which part of it would be idle with those that are wanted in it, of the resources that they
-        ask for the mean (kube-scheduler's MostAllocated, the other way round)."""
+        """Return the idle part of each domain after a placement of the members: the mean over their resources.
+
+        It is kube-scheduler's MostAllocated with the opposite sign.
+        """
         nodes, share = self._placer.nodes, np.zeros(len(level.names))
         usage: dict[int, int] = {}
-        taken = 0
+        counted = 0
         for portion in want.members:
-            count = min(portion.count, want.total - taken)
-            taken += count
+            count = min(portion.count, want.total - counted)
+            counted += count
             for column, amount in zip(
                 portion.pod_class.columns.tolist(), portion.pod_class.amounts.tolist(), strict=True
             ):
@@ -280,8 +289,8 @@ class TopologyDomains:
     def _count(
         self, level: Level, area: Area, want: DomainDemand, copies: Mapping[ClassRecord, IntArray]
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Per domain: (how many members fit, for how many copies there is room, whether all fit)."""
-        sums = {pod_class: _sums(level, each) for pod_class, each in copies.items()}
+        """Return per domain (number of members that fit, number of copies with room, whether all fit)."""
+        sums = {pod_class: _sums(level, copies_by_row) for pod_class, copies_by_row in copies.items()}
         counts: dict[ClassRecord, int] = {}
         for portion in want.members:
             counts[portion.pod_class] = counts.get(portion.pod_class, 0) + portion.count
@@ -289,39 +298,47 @@ class TopologyDomains:
         placeable = sum((np.minimum(sums[pod_class], count) for pod_class, count in counts.items()), nothing)
         room = sum(sums.values(), nothing)
         fits = self._allowed(level, area) & (placeable >= want.total)
-        for role, least in want.roles:
+        for role, minimum in want.roles:
             of_role = [portion for portion in want.members if portion.role == role]
-            fits &= sum((np.minimum(sums[each.pod_class], each.count) for each in of_role), nothing) >= least
+            fits &= (
+                sum(
+                    (np.minimum(sums[copies_by_row.pod_class], copies_by_row.count) for copies_by_row in of_role),
+                    nothing,
+                )
+                >= minimum
+            )
         return np.minimum(placeable, want.total), room, fits
 
 
-def _left_out(
-    level: Level, copies: Mapping[ClassRecord, IntArray], everybody: Mapping[ClassRecord, int]
+def _without_room(
+    level: Level, copies: Mapping[ClassRecord, IntArray], waiting_pods: Mapping[ClassRecord, int]
 ) -> FloatArray:
-    """Per domain: for how many of everybody there is no room by the counts."""
-    left: FloatArray = np.zeros(len(level.names))
-    for pod_class, count in everybody.items():
+    """Return per domain the number of pods of `waiting_pods` without room by counts."""
+    unplaced: FloatArray = np.zeros(len(level.names))
+    for pod_class, count in waiting_pods.items():
         if pod_class in copies:
-            left += count - np.minimum(_sums(level, copies[pod_class]), count)
-    return left
+            unplaced += count - np.minimum(_sums(level, copies[pod_class]), count)
+    return unplaced
 
 
 def _best(numbers: IntArray, keys: Sequence[FloatArray], first: IntArray) -> Iterator[int]:
-    """The domains with the least of the keys, of equals the first seen; found one by one, as the first mostly
-    does."""
+    """Yield the domains with the smallest keys, ties by the first seen node.
+
+    They are computed one by one, as the first one usually suffices.
+    """
     for _ in range(_MOST_TRIES):
         if not len(numbers):
             return
         equal = numbers
         for key in keys:
-            here = key[equal]
-            equal = equal[here == here.min()]
+            values = key[equal]
+            equal = equal[values == values.min()]
         best = int(equal[first[equal].argmin()])
         yield best
         numbers = numbers[numbers != best]
 
 
 def _sums(level: Level, copies: IntArray) -> FloatArray:
-    """Per domain of a level; exact, as sums stay far below 2**53."""
-    found: FloatArray = np.bincount(level.ids, copies, len(level.names)).astype(np.float64)
-    return found
+    """Return the sum per domain of a level; it is exact, as sums stay far below 2**53."""
+    sums: FloatArray = np.bincount(level.ids, copies, len(level.names)).astype(np.float64)
+    return sums

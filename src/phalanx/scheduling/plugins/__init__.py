@@ -1,1 +1,1 @@
-"""The opinions: each module is one plugin of Volcano's vocabulary."""
+"""Plugins of policies: each module is one plugin of Volcano's vocabulary."""

@@ -1,1 +1,1 @@
-"""The policy file, and the plugins and actions that it may name."""
+"""The policy file, and the plugins and actions that it can name."""

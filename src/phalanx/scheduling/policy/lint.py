@@ -1,4 +1,4 @@
-"""Mistakes and doubts of a policy file, each with its line and what to write instead."""
+"""Mistakes and doubtful settings of a policy file, each with its line and a fix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OWNER = re.compile(r"(plugin|action) ([\w-]+)(?=[: ])")
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """`line` counts from 1; `severity` is error (it keeps a scheduler from starting) or warning."""
+    """`line` counts from 1; `severity` is error (a scheduler does not start with it) or warning."""
 
     line: int
     severity: str
@@ -36,12 +36,15 @@ class Mistake(msgspec.Struct, frozen=True):
 
 
 def accept(policy: Policy) -> None:
-    """No further checks."""
+    """Default of `check`: accept every policy."""
 
 
 def lint_policy(text: str, check: Callable[[Policy], None] = accept, lines_before: int = 0) -> list[Mistake]:
-    """In order of the lines, those of a ConfigMap too; `check` may raise PolicyError about a policy that loads.
-    `lines_before` is what stands above the text in its file."""
+    """Return the mistakes of a policy or ConfigMap, sorted by line.
+
+    `check` can raise PolicyError for a policy that loads. `lines_before` is the number of lines above the text in
+    its file.
+    """
     try:
         document = decode_yaml(text)
     except yaml.YAMLError as error:
@@ -52,27 +55,35 @@ def lint_policy(text: str, check: Callable[[Policy], None] = accept, lines_befor
     if kind == "ConfigMap":
         return _config_map(text, document, check)
     if kind == "KubeSchedulerConfiguration":
-        advice = "`phalanx migrate --from FILE` says what stands in the place of each of its plugins"
-        return [Mistake(1, ERROR, f"kind: KubeSchedulerConfiguration is kube-scheduler's and no policy; {advice}")]
+        advice = "`phalanx migrate --from FILE` lists the replacement of each of its plugins"
+        return [
+            Mistake(
+                1,
+                ERROR,
+                f"kind: KubeSchedulerConfiguration is a configuration of kube-scheduler, not a policy; {advice}",
+            )
+        ]
     if not isinstance(document, Mapping):
         return [Mistake(lines_before + 1, ERROR, NO_MAPPING)]
     lines = _Lines(text)
-    found = [Mistake(each.again + lines_before, ERROR, each.told(lines_before)) for each in repeated_keys(text)]
+    mistakes = [
+        Mistake(problem.again + lines_before, ERROR, problem.told(lines_before)) for problem in repeated_keys(text)
+    ]
     policy, errors = draft_policy(document)
     try:
         check(policy)
     except PolicyError as error:
         errors.append(str(error))
-    found += [Mistake(lines.of(each) + lines_before, ERROR, each) for each in errors]
+    mistakes += [Mistake(lines.of(problem) + lines_before, ERROR, problem) for problem in errors]
     filtered = {"predicates", UNKNOWN} & set(_named_plugins(document))
-    doubts = [each for each in policy.inactive if not (errors and filtered and each == NO_FILTER)]
+    doubts = [problem for problem in policy.inactive if not (errors and filtered and problem == NO_FILTER)]
     doubts += _doubts(policy, document)
-    found += [Mistake(lines.of(each) + lines_before, WARNING, each) for each in doubts]
-    return sorted(found, key=_order)
+    mistakes += [Mistake(lines.of(problem) + lines_before, WARNING, problem) for problem in doubts]
+    return sorted(mistakes, key=_order)
 
 
 def policies_in(config_map: Mapping[str, object]) -> dict[str, str]:
-    """The entries of a ConfigMap that are policies of Volcano's, by key."""
+    """Return the policies in Volcano's format among a ConfigMap's entries, by key."""
     data = config_map.get("data")
     texts = (
         {str(key): text for key, text in data.items() if isinstance(text, str)} if isinstance(data, Mapping) else {}
@@ -81,18 +92,18 @@ def policies_in(config_map: Mapping[str, object]) -> dict[str, str]:
 
 
 def sole_policy(text: str, source: str = "policy") -> str:
-    """The text of a policy: that of a ConfigMap which holds one, else the text itself. Raises PolicyError."""
+    """Return the only policy of a ConfigMap, or the text itself if it is none. Raises PolicyError."""
     try:
         document = decode_yaml(text)
     except yaml.YAMLError:
         return text
     if not isinstance(document, Mapping) or document.get("kind") != "ConfigMap":
         return text
-    held = policies_in(document)
-    if len(held) != 1:
-        which = f"it holds {', '.join(held)}; write one of them to a file" if held else _EMPTY_CONFIG_MAP
+    policies = policies_in(document)
+    if len(policies) != 1:
+        which = f"it holds {', '.join(policies)}; write one of them to a file" if policies else _EMPTY_CONFIG_MAP
         raise PolicyError(f"{source}: {which}")
-    return next(iter(held.values()))
+    return next(iter(policies.values()))
 
 
 def _order(mistake: Mistake) -> tuple[int, str, str]:
@@ -101,20 +112,20 @@ def _order(mistake: Mistake) -> tuple[int, str, str]:
 
 def _config_map(text: str, document: Mapping[str, object], check: Callable[[Policy], None]) -> list[Mistake]:
     nodes = _Lines(text)
-    found = [Mistake(each.again, ERROR, each.told()) for each in repeated_keys(text)]
+    mistakes = [Mistake(repeated.again, ERROR, repeated.told()) for repeated in repeated_keys(text)]
     for key, inner in policies_in(document).items():
         first = nodes.block(f"data.{key}")
-        found += lint_policy(inner, check, first)
+        mistakes += lint_policy(inner, check, first)
     if not policies_in(document):
         return [Mistake(1, ERROR, _EMPTY_CONFIG_MAP)]
-    return found
+    return mistakes
 
 
 def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
-    """What is allowed, and is hardly meant."""
+    """Yield warnings about valid settings that are probably not intended."""
     names, actions = _named_plugins(document), _named_actions(document, policy)
     if UNKNOWN in actions or UNKNOWN in names:
-        # It may be what would be missed.
+        # The unknown name can be the missing plugin or action.
         return
     for old, new in _SPELLINGS.items():
         if old in actions and new in actions:
@@ -122,57 +133,57 @@ def _doubts(policy: Policy, document: Mapping[str, object]) -> Iterator[str]:
     sharing = {"capacity", "proportion"} & set(names)
     if actions & {"reclaim", "gangreclaim"} and not sharing:
         yield (
-            "actions: reclaim takes nothing back between queues: no plugin says what each deserves; "
-            "name proportion or capacity (elastic quotas are reclaimed without)"
+            "actions: reclaim has no effect between queues: no plugin defines their deserved amounts; "
+            "name proportion or capacity (elastic quotas are reclaimed without them)"
         )
     if RESERVE in actions and "allocate" not in actions:
-        yield "actions: reserve keeps a start for those who wait, and nothing is allocated; name allocate before it"
+        yield "actions: reserve has no effect without allocate; name allocate before it"
     if RESERVE in actions and "sla" not in names and policy.exceeded_run_times == "report":
         yield (
-            "actions: reserve believes how long gangs say that they run, and none is ended that runs longer; "
+            "actions: reserve relies on declared run times, and no gang is evicted that runs longer; "
             "write phalanx.exceededRunTimes: kill or evict-when-needed"
         )
     if "enqueue" not in actions and {"overcommit", "sla", "resourcequota"} & set(names):
         which = ", ".join(name for name in names if name in ("overcommit", "sla", "resourcequota"))
-        yield f"actions: without enqueue every group is let in: {which} has no say there; name enqueue first"
+        yield f"actions: without enqueue every group is admitted: {which} has no effect on it; name enqueue first"
     if not actions & {"preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle", "defragment"}:
         idle = [name for name in names if name in ("cdp", "pdb", "conformance")]
         if idle:
-            yield f"plugin {idle[0]}: keeps pods from eviction, and no action of the policy evicts"
+            yield f"plugin {idle[0]}: protects pods from eviction, and no action of the policy evicts"
     if "shuffle" in actions and not {"tdm", "rescheduling"} & set(names):
-        yield "actions: shuffle moves nothing: no plugin says who should move; name rescheduling or tdm"
+        yield "actions: shuffle moves no pods: no plugin selects them; name rescheduling or tdm"
     if {"tdm", "rescheduling"} & set(names) and "shuffle" not in actions:
         which = next(name for name in names if name in ("tdm", "rescheduling"))
-        yield f"plugin {which}: evicts in the action shuffle alone, which the policy does not name"
+        yield f"plugin {which}: evicts only in action shuffle; name shuffle in actions"
     for entry in policy.plugins:
         points = [point for point in EXTENSION_POINTS if overrides(entry.plugin, point)]
         if points and entry.disabled_points and set(points) <= set(entry.disabled_points):
-            yield f"plugin {entry.plugin.name}: all that it does is switched off; leave it out"
+            yield f"plugin {entry.plugin.name}: all its extension points are disabled; remove it"
     first = next((name for name in names if name in sharing), None)
     if first and "fairshare" in names and names.index("fairshare") > names.index(first) and _half_life(document):
-        yield f"plugin fairshare: after {first} its past use does not order queues; name it before {first}"
+        yield f"plugin fairshare: behind {first}, past use does not order queues; name it before {first}"
 
 
 def _named_actions(document: Mapping[str, object], policy: Policy) -> set[str]:
-    """Those of the policy, and what was meant by the misspelt ones."""
+    """Return the policy's actions, with corrections of misspelt names."""
     stated = document.get("actions")
     named = [name.strip() for name in stated.split(",")] if isinstance(stated, str) else []
     known = {*ACTION_ARGUMENTS, *offered_actions(), *RETIRED_ACTIONS}
-    return {*policy.actions, *(_meant(name, known) for name in named if name)}
+    return {*policy.actions, *(_correct_name(name, known) for name in named if name)}
 
 
 def _named_plugins(document: Mapping[str, object]) -> list[str]:
-    """In their order, those too whose entries have mistakes, and what was meant by the misspelt ones."""
+    """Return the named plugins in order, including faulty entries and corrections of misspelt names."""
     known, names = {*available_plugins(), *RETIRED_PLUGINS}, []
     tiers = document.get("tiers")
     for tier in tiers if isinstance(tiers, list) else ():
         plugins = tier.get("plugins") if isinstance(tier, Mapping) else None
         entries = [entry for entry in plugins if isinstance(entry, Mapping)] if isinstance(plugins, list) else []
-        names += [_meant(entry["name"], known) for entry in entries if isinstance(entry.get("name"), str)]
+        names += [_correct_name(entry["name"], known) for entry in entries if isinstance(entry.get("name"), str)]
     return names
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _correct_name(name: str, known: Iterable[str]) -> str:
     known = list(known)
     return name if name in known else next(iter(difflib.get_close_matches(name, known, n=1)), UNKNOWN)
 
@@ -182,7 +193,7 @@ def _half_life(document: object) -> bool:
 
 
 class _Lines:
-    """On which line what is said about a policy stands."""
+    """Lines of the places and names in a policy, for messages."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[str, int] = {}
@@ -209,7 +220,7 @@ class _Lines:
         return self._lines[place]
 
     def block(self, place: str) -> int:
-        """What to add to a line within a text to have its line in the file."""
+        """Return the number of lines before a nested text in its file."""
         return self._blocks.get(place, 0)
 
     def _walk(self, node: yaml.Node, place: str) -> None:

@@ -1,4 +1,4 @@
-"""The policy file: Volcano's format, read strictly, with every error named."""
+"""Loader of the policy file: Volcano's format, parsed strictly, with all errors reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ tiers:
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
-NO_FILTER = "no plugin filters nodes (predicates does): selectors, taints and ports are not looked at"
+NO_FILTER = "no plugin filters nodes: selectors, taints and ports are ignored; name predicates"
 NO_MAPPING = "expected a mapping with actions and tiers"
 _OWN = (
     "partialGang",
@@ -67,7 +67,7 @@ _Options = Mapping[str, object]
 
 
 def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
-    """Reads a policy. Raises PolicyError that lists every mistake found, one a line."""
+    """Parse a policy. Raises PolicyError with every mistake, one per line."""
     try:
         document = decode_yaml(text)
     except yaml.YAMLError as error:
@@ -85,7 +85,7 @@ _FORMER_DIALECT_KEYS = {"bundleNamespaces": "gangGroupNamespaces"}
 
 
 def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
-    """The policy as far as it can be read, and every mistake in it; with mistakes it is not to be used."""
+    """Return the policy as far as it can be parsed, and every mistake; a policy with mistakes must not be used."""
     errors: list[str] = []
     inactive: list[str] = []
     _check_keys(document, _TOP, "", errors)
@@ -120,7 +120,7 @@ def draft_policy(document: Mapping[str, object]) -> tuple[Policy, list[str]]:
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
-    """What holds whatever the policy says; a tier of its own before all others."""
+    """Return the plugins of every policy, in a tier before all other tiers."""
     stated = {FOREIGN_VICTIMS: eviction.foreign_victims}
     return tuple(
         ConfiguredPlugin(plugin(Arguments(plugin.name, {key: stated[key] for key in plugin.arguments})), _OWN_TIER)
@@ -156,25 +156,25 @@ def _custom_actions(
     arguments: Mapping[str, _Options],
     errors: list[str],
 ) -> dict[str, Action]:
-    """Those of the actions that are not ours, by name."""
-    found: dict[str, Action] = {}
+    """Return the actions of installed packages by name."""
+    custom_actions: dict[str, Action] = {}
     for name in actions:
         if name not in offered:
             continue
         try:
-            found[name] = offered[name](Arguments(f"action {name}", arguments.get(name, {})))
+            custom_actions[name] = offered[name](Arguments(f"action {name}", arguments.get(name, {})))
         except PolicyError as error:
             errors.append(str(error))
         except Exception as error:
-            # One that did not go through `Arguments`.
+            # a constructor that does not use `Arguments`
             errors.append(f"action {name}: {type(error).__name__}: {error}")
-    return found
+    return custom_actions
 
 
 def _tiers(
     value: object, actions: Sequence[str], errors: list[str], inactive: list[str]
 ) -> tuple[tuple[ConfiguredPlugin, ...], Mapping[str, _Options]]:
-    """The plugins in order, and each one's entry by its name."""
+    """Return the plugins in order, and the entries by plugin name."""
     known = available_plugins()
     configured: list[ConfiguredPlugin] = []
     seen: dict[str, _Options] = {}
@@ -207,9 +207,7 @@ def _tiers(
                     disabled |= _disabled_vetoes(name, option, actions, inactive)
                 configured.append(ConfiguredPlugin(plugin, tier, disabled))
         if "capacity" in seen and "proportion" in seen and {"capacity", "proportion"} & names:
-            inactive.append(
-                "capacity and proportion are both named (Volcano allows one): what either forbids is forbidden"
-            )
+            inactive.append("capacity and proportion are both named (Volcano allows one): the limits of both apply")
         if {"hierarchical drf", "proportion"} <= names:
             errors.append(f"{where}: drf with enableHierarchy and proportion exclude each other, as in Volcano")
     return tuple(configured), seen
@@ -251,7 +249,7 @@ def _plugin(
         errors.append(str(error))
         return None
     except Exception as error:
-        # A plugin of a third party that did not go through `Arguments`.
+        # a third-party constructor that does not use `Arguments`
         errors.append(f"{place} ({name}): {type(error).__name__}: {error}")
         return None
     if faults := [f"{place} ({name}): {fault}" for fault in setting_faults(plugin)]:
@@ -292,8 +290,8 @@ def _configurations(
     errors: list[str],
     inactive: list[str],
 ) -> dict[str, _Options]:
-    """The arguments by action."""
-    found: dict[str, _Options] = {}
+    """Return the arguments by action."""
+    by_action: dict[str, _Options] = {}
     for position, entry in enumerate(_list(value, "configurations", errors)):
         place = f"configurations[{position}]"
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
@@ -314,8 +312,8 @@ def _configurations(
         _check_arguments(arguments, known[name], f"{place} ({name})", errors)
         if name in ACTION_ARGUMENTS:
             inactive.extend(without_effect(name, [str(key) for key in arguments], actions))
-        found[name] = {**found.get(name, {}), **arguments}
-    return found
+        by_action[name] = {**by_action.get(name, {}), **arguments}
+    return by_action
 
 
 def _own_settings(
@@ -327,7 +325,7 @@ def _own_settings(
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
-        errors.append(f"phalanx.partialGang: {partial!r} is not keep or release")
+        errors.append(f"phalanx.partialGang: {partial!r} is unknown; expected keep or release")
     budget = own.get("cycleBudgetMilliseconds", 100)
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
         errors.append(f"phalanx.cycleBudgetMilliseconds: {budget!r} is not a whole number of at least 1")
@@ -340,13 +338,17 @@ def _own_settings(
     for former, name in _FORMER_DIALECT_KEYS.items():
         if former in dialects:
             dialects.setdefault(name, dialects.pop(former))
-            inactive.append(f"phalanx.dialects: {former} is called {name} now; it counts until a later release")
+            inactive.append(
+                f"phalanx.dialects: {former} was renamed to {name}; it is accepted until a later release"
+            )
     evictions = own.get("evictions", "delete")
     if evictions not in ("delete", "eviction-api"):
-        errors.append(f"phalanx.evictions: {evictions!r} is not delete or eviction-api")
+        errors.append(f"phalanx.evictions: {evictions!r} is unknown; expected delete or eviction-api")
     protection, words = own.get("selfProtection", "guaranteed"), [word.value for word in SelfProtection]
     if protection not in words:
-        errors.append(f"phalanx.selfProtection: {protection!r} is not {', '.join(words[:-1])} or {words[-1]}")
+        errors.append(
+            f"phalanx.selfProtection: {protection!r} is unknown; expected {', '.join(words[:-1])} or {words[-1]}"
+        )
         protection = "guaranteed"
     create = own.get("createPodGroups", True)
     if not isinstance(create, bool):
@@ -354,12 +356,11 @@ def _own_settings(
         create = True
     exceeded = own.get("exceededRunTimes", _EXCEEDED[0])
     if exceeded not in _EXCEEDED:
-        errors.append(
-            f"phalanx.exceededRunTimes: {exceeded!r} is not {', '.join(_EXCEEDED[:-1])} or {_EXCEEDED[-1]}"
-        )
+        expected = f"{', '.join(_EXCEEDED[:-1])} or {_EXCEEDED[-1]}"
+        errors.append(f"phalanx.exceededRunTimes: {exceeded!r} is unknown; expected {expected}")
     signals = own.get("maintenanceSignals", "honour")
     if signals not in ("honour", "ignore"):
-        errors.append(f"phalanx.maintenanceSignals: {signals!r} is not honour or ignore")
+        errors.append(f"phalanx.maintenanceSignals: {signals!r} is unknown; expected honour or ignore")
     protected, honours = SelfProtection(str(protection)), signals == "honour"
     return str(partial), budget / 1000, dialects, str(evictions), protected, create, str(exceeded), honours
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a plugin that an installed package brings, before it is asked anything."""
+"""Checks of a third-party plugin before its first call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ RENAMED: MappingProxyType[str, str] = MappingProxyType(
         "wide": "depends_on_other_nodes",
     }
 )
-"""What points and settings were called before. One that nobody asks could break a limit: an error."""
+"""Former names of extension points and settings. A method of such a name is never called and could break a limit,
+so it is an error.
+"""
 
 _OURS = "phalanx.scheduling."
 _SETTINGS: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
@@ -55,44 +57,44 @@ _SETTINGS: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
 
 
 def class_faults(kind: type[Plugin]) -> Iterator[str]:
-    """What keeps a class from being a plugin, a sentence each."""
+    """Yield the faults of a plugin class, one sentence each."""
     for base in kind.__mro__:
         if not base.__module__.startswith(_OURS):
-            yield from (f"{name} is called {RENAMED[name]} now" for name in vars(base) if name in RENAMED)
+            yield from (f"{name} was renamed to {RENAMED[name]}" for name in vars(base) if name in RENAMED)
     for point in EXTENSION_POINTS:
         if not callable(getattr(kind, point)):
             yield f"{point} must be a method"
     if kind.pre_bind_check is not Plugin.pre_bind_check and kind.filter is Plugin.filter:
-        yield "pre_bind_check needs a filter, which rules out what was refused"
+        yield "pre_bind_check needs a filter, which excludes refused nodes"
     if not _texts(kind.arguments, tuple) or not _texts(kind.without_effect, tuple):
-        yield "arguments and without_effect must be tuples of texts"
+        yield "arguments and without_effect must be tuples of strings"
 
 
 def setting_faults(plugin: Plugin) -> Iterator[str]:
-    """What is wrong with what a plugin says about itself, a sentence each."""
+    """Yield the faults of a plugin's settings, one sentence each."""
     for name, kinds, wanted in _SETTINGS:
         if not isinstance(getattr(plugin, name), kinds):
-            yield f"{name} must be {wanted}, and is {getattr(plugin, name)!r}"
+            yield f"{name} must be {wanted}, got {getattr(plugin, name)!r}"
     for name, kind in (("disabled_points", frozenset), ("node_allocators", frozenset), ("remarks", tuple)):
         if not _texts(getattr(plugin, name), kind):
-            yield f"{name} must be a {kind.__name__} of texts, and is {getattr(plugin, name)!r}"
+            yield f"{name} must be a {kind.__name__} of strings, got {getattr(plugin, name)!r}"
     if _texts(plugin.disabled_points, frozenset):
         yield from (
-            f"disabled_points: there is no {point}"
+            f"disabled_points: unknown extension point {point}"
             for point in sorted(plugin.disabled_points - {*EXTENSION_POINTS})
         )
 
 
 def remarks(plugin: Plugin) -> Iterator[str]:
-    """What whoever wrote the plugin may have overlooked, a sentence each."""
+    """Yield possible oversights of the plugin's author, one sentence each."""
     if type(plugin).__module__.startswith(_OURS):
         return
     for name in vars(type(plugin)):
         close = difflib.get_close_matches(name, EXTENSION_POINTS, n=1, cutoff=0.8)
         if close and name not in EXTENSION_POINTS and name[0] != "_" and not hasattr(Plugin, name):
-            yield f"{name} is no extension point; did you mean {close[0]}?"
+            yield f"{name} is not an extension point; did you mean {close[0]}?"
     if not any(overrides(plugin, point) for point in EXTENSION_POINTS):
-        yield "it has no method that is an extension point"
+        yield "the plugin implements no extension point"
 
 
 def _texts(found: object, kind: type) -> bool:

@@ -1,4 +1,4 @@
-"""Which plugins and actions there are: ours, and those that installed packages offer."""
+"""Registry of plugins and actions: ours, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 
 def standing() -> tuple[type[Plugin], ...]:
-    """The plugins that are part of every policy without being named."""
+    """Return the plugins that are active in every policy."""
     return (Budgets, Quotas, Guarantees, Protection, SelfProtectionPlugin, NodeBackoffPlugin)
 
 
 def builtin_actions() -> dict[str, Callable[[Session], None]]:
-    """Return our actions by the names that policies give them."""
+    """Return our actions by their names in policies."""
     return {
         "enqueue": enqueue,
         "allocate": allocate,
@@ -131,10 +131,10 @@ def builtin_actions() -> dict[str, Callable[[Session], None]]:
 
 
 def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHistory) -> tuple[CyclePlugin, ...]:
-    """Return the features of the cycle, in the order in which each of its steps asks them: ours, then those of
-    other packages by the names of their entry points.
+    """Return the features of the cycle in the order of their calls: ours, then third-party ones by entry point
+    name.
 
-    Raises PolicyError for a feature of another package that cannot be used.
+    Raises PolicyError for an unusable feature of another package.
     """
     ours: tuple[CyclePlugin, ...] = (
         PastUse(state, history.history),
@@ -151,40 +151,38 @@ def cycle_plugins(state: ClusterState, queue: SchedulingQueue, history: CycleHis
     offered: list[CyclePlugin] = []
     for where, kind in offered_cycle_plugins():
         if kind.name in names:
-            raise PolicyError(f"{where}: there is a feature {kind.name!r} already")
+            raise PolicyError(f"{where}: feature {kind.name!r} exists already")
         names.add(kind.name)
         try:
             offered.append(OfferedFeature(kind()))
         except Exception as error:
-            raise PolicyError(f"{where} cannot be made: {type(error).__name__}: {error}") from error
+            raise PolicyError(f"{where} cannot be created: {type(error).__name__}: {error}") from error
     return (*ours, *offered)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:
-    """Ours and those that installed packages offer.
+    """Return all plugins by name, with those of installed packages.
 
-    Raises PolicyError for an entry point that cannot be loaded, is no plugin, or takes a name that is taken.
+    Raises PolicyError for an entry point that cannot be loaded, is not a plugin, or has a name in use.
     """
-    # A feature that cannot be used is found with the policy, before there is a scheduler.
+    # A fault in a feature is reported with the policy, before a scheduler is created.
     offered_cycle_plugins()
     plugins = builtin_plugins()
     for where, plugin in _offered(ENTRY_POINT_GROUP):
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise PolicyError(f"{where} is not a phalanx Plugin class")
         if not isinstance(getattr(plugin, "name", None), str) or not plugin.name:
-            raise PolicyError(
-                f"{where}: its name is {getattr(plugin, 'name', '')!r}; give it one that policies name"
-            )
+            raise PolicyError(f"{where}: its name is {getattr(plugin, 'name', '')!r}; give it a name for policies")
         if plugin.name in plugins:
-            raise PolicyError(f"{where}: there is a plugin {plugin.name!r} already")
+            raise PolicyError(f"{where}: plugin {plugin.name!r} exists already")
         plugins[plugin.name] = plugin
     return plugins
 
 
 def offered_actions() -> dict[str, type[Action]]:
-    """The actions that installed packages offer, beside ours.
+    """Return the actions of installed packages by name.
 
-    Raises PolicyError for an entry point that cannot be loaded, is no action, or takes a name that is taken.
+    Raises PolicyError for an entry point that cannot be loaded, is not an action, or has a name in use.
     """
     actions: dict[str, type[Action]] = {}
     for where, action in _offered(ACTION_ENTRY_POINT_GROUP):
@@ -192,34 +190,34 @@ def offered_actions() -> dict[str, type[Action]]:
             raise PolicyError(f"{where} is not a phalanx Action class")
         name = getattr(action, "name", "")
         if not isinstance(name, str) or not name or "," in name or name != name.strip():
-            raise PolicyError(f"{where}: its name is {name!r}; give it a word that `actions:` can hold")
+            raise PolicyError(f"{where}: its name is {name!r}; give it a single word for `actions:`")
         if name in actions or name in ACTION_ARGUMENTS or name in RETIRED_ACTIONS:
-            raise PolicyError(f"{where}: there is an action {name!r} already")
+            raise PolicyError(f"{where}: action {name!r} exists already")
         actions[name] = action
     return actions
 
 
 def offered_cycle_plugins() -> list[tuple[str, type[CyclePlugin]]]:
-    """Return (a phrase for the entry point, the class) of each feature of the cycle that installed packages offer.
+    """Return (label of the entry point, class) of each cycle feature of installed packages.
 
-    Raises PolicyError for an entry point that cannot be loaded or is no such class.
+    Raises PolicyError for an entry point that cannot be loaded or is not such a class.
     """
-    found: list[tuple[str, type[CyclePlugin]]] = []
+    features: list[tuple[str, type[CyclePlugin]]] = []
     for where, kind in _offered(CYCLE_ENTRY_POINT_GROUP):
         if not (isinstance(kind, type) and issubclass(kind, CyclePlugin)):
             raise PolicyError(f"{where} is not a phalanx CyclePlugin class")
         name = getattr(kind, "name", None)
         if not isinstance(name, str) or not name:
-            raise PolicyError(f"{where}: its name is {name!r}; give it one that failures can be reported under")
+            raise PolicyError(f"{where}: its name is {name!r}; give it a name for failure reports")
         if kind.reserved_room is not CyclePlugin.reserved_room:
-            # The first feature that closes room decides, and its answers steer every placement unchecked.
-            raise PolicyError(f"{where}: reserved_room is not open to other packages; use a plugin's `filter`")
-        found.append((where, kind))
-    return found
+            # The first feature that closes room decides, and its results affect every placement without checks.
+            raise PolicyError(f"{where}: reserved_room is not available to other packages; use a plugin's `filter`")
+        features.append((where, kind))
+    return features
 
 
 class InstalledFeature(msgspec.Struct, frozen=True):
-    """Feature of the cycle that an installed package offers: its points, and the package by name and version."""
+    """Cycle feature of an installed package: its extension points, and the package by name and version."""
 
     name: str
     points: tuple[str, ...]
@@ -227,7 +225,7 @@ class InstalledFeature(msgspec.Struct, frozen=True):
 
 
 def installed_features() -> list[InstalledFeature]:
-    """Return the features of other packages in the order in which the cycle asks them. Raises PolicyError."""
+    """Return the features of installed packages in the order of their calls. Raises PolicyError."""
     entries = sorted(entry_points(group=CYCLE_ENTRY_POINT_GROUP), key=lambda entry: entry.name)
     return [
         InstalledFeature(kind.name, overridden_points(kind), f"{dist.name} {dist.version}" if dist else "")
@@ -236,24 +234,26 @@ def installed_features() -> list[InstalledFeature]:
 
 
 def entry_points(group: str) -> metadata.EntryPoints:
-    """Return the entry points of `group` that packages on the import path offer. Packages that are installed later
-    count from the next start."""
+    """Return the entry points of `group` on the import path.
+
+    Packages that are installed later count after a restart.
+    """
     return _entry_points(group, tuple(sys.path))
 
 
 @lru_cache(maxsize=8)
 def _entry_points(group: str, path: tuple[str, ...]) -> metadata.EntryPoints:
-    # Each policy asks for two groups, and each time the metadata of all packages would be read: 90 % of the time
-    # that it takes to load a policy.
+    # Each policy needs two groups. Reading the metadata of all packages each time was 90 % of the time to load a
+    # policy.
     return metadata.entry_points(group=group)
 
 
 def _offered(group: str) -> Iterator[tuple[str, object]]:
-    """(a phrase for the entry point, what it loads), in order of their names."""
+    """Yield (label of the entry point, loaded object), sorted by name."""
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         where = f"entry point {entry.name} ({entry.value})"
         try:
-            found = entry.load()
+            loaded = entry.load()
         except Exception as error:
             raise PolicyError(f"{where} cannot be loaded: {error}") from error
-        yield where, found
+        yield where, loaded

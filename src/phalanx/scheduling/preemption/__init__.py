@@ -1,1 +1,1 @@
-"""Making room by eviction: who may go for whom, at what cost, and the search for the cheapest answer."""
+"""Preemption and reclaim: eviction rules, eviction costs, and the search for the cheapest victims."""

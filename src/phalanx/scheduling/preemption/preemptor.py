@@ -1,5 +1,4 @@
-"""For whom others may have to go: a gang group's quorums, one pod, or pods that are alike; and who of them is
-first."""
+"""Preemptors: the quorums of a gang group, one pod, or several equal pods; and their order."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ class Preemptor(Protocol):
     priority: int
     """The priority that victims must not reach."""
     preempts: bool
-    """Whether the preemption policies of all pods permit victims."""
+    """Whether the preemption policies of all pods permit preemption."""
 
     @property
     def unit(self) -> QueuedUnit:
@@ -46,11 +45,11 @@ class Preemptor(Protocol):
 
     @property
     def demand(self) -> Demand:
-        """The demand for which room is held until the victims have left."""
+        """The demand for which room is nominated until the victims have terminated."""
 
     @property
     def gangs(self) -> tuple[GangRecord, ...]:
-        """The gangs of the pods: victims among their own members are compared with `pod_priority`."""
+        """The gangs of the pods. Victims among their members are compared with `pod_priority`."""
 
     @property
     def name(self) -> str:
@@ -62,7 +61,7 @@ class Preemptor(Protocol):
 
     @property
     def nominated(self) -> list[PodRecord]:
-        """The pods for which room is held already."""
+        """The pods that are nominated already."""
 
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
@@ -82,14 +81,14 @@ class Preemptor(Protocol):
 
     @property
     def required_domain(self) -> tuple[Area, DomainDemand] | None:
-        """The area in which the first gang has to be, and its demand there; None for everywhere."""
+        """The area of the first gang and its demand there; None for everywhere."""
 
     def place(self, session: Session, transaction: Transaction) -> GangFault | None:
-        """Place all pods in the transaction; or none, and return why."""
+        """Place all pods in the transaction and return None; or place no pod and return the fit error."""
 
 
 class QuorumPreemptor:
-    """The quorums of all gangs of a gang group; of members with a priority of at least `least`, if one is given."""
+    """Quorums of all gangs of a gang group; with `least`, of members with at least that priority."""
 
     def __init__(self, session: Session, unit: QueuedUnit, least: int | None = None) -> None:
         self.unit = unit
@@ -97,18 +96,18 @@ class QuorumPreemptor:
         self._quorums = demand_of(self.placements)
         self.demand: Demand = self._quorums
         self.gangs = unit.gangs
-        asking = [placement for placement in self.placements if not placement.satisfied]
-        names = [placement.gang.title for placement in asking]
+        unsatisfied = [placement for placement in self.placements if not placement.satisfied]
+        names = [placement.gang.title for placement in unsatisfied]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
-        # Of several gangs the lowest counts: the gang group as a whole is worth no more.
+        # The lowest priority of several gangs is the priority of the gang group.
         self._composites = composites = session.state.gangs.composites
-        self.priority = min(_preempting_priority(placement, composites, least) for placement in asking)
-        members = [member for placement in asking for batch in placement.batches for member in batch.members]
+        self.priority = min(_preempting_priority(placement, composites, least) for placement in unsatisfied)
+        members = [member for placement in unsatisfied for batch in placement.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
         self.nominated = nominated_members(unit)
         self.classes = self._quorums.classes
-        self.total = sum(placement.need.total for placement in asking)
+        self.total = sum(placement.need.total for placement in unsatisfied)
         self.charge_paths = charges_of(session, self.placements, self._quorums)
         self.copies = [
             (pod_class, count) for _, pod_class, count in copies_of(session, self.placements, self._quorums)
@@ -117,7 +116,7 @@ class QuorumPreemptor:
 
     @property
     def unstated_priorities(self) -> set[int]:
-        """The priorities of members of open gangs whose groups state none."""
+        """Priorities of the members of unsatisfied gangs without a priority of their PodGroups."""
         composites = self._composites
         return {
             member.pod.priority
@@ -129,7 +128,7 @@ class QuorumPreemptor:
 
     @property
     def required_domain(self) -> tuple[Area, DomainDemand] | None:
-        """Where the first gang has to be, and who of it; None for everywhere."""
+        """Required area of the first gang and its demand there; None for everywhere."""
         for gang in self._quorums.gangs:
             if gang.area is not None and gang.area.rule.hard and gang.total:
                 return gang.area, gang
@@ -144,8 +143,8 @@ class QuorumPreemptor:
 
 
 def _preempting_priority(placement: GangPlacement, composites: Composites, least: int | None) -> int:
-    """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
-    (Nobody goes for the sake of a member that is not worth it.)"""
+    """Return the priority with which a gang preempts: its own, else the lowest among the members that would be
+    placed. A member of low priority evicts no pod of its own rank."""
     stated = stated_priority(placement.gang, composites)
     if stated is not None:
         return stated
@@ -162,8 +161,7 @@ def stated_priority(gang: GangRecord, composites: Composites) -> int | None:
 
 
 class PodPreemptor:
-    """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
-    unit of its own. The same is known of them as of a gang group."""
+    """One pod (on its own, or a surplus member), or several equal pods on their own, each with its own unit."""
 
     def __init__(self, session: Session, units: Sequence[QueuedUnit], *records: PodRecord) -> None:
         first = records[0]
@@ -192,12 +190,11 @@ class PodPreemptor:
 
     @property
     def required_domain(self) -> tuple[Area, DomainDemand] | None:
-        """Where it has to be, beside others of its gang; None for everywhere."""
+        """Required area of the pod beside the members of its gang; None for everywhere."""
         area = self.kind.area
         return (area, self.kind) if area is not None and area.rule.hard else None
 
     def place(self, session: Session, transaction: Transaction) -> GangFault | None:
-        """All of them, or nobody."""
         pod_class, placed = self.kind.pod_class, list[Placement]()
         self.placed = []
         allowed = session.quota_check.room(self.kind.charge_path, pod_class.footprint)
@@ -219,18 +216,20 @@ class PodPreemptor:
 
 
 def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[QueuedUnit]]:
-    """Units that wait for room, as they have their turn; pods on their own that are one question and follow each
-    other come together."""
-    for kind, run in groupby(sorted(units, key=lambda unit: unit.rank), key=lambda unit: _kind(session, unit)):
-        alike = list(run)
+    """Yield units that wait for room in queue order; consecutive equal pods on their own as one batch."""
+    for kind, consecutive in groupby(
+        sorted(units, key=lambda unit: unit.rank), key=lambda unit: _kind(session, unit)
+    ):
+        equal_units = list(consecutive)
         if kind is not None:
-            yield alike
+            yield equal_units
         else:
-            yield from ([unit] for unit in alike)
+            yield from ([unit] for unit in equal_units)
 
 
 def _kind(session: Session, unit: QueuedUnit) -> Hashable:
-    """What pods on their own have in common that are one question; None for what goes one by one."""
+    """Return a key that is equal for pods on their own with one preemption question; None for a unit without
+    equals."""
     demand, record = session.unschedulable[unit.key][0], unit.pod
     if record is None or not demand.for_room or record.nomination is not None:
         return None
@@ -238,8 +237,8 @@ def _kind(session: Session, unit: QueuedUnit) -> Hashable:
 
 
 def joint_preemptors(session: Session, alike: Sequence[QueuedUnit]) -> Iterator[PodPreemptor]:
-    """The first of units that are alike with as many of the others as there are, then with fewer, down to one."""
-    most = len(alike)
-    while most > 1:
-        yield PodPreemptor(session, alike[:most], *(unit.pod for unit in alike[:most] if unit.pod is not None))
-        most //= 2
+    """Yield preemptors of the first 1/1, 1/2, 1/4 … of equal units, down to two."""
+    count = len(alike)
+    while count > 1:
+        yield PodPreemptor(session, alike[:count], *(unit.pod for unit in alike[:count] if unit.pod is not None))
+        count //= 2

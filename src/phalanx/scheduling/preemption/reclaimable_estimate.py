@@ -1,4 +1,4 @@
-"""What a group that has no pods yet might get from others, were it let in."""
+"""Estimate of the amounts that a gang without pods could reclaim if it were admitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class AnnouncedPreemptor:
-    """A group as its announced size (minResources) makes it a preemptor."""
+    """Gang as a preemptor by its announced size (minResources)."""
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
         spec = gang.spec
@@ -26,15 +26,17 @@ class AnnouncedPreemptor:
 
 
 class ReclaimableEstimate:
-    """Answers for one cycle. Pods count that may go as far as that can be told of their kind; whether enough of
-    them stand where they must is found out when the group has pods."""
+    """Estimate of reclaimable amounts for one cycle.
+
+    It counts all pods of victim classes that can be evicted. Their nodes are checked only once the gang has pods.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._found: dict[object, dict[AccountRecord | None, dict[str, int]]] = {}
 
     def reclaimable_amounts(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
-        """resource -> what pods hold (of one account, or all) that may have to go for the group."""
+        """Return resource -> amount of possible victims of the gang, in one account or in all."""
         options = self._session.plugin_runtime.policy.eviction
         spec = gang.spec
         if spec is None or not (options.preempt or options.reclaim):

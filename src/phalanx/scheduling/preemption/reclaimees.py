@@ -1,4 +1,4 @@
-"""Whose pods a preemptor may take at all, kind by kind; and what the cluster would be like without them."""
+"""Victim classes that a preemptor can evict, and the cluster's free amounts without them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from phalanx.scheduling.session.session import Session
 
 _OWN = "they belong to the same gang and have no lower priority"
 _HIGH = "their priority is not lower"
-_MODEST = "they ask for resources, and pods that ask for none evict only such as ask for none"
+_MODEST = "they request resources, and best-effort pods evict only best-effort pods"
 
 VictimRank = tuple[bool, int, float, int]
-"""In which order reclaimees' pods are taken: what was lent first, near before far, furthest above its due first,
-low before high priority."""
+"""Order in which victims are evicted: reclaimed before preempted pods, near before far queues, largest excess
+first, low before high priority."""
 
 
 class PreemptorView(Protocol):
-    """Of a preemptor, what decides who may go for it: what each charge path would be charged, and priorities. Pods
-    of its own `gangs` are compared with `pod_priority`. For those that are `nominated` room is held, and
-    charged."""
+    """Part of a preemptor that decides which pods are possible victims: charges by charge path, and priorities.
+
+    Members of its own `gangs` are compared with `pod_priority`. `nominated` pods are already charged.
+    """
 
     @property
     def charge_paths(self) -> Mapping[ChargePath, Mapping[str, int]]: ...
@@ -49,7 +50,7 @@ class PreemptorView(Protocol):
 
 
 class FreedAmounts:
-    """int64[R, N] that would be freed, and what charge paths would not be charged any more."""
+    """Amounts that evictions would free, as int64[R, N], and the charges that they would end."""
 
     __slots__ = ("charges", "freed", "pods")
 
@@ -60,7 +61,7 @@ class FreedAmounts:
 
 
 class Reclaimees:
-    """What may go for one preemptor, pod by pod of a kind; `refused` counts the others by why they may not."""
+    """Possible victims of one preemptor by victim class. `refused` counts all other pods by reason."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Reclaimees:
         self._foreign = options.foreign_victims
         self._best_effort_only = (
             bool(preemptor.charge_paths)
-            and not any(map(_asks_for_more_than_a_slot, preemptor.charge_paths.values()))
+            and not any(map(_requests_resources, preemptor.charge_paths.values()))
             and not session.plugin_runtime.policy.eviction.best_effort
         )
         together = {charge_path: dict(wanted) for charge_path, wanted in preemptor.charge_paths.items()}
@@ -117,56 +118,59 @@ class Reclaimees:
         self._taken: dict[int, FloatArray] | None = None
 
     def _may_go(self, counts: IntArray) -> BoolArray:
-        """bool[K], as `reclaim_rule` says of a pod; counts the others by why not."""
-        columns = self._classes
-        left: BoolArray = counts > 0
+        """Return bool[K]: the classes that `reclaim_rule` accepts.
 
-        def refuse(out: BoolArray, why: str) -> None:
-            nonlocal left
-            pods = int(counts[left & out].sum())
+        Count the pods of all other classes by reason.
+        """
+        columns = self._classes
+        remaining: BoolArray = counts > 0
+
+        def exclude(excluded: BoolArray, why: str) -> None:
+            nonlocal remaining
+            pods = int(counts[remaining & excluded].sum())
             if pods:
                 self.refused[why] += pods
-            left = left & ~out
+            remaining = remaining & ~excluded
 
         if not self._foreign:
-            refuse(columns.other_scheduler, "they belong to other schedulers")
-        refuse(columns.daemon_or_static, "they belong to their nodes")
+            exclude(columns.other_scheduler, "they belong to other schedulers")
+        exclude(columns.daemon_or_static, "they belong to their nodes")
         if self._best_effort_only:
-            asks = [_asks_for_more_than_a_slot(kind.footprint.amounts) for kind in self.classes]
-            refuse(np.array(asks, dtype=np.bool_), _MODEST)
+            asks = [_requests_resources(kind.footprint.amounts) for kind in self.classes]
+            exclude(np.array(asks, dtype=np.bool_), _MODEST)
         below: BoolArray = np.zeros(len(columns.charge_paths), dtype=np.bool_)
-        # Which of the pods that are marked must go all the same is asked pod by pod.
-        keep: BoolArray = np.ones(len(columns.charge_paths), dtype=np.bool_)
-        marked = set(np.unique(columns.charge_path[left & columns.non_preemptible]).tolist())
-        whys: dict[str, list[int]] = {}
-        for place in np.unique(columns.charge_path[left]).tolist():
-            word = self._rule_for(columns.charge_paths[place])
-            if isinstance(word, str):
-                whys.setdefault(word, []).append(place)
+        # A mark against preemption has exceptions for single pods: `reclaim_rule` checks these pod by pod.
+        protected: BoolArray = np.ones(len(columns.charge_paths), dtype=np.bool_)
+        marked = set(np.unique(columns.charge_path[remaining & columns.non_preemptible]).tolist())
+        classes_by_reason: dict[str, list[int]] = {}
+        for place in np.unique(columns.charge_path[remaining]).tolist():
+            rule = self._rule_for(columns.charge_paths[place])
+            if isinstance(rule, str):
+                classes_by_reason.setdefault(rule, []).append(place)
             else:
-                below[place] = word.lower_priority_only
-                keep[place] = place in marked and self._protected.holds_for_all_pods(
-                    columns.charge_paths[place], word
+                below[place] = rule.lower_priority_only
+                protected[place] = place in marked and self._protected.holds_for_all_pods(
+                    columns.charge_paths[place], rule
                 )
-        refuse(columns.non_preemptible & keep[columns.charge_path], "they are marked as not preemptable")
-        for why, places in whys.items():
-            refuse(np.isin(columns.charge_path, places), why)
+        exclude(columns.non_preemptible & protected[columns.charge_path], "they are marked as not preemptable")
+        for why, places in classes_by_reason.items():
+            exclude(np.isin(columns.charge_path, places), why)
         own: BoolArray = np.zeros(len(self.classes), dtype=np.bool_)
         for gang in self._preemptor.gangs:
             own[list(self._session.state.victims.of_gang(gang))] = True
-        refuse(own & (columns.pod_priority >= self._preemptor.pod_priority), _OWN)
+        exclude(own & (columns.pod_priority >= self._preemptor.pod_priority), _OWN)
         high = ~own & below[columns.charge_path] & (columns.priority >= self._preemptor.priority)
-        for number in np.flatnonzero(left & high).tolist() if self.drf is not None else ():
+        for number in np.flatnonzero(remaining & high).tolist() if self.drf is not None else ():
             kind = self.classes[number]
             high[number] = isinstance(
                 self._by_priority(self._rule_for(kind.charge_path), kind.gang, kind.priority), str
             )
-        refuse(high, _HIGH)
-        return left
+        exclude(high, _HIGH)
+        return remaining
 
     @property
     def ranks(self) -> Mapping[int, VictimRank]:
-        """The place in the order of each kind that may go."""
+        """Order of each victim class that can be evicted, by class number."""
         if self._ranks is None:
             priorities = self._classes.priority
             self._ranks = {
@@ -177,32 +181,32 @@ class Reclaimees:
 
     @property
     def any_possible(self) -> bool:
-        """Whether anybody may go, now or once he has arrived on his node."""
+        """Whether any pod can be evicted, now or after it has arrived on its node."""
         return bool(self.allowed.any() or self.arriving.any())
 
     @property
     def pods(self) -> int:
-        """How many pods may go, as far as that can be told without looking at each."""
+        """Number of possible victims by class, before single pods are checked."""
         return int(self._counts[self.allowed].sum())
 
     def reclaim_rule(self, record: PodRecord) -> ReclaimRule | str:
-        """The rule by which one pod may be taken, or why there is none."""
+        """Return the rule that permits the eviction of a pod, or the reason why there is none."""
         assert record.charge_path is not None
-        if self._best_effort_only and _asks_for_more_than_a_slot(record.footprint.amounts):
+        if self._best_effort_only and _requests_resources(record.footprint.amounts):
             return _MODEST
         return self._by_priority(self._rule_for(record.charge_path), record.gang, record.pod.priority)
 
     def overrules_owner(self, record: PodRecord) -> bool:
-        """Whether what a pod's owner says against its eviction does not count for this preemptor."""
+        """Return whether this preemptor overrules the owner's protection of a pod."""
         rule = self.reclaim_rule(record)
         return not isinstance(rule, str) and self._protected.why_overruled(record, rule) is not None
 
     def keep_up_to(self, most: VictimRank) -> None:
-        """Leaves everybody alone who comes after a level."""
+        """Drop victims of ranks above `most`."""
         self.allowed = self._possible & self._up_to(most)
 
     def keep_all(self) -> None:
-        """Takes back `keep_up_to`."""
+        """Undo `keep_up_to`."""
         self.allowed = self._possible
 
     def _up_to(self, most: VictimRank) -> BoolArray:
@@ -212,7 +216,8 @@ class Reclaimees:
         return mask
 
     def freed_amounts(self, most: VictimRank | None = None, arriving: bool = False) -> FreedAmounts:
-        """What would be freed if all went that may go, up to a level; with those who may once they have arrived."""
+        """Return the amounts that are freed if all victims up to rank `most` are evicted; with `arriving`, pods
+        that are still being bound too."""
         mask = self.allowed | self.arriving if arriving else self.allowed
         if most is not None:
             mask = mask & self._up_to(most)
@@ -225,12 +230,12 @@ class Reclaimees:
         chosen = mask[self.table.kinds]
         freed: IntArray = np.zeros((len(nodes.space), nodes.capacity), dtype=np.int64)
         for column, weights in self._weights().items():
-            # Sums of one node's amounts are far below 2^53: exact.
+            # The sums of one node's amounts are far below 2^53, so float64 is exact.
             freed[column] = np.bincount(rows, weights=weights * chosen, minlength=nodes.capacity)
         return FreedAmounts(freed, charges, int(totals.sum()))
 
     def _weights(self) -> dict[int, FloatArray]:
-        """column -> float64[entries of the table]: what the pods take of a resource of which anybody takes any."""
+        """Return column -> float64[entries of the table]: the amounts of each resource that any pod uses."""
         if self._taken is None:
             usage = self._usage()
             kinds, counts = self.table.kinds, self.table.counts
@@ -239,18 +244,19 @@ class Reclaimees:
         return self._taken
 
     def _usage(self) -> IntArray:
-        """int64[K, R]"""
+        """Return the usage of each class as int64[K, R]."""
         width = len(self._session.state.nodes.space)
         usages = [kind.footprint.usage for kind in self.classes]
         return np.array(usages, dtype=np.int64).reshape(-1, width)
 
     def rows(self) -> list[int]:
-        """The rows on which anybody is that may go."""
+        """Return the rows that have a possible victim."""
         rows: list[int] = np.flatnonzero(self.rows_mask()).tolist()
         return rows
 
     def rows_mask(self, accounts: Collection[object] | None = None) -> BoolArray:
-        """bool[N]: where anybody is that may go; with `accounts`, anybody who counts towards one of them."""
+        """Return bool[N]: rows with a possible victim; with `accounts`, with a victim that is charged to one of
+        them."""
         mask = self.allowed
         if accounts is not None:
             mask = mask.copy()
@@ -261,14 +267,14 @@ class Reclaimees:
         return present
 
     def largest_on_rows(self, columns: npt.NDArray[np.intp]) -> IntArray:
-        """int64[columns, N]: the most that any one of those who may go takes on a row."""
+        """Return int64[columns, N]: the largest amount of a single possible victim on each row."""
         chosen = self.allowed[self.table.kinds]
         rows, kinds = self.table.rows[chosen], self.table.kinds[chosen]
-        found: IntArray = np.zeros((len(columns), self._session.state.nodes.capacity), dtype=np.int64)
+        largest: IntArray = np.zeros((len(columns), self._session.state.nodes.capacity), dtype=np.int64)
         usage = self._usage()
         for place, column in enumerate(columns.tolist()):
-            np.maximum.at(found[place], rows, usage[kinds, column])
-        return found
+            np.maximum.at(largest[place], rows, usage[kinds, column])
+        return largest
 
     def _by_priority(
         self, rule: ReclaimRule | str, gang: GangRecord | None, pod_priority: int
@@ -285,7 +291,7 @@ class Reclaimees:
         return rule
 
     def _drf_allows(self, rule: ReclaimRule, gang: GangRecord | None, priority: int) -> bool:
-        """Whether any pod at all of a gang of equal priority could go."""
+        """Return whether dominant shares permit the eviction of any pod of a gang with the preemptor's priority."""
         equal = rule.drf and priority == self._preemptor.priority
         return equal and self.drf is not None and self.drf.allows_victim(gang, {})
 
@@ -294,14 +300,14 @@ class Reclaimees:
         if found is None:
             words = [rules.rule_for(charge_path) for rules in self._rules_by_path]
             rules = [word for word in words if not isinstance(word, str)]
-            found = rules[0] if rules else words[0] if words else "nobody pays for them"
+            found = rules[0] if rules else words[0] if words else "the preemptor is charged to no account"
             self._found[charge_path] = found
             if not isinstance(found, str):
                 self.rules[charge_path] = found
         return found
 
 
-def _asks_for_more_than_a_slot(amounts: Mapping[str, int]) -> bool:
+def _requests_resources(amounts: Mapping[str, int]) -> bool:
     return any(amount for name, amount in amounts.items() if name != PODS)
 
 

@@ -1,4 +1,4 @@
-"""What a search for room finds: an eviction and what it costs, or that none would help."""
+"""Results of a victim search: an eviction with its cost, or proof that no victims help."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from phalanx.scheduling.preemption.victims import VictimCandidate
 from phalanx.scheduling.refusals.refusal import GangFault
 
 Placement = tuple[PodRecord, int]
-"""A pod and the row it would go to."""
+"""A pod and the row of its node."""
 
 
 class EvictionCost(NamedTuple):
-    """Compared from left to right; less is better.
+    """Cost of an eviction: compared from left to right, less is better.
 
-    `preempting`: whether anything is taken that was not merely lent. `distance`: how far up the tree of queues the
-    farthest reclaimee is. `violations`: pods taken against a PodDisruptionBudget. `broken_quorums`: how many lose
-    their quorum. `priority`: of the most important victim, then `priorities`: the sum over all (above the lowest
-    that there is, so that a further victim never makes it smaller). `pods`: how many go. `pod_priorities`: the sum
-    of the pods' own priorities, where their groups state others. `least_excess`: the smallest excess that a
-    reclaimee is left with, negated, so that reclaimees give in turns. `lost_work`: what is lost, in hours since the
-    start or the last checkpoint, times the part of the cluster that the pod holds. `ranks`: those of members of one
-    gang, negated, so that the highest go.
+    - `preempting`: whether a victim is preempted and not only reclaimed.
+    - `distance`: levels from the preemptor's queue up to the queue that it shares with the farthest reclaimee.
+    - `violations`: evictions beyond a PodDisruptionBudget.
+    - `broken_quorums`: number of gangs that lose their quorum.
+    - `priority`: highest priority of a victim.
+    - `priorities`: sum of priorities above the lowest possible one, so that one more victim never lowers it.
+    - `pods`: number of evicted pods.
+    - `pod_priorities`: sum of the pods' own priorities, where the PodGroups state other ones.
+    - `least_excess`: smallest remaining excess of a reclaimee, negated, so that reclaimees lose pods in turns.
+    - `lost_work`: hours since the start or last checkpoint, times the pod's share of the cluster.
+    - `ranks`: ranks of members of one gang, negated, so that the highest ranks are evicted first.
     """
 
     preempting: bool = False
@@ -44,13 +47,15 @@ class EvictionCost(NamedTuple):
 
     @property
     def decisive(self) -> tuple[bool, int, int, int, int, int, int, int, float]:
-        """All but the lost work and the ranks, which decide between equals only."""
+        """All parts except lost work and ranks, which only break ties."""
         return self[:-2]
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """These go, and then everybody fits: `placements` of the whole preemptor. `terminating` are on their way out
-    already and must have left too. `displaced` are pods for which room was held that the preemptor takes now."""
+    """Victims to evict and the resulting placements of the whole preemptor.
+
+    The preemptor also waits for `terminating` pods. `displaced` are nominated pods that lose their room.
+    """
 
     victims: tuple[VictimCandidate, ...]
     placements: tuple[Placement, ...]
@@ -60,15 +65,17 @@ class Eviction(msgspec.Struct, frozen=True):
 
     @property
     def evicts(self) -> bool:
-        """Whether anybody goes, or gives up the room that is held for him."""
+        """Whether a pod is evicted or loses its nomination."""
         return bool(self.victims or self.displaced)
 
 
 class NoSolution(msgspec.Struct, frozen=True):
-    """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
-    many those are; `refused` counts the others by why they may not go, a phrase that goes on from "N pod(s) may not
-    go: ". `retry_at` is when (seconds since the epoch) that changes by itself, None if it does not. While
-    `pods_arriving`, some that may help are on their way to their nodes."""
+    """Proof that no choice of victims helps.
+
+    `facts` is the fit error that remains without all `candidates` (their number). `refused` counts the other pods
+    by reason; each reason continues "N pod(s) may not go: ". `retry_at` is the time (seconds since the epoch) when
+    a reason ends by itself, else None. With `pods_arriving`, pods that can help are still being bound.
+    """
 
     facts: GangFault | None
     candidates: int
@@ -82,7 +89,10 @@ def cost_of(
     violations: int,
     holding: Callable[[AccountRecord], Mapping[str, int]] | None = None,
 ) -> EvictionCost:
-    """What it costs if all of these go. `holding` tells what accounts hold before, where there are reclaimees."""
+    """Return the cost of evicting all `victims`.
+
+    `holding` returns the usage of an account before the evictions; it is needed for reclaimees only.
+    """
     chosen = list(victims)
     if not chosen:
         return EvictionCost()
@@ -103,26 +113,26 @@ def cost_of(
 
 def _drained(victims: Iterable[VictimCandidate], holding: Callable[[AccountRecord], Mapping[str, int]]) -> float:
     rules: dict[ChargePath, ReclaimRule] = {}
-    gone: dict[AccountRecord, dict[str, int]] = {}
+    removed: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
         for charge_path, rule in victim.rules.items():
             if rule.shares:
                 rules[charge_path] = rule
                 for account in charge_path.path:
-                    add_amounts(gone.setdefault(account, {}), victim.amounts[charge_path], -1)
+                    add_amounts(removed.setdefault(account, {}), victim.amounts[charge_path], -1)
     if not rules:
         return 0.0
 
     def left(account: AccountRecord) -> Mapping[str, int]:
         amounts = dict(holding(account))
-        add_amounts(amounts, gone.get(account, {}), 1)
+        add_amounts(amounts, removed.get(account, {}), 1)
         return amounts
 
     return -min(rule.excess_at(left) for rule in rules.values())
 
 
 def victim_cost(victim: VictimCandidate) -> tuple[object, ...]:
-    """How much is lost with one victim, by the order of costs."""
+    """Return the cost of one victim, in the order of `EvictionCost`."""
     return (
         victim.preempted,
         victim.distance,

@@ -1,8 +1,8 @@
-"""Making room: which pods must go so that all of a preemptor fits, or that no choice of them would help.
+"""Search for the victims that make room for a whole preemptor, or proof that no victims help.
 
-A search tries on the live arrays, within one transaction that is rolled back in any case: who is leaving anyway is
-taken off first, then victims, in the policy's order, until the whole preemptor can be placed under every filter
-and every ceiling; then each victim that is not needed comes back. Nothing is evicted here.
+The search works on the live arrays within a transaction that is always rolled back. It first removes terminating
+pods, then victims in the policy's order until the preemptor passes all filters and quotas. Then it puts back each
+victim that is not needed. The search itself evicts no pod.
 """
 
 from __future__ import annotations
@@ -31,32 +31,35 @@ from phalanx.scheduling.session.eviction_searches import SearchOutcome
 from phalanx.scheduling.session.no_solution import EvictionQuestion
 from phalanx.scheduling.session.session import Session
 
-# A pod that is still terminating so many seconds after its grace is over is not counted on any more.
+# A pod that is still terminating this many seconds after its grace period does not count as room any more.
 _OVERDUE = 60
-# One that has longer still is not waited for by whoever could do without (seconds).
+# A preemptor does not wait for a pod that terminates later than this (seconds).
 SOON = 300
-# Room for which so many were nominated one after the other is left to the last.
+# A nomination that was transferred this many times is not displaced again.
 _MOST_TRANSFERS = 3
 
 
 def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
-    """Which pods must go, or that no choice helps; what has no solution is not tried again until that may have
-    changed."""
+    """Return the victims to evict, or the proof that no choice helps.
+
+    A question without solution is not searched again until the capacity, the bindings or the time have changed the
+    answer.
+    """
     question = _question_of(preemptor)
     state = session.state
-    known = session.no_solutions.known_no_solution(
+    cached = session.no_solutions.known_no_solution(
         question, state.capacity_version, state.bound_version, session.now
     )
-    if known is not None:
-        assert isinstance(known, NoSolution)
-        return known
+    if cached is not None:
+        assert isinstance(cached, NoSolution)
+        return cached
     session.searches.begin()
     with session.features.search(session, preemptor.unit):
-        found = Solver(session, preemptor, session.plugin_runtime.policy.eviction, session.evictions).solve()
-    session.searches.end(_outcome_of(found))
-    if isinstance(found, NoSolution):
-        session.no_solutions.add_no_solution(question, state.capacity_version, state.bound_version, found)
-    return found
+        result = Solver(session, preemptor, session.plugin_runtime.policy.eviction, session.evictions).solve()
+    session.searches.end(_outcome_of(result))
+    if isinstance(result, NoSolution):
+        session.no_solutions.add_no_solution(question, state.capacity_version, state.bound_version, result)
+    return result
 
 
 def _outcome_of(found: Eviction | NoSolution) -> SearchOutcome:
@@ -66,7 +69,7 @@ def _outcome_of(found: Eviction | NoSolution) -> SearchOutcome:
 
 
 def _question_of(preemptor: Preemptor) -> EvictionQuestion:
-    # Only a gang that has members on nodes may find victims among its own.
+    # Only a gang with bound members can find victims among its own members.
     gangs = tuple(gang for gang in preemptor.gangs if gang.active)
     return EvictionQuestion(
         preemptor.demand,
@@ -79,7 +82,7 @@ def _question_of(preemptor: Preemptor) -> EvictionQuestion:
 
 
 class Solver:
-    """One question; `solve` answers it. `enforced` tells whether rules, vetoes and limits hold."""
+    """Search for the victims of one preemptor. `enforced` states whether rules, vetoes and limits hold."""
 
     enforced: ClassVar[bool] = True
 
@@ -117,9 +120,9 @@ class Solver:
             and not self._reclaimees.any_possible
             and not (state.pods.terminating or state.pods.nominated or self._preemptor.nominated)
         ):
-            # Nothing is different from what it was when the preemptor found no room.
+            # The cluster is unchanged since the preemptor was found unschedulable.
             return self._no_solution(None)
-        # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
+        # Compute the shares before the search: they depend on all requests, and pods are tentatively removed below.
         for charge_path in self._preemptor.charge_paths:
             self._session.quota_check.account_limits(charge_path)
         transaction = self._transaction = state.transaction()
@@ -149,78 +152,84 @@ class Solver:
         facts = self._try()
         rivals, self._nominated_others = self._nominated_others, []
         if facts is not None and rivals:
-            # Only who does not fit beside what is held for others takes it.
+            # A preemptor displaces nominated pods only where it does not fit beside them.
             self._nominated_others = rivals
             self._transaction.lift(rivals)
             facts = self._try()
         if facts is None:
-            found = choice.nobody_evicted()
-            assert found is not None
-            return found
-        # Ports, devices and other pods' rules are not part of the sums that would be freed.
-        tells = not any(pod_class.dynamic for pod_class in self._preemptor.classes)
+            eviction = choice.nobody_evicted()
+            assert eviction is not None
+            return eviction
+        # Freed sums do not show ports, devices and other pods' affinity rules.
+        sums_suffice = not any(pod_class.dynamic for pod_class in self._preemptor.classes)
         arriving = bool(self._reclaimees.arriving.any())
         if not self._reclaimees.any_possible:
             return self._no_solution(facts)
-        if tells or not self._reclaimees.pods:
-            without = self._try_without(None)
-            if without is not None:
-                pods_arriving = arriving and (not tells or self._try_without(None, arriving=True) is None)
-                return self._no_solution(without, pods_arriving)
-        near = self._within_domains(choice)
-        if near is not None:
-            return near
+        if sums_suffice or not self._reclaimees.pods:
+            fault = self._try_without(None)
+            if fault is not None:
+                pods_arriving = arriving and (not sums_suffice or self._try_without(None, arriving=True) is None)
+                return self._no_solution(fault, pods_arriving)
+        eviction_in_domain = self._within_domains(choice)
+        if eviction_in_domain is not None:
+            return eviction_in_domain
         for candidates in self._candidates.rounds(lambda most: self._try_without(most) is None):
             best: Eviction | None = None
             for group in self._candidates.groups(candidates):
-                found = choice.best_of(victim_orderings(self._context, self._preemptor, group), group)
-                if found is not None and (best is None or found.cost < best.cost):
-                    best = found
+                eviction = choice.best_of(victim_orderings(self._context, self._preemptor, group), group)
+                if eviction is not None and (best is None or eviction.cost < best.cost):
+                    best = eviction
             if best is not None:
                 return best
         return self._no_solution(facts, arriving)
 
     def _within_domains(self, choice: VictimChoice) -> Eviction | None:
-        """The best choice within one of the domains that would take the preemptor if all went who may go: of too
-        many those in which most of it fits already."""
+        """Return the best eviction within one required domain that would fit the preemptor without all possible
+        victims.
+
+        Of too many domains only those are searched in which most of the preemptor fits already.
+        """
         if self._preemptor.required_domain is None:
             return None
-        (area, want), domains, best = self._preemptor.required_domain, self._session.topology_domains, None
+        (area, wanted), domains, best = self._preemptor.required_domain, self._session.topology_domains, None
         sums = self._reclaimees.freed_amounts(None)
         self._transaction.remove_sums(sums.freed, sums.charges)
-        promising = domains.promising(area, want)
+        promising = domains.promising(area, wanted)
         self._transaction.put_back_sums()
-        ranked = sorted(promising, key=lambda domain: -domains.placeable(domain, area, want))
-        here = self._reclaimees.rows()
+        ranked = sorted(promising, key=lambda domain: -domains.placeable(domain, area, wanted))
+        victim_rows = self._reclaimees.rows()
         for domain in ranked[: domains.most_for_evictions]:
             rows = domain.rows
-            candidates = self._candidates.on_rows([row for row in here if rows[row]])
+            candidates = self._candidates.on_rows([row for row in victim_rows if rows[row]])
             with self._session.placer.within(rows):
-                found = (
+                eviction = (
                     choice.best_of(victim_orderings(self._context, self._preemptor, candidates), candidates)
                     if candidates
                     else None
                 )
-            if found is not None and (best is None or found.cost < best.cost):
-                best = found
+            if eviction is not None and (best is None or eviction.cost < best.cost):
+                best = eviction
         return best
 
-    # asking
+    # Checks of a placement
 
     def _find_candidates(self) -> Candidates:
         reclaimees = Reclaimees(self._session, self._preemptor, self._options)
         return Candidates(self._session, self._preemptor, reclaimees, self._options)
 
     def _try(self) -> GangFault | None:
-        """Whether the preemptor fits now; nothing stays placed."""
+        """Return None if the preemptor fits now, else the fit error; undo the placement."""
         self._work_limit.count_try()
         facts = self._preemptor.place(self._session, self._transaction)
         self._transaction.unplace()
         return facts
 
     def _try_without(self, most: VictimRank | None, arriving: bool = False) -> GangFault | None:
-        """The same without everybody who may go up to a level, gangs and vetoes of single pods aside; and without
-        those who may once they have arrived."""
+        """Return None if the preemptor fits without all victims up to rank `most`, else the fit error.
+
+        Gang quorums and vetoes of single pods are ignored. With `arriving`, pods that are still being bound are
+        removed too.
+        """
         sums = self._reclaimees.freed_amounts(most, arriving)
         self._transaction.remove_sums(sums.freed, sums.charges)
         facts = self._try()
@@ -228,8 +237,10 @@ class Solver:
         return facts
 
     def _holding(self, account: AccountRecord) -> Mapping[str, int]:
-        """What an account will hold once everything has gone that is on its way out, before anybody else has to go:
-        who leaves soon has gone."""
+        """Return the usage of an account after all terminating pods have left.
+
+        Pods that leave soon are already removed from it.
+        """
         amounts = self._held.get(account)
         if amounts is None:
             amounts = self._held[account] = dict(account.used)
@@ -237,47 +248,49 @@ class Solver:
         return amounts
 
     def _will_leave(self, record: PodRecord) -> bool:
-        """Whether to count on a terminating pod's room: it leaves soon, and is not long overdue."""
-        left = record.pod.leaves - self._session.now if record.pod.leaves else record.pod.grace
-        return -_OVERDUE <= left <= SOON
+        """Return whether a terminating pod counts as free room: it leaves soon and is not long overdue."""
+        seconds_left = record.pod.leaves - self._session.now if record.pod.leaves else record.pod.grace
+        return -_OVERDUE <= seconds_left <= SOON
 
     def _gives_way(self, record: PodRecord) -> bool:
-        """Whether what is held for a pod may be taken from it, as its place could be if it had one already.
+        """Return whether the preemptor can displace a nominated pod, by the rule for a bound pod.
 
-        Not without end: of several who may each take from the next, in a circle, nobody would ever get it.
+        Transfers are limited: pods that displace each other in a circle would never start.
         """
         if record.nomination is not None and record.nomination.transfers >= _MOST_TRANSFERS:
             return False
         return record.charge_path is not None and not isinstance(self._reclaimees.reclaim_rule(record), str)
 
     def _displaced(self) -> tuple[PodRecord, ...]:
-        """Those whose nominations the preemptor takes, while it is placed; all others' stand again for this
-        look."""
+        """Return the nominated pods that the placed preemptor displaces.
+
+        For this check all other nominations are charged again.
+        """
         nominations: dict[Nomination, list[PodRecord]] = {}
         for record in self._nominated_others:
             if record.nomination is not None:
                 nominations.setdefault(record.nomination, []).append(record)
-        losers: list[PodRecord] = []
+        displaced: list[PodRecord] = []
         priority = self._session.priority
         for records in sorted(
-            nominations.values(), key=lambda them: -max(priority(r.gang if r.gang is not None else r) for r in them)
+            nominations.values(),
+            key=lambda records: -max(priority(r.gang if r.gang is not None else r) for r in records),
         ):
             self._transaction.relend(records)
             if not (self._rows_hold({r.row for r in records if r.row >= 0}) and self._accounts_hold()):
                 self._transaction.lift(records)
-                losers += records
+                displaced += records
         self._transaction.lift(self._nominated_others)
-        return tuple(losers)
+        return tuple(displaced)
 
     def _rows_hold(self, rows: set[int]) -> bool:
-        """Whether nothing is given away twice on these rows."""
+        """Return whether no row is overcommitted."""
         return not (self._session.state.nodes.idle[:, sorted(rows)] < 0).any()
 
     def _needed(self) -> tuple[PodRecord, ...]:
-        """Those who leave anyway and whose room is counted on, while the preemptor is placed: on the nodes that
-        it uses, or in its accounts."""
+        """Return the terminating pods that the placed preemptor needs: on its nodes or in its accounts."""
         rows = {row for _, row in self._preemptor.placed}
-        here = [record for record in self._terminating if record.row in rows]
+        needed = [record for record in self._terminating if record.row in rows]
         elsewhere = [record for record in self._terminating if record.row not in rows]
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
@@ -286,14 +299,14 @@ class Solver:
                 for charge_path in self._preemptor.charge_paths
                 for account_limit in self._session.quota_check.account_limits(charge_path)
             }
-            here += [
+            needed += [
                 r for r in elsewhere if r.charge_path is not None and not accounts.isdisjoint(r.charge_path.path)
             ]
         self._transaction.remove(elsewhere)
-        return tuple(here)
+        return tuple(needed)
 
     def _accounts_hold(self) -> bool:
-        """Whether no account of the preemptor holds more than it may of what the preemptor asks for."""
+        """Return whether no account of the preemptor exceeds its limits in the requested resources."""
         return not any(self._session.quota_check.overdrawn(self._preemptor.charge_paths))
 
     def _no_solution(self, facts: GangFault | None, pods_arriving: bool = False) -> NoSolution:
@@ -305,7 +318,7 @@ class Solver:
     def _solution(self, taken: RemovedVictims, chosen: Sequence[VictimCandidate]) -> Eviction | None:
         if self._preemptor.place(self._session, self._transaction) is not None:
             return None
-        found = Eviction(
+        eviction = Eviction(
             tuple(chosen),
             tuple(self._preemptor.placed),
             self._needed(),
@@ -313,4 +326,4 @@ class Solver:
             self._displaced() if self._nominated_others else (),
         )
         self._transaction.unplace()
-        return found
+        return eviction

@@ -1,4 +1,4 @@
-"""Who goes together: surplus singly or by subgroups, then the rest of a gang as a whole; lone pods one by one."""
+"""Victim candidates: surplus members singly or by subgroup, the rest of a gang as a whole, and single pods."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ from phalanx.scheduling.preemption.rules.min_available import (
 from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holdings
 
 _SECONDS = 3600.0
-# Who states no rank comes after all that do.
+# Members without rank sort after all members with one.
 _NO_RANK = 2**31
 
 GangPart = str | PartKey | None
-"""Of a gang: a role, a subgroup, or all of it (None)."""
+"""Part of a gang: a role, a subgroup, or the whole gang (None)."""
 
 
 class VictimCandidate:
-    """Pods that go together or stay together.
+    """Pods that are evicted together or not at all.
 
-    `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods'
-    own priorities, `priority` the highest that must be exceeded (`Session.victim_priority`). `rules` are those of
-    the charge paths, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a
-    disruption budget that has nothing left. `order_key` puts victims in the order in which they are taken. A
-    `whole` victim is everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members,
-    and goes as a part of the whole if both go. `rank` is that of a single member, negated, where the others of its
-    gang have one too.
+    - `broken_quorums`: number of gangs that lose a quorum that they have.
+    - `pod_priorities`: sum of the pods' own priorities; `priority`: the highest priority that a preemptor must
+      exceed (`Session.victim_priority`).
+    - `rules`: reclaim rules by charge path; `amounts`: usage by charge path.
+    - `exhausted_budgets`: number of its pods, by budget, under a disruption budget that allows no disruption.
+    - `order_key`: sort key of the eviction order.
+    - `whole`: the candidate is all members of some gangs. A single member uses up the gang's `dispensable` members;
+      it counts as part of the whole candidate if both are evicted.
+    - `rank`: negated rank of a single member, where other members of its gang have ranks too.
     """
 
     __slots__ = (
@@ -75,7 +77,7 @@ class VictimCandidate:
         self.lost_work = work
         self.broken_quorums = breaks
         self.pod_priorities = (
-            records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
+            records[0].pod.priority if len(records) == 1 else sum(pod.pod.priority for pod in records)
         )
         self.whole = False
         self.rank = 0
@@ -99,7 +101,7 @@ class VictimCandidate:
             assert record.charge_path is not None
             add_amounts(self.amounts.setdefault(record.charge_path, {}), record.footprint.amounts, 1)
         self.rules = {charge_path: rules[charge_path] for charge_path in self.amounts}
-        self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.rules.values())
+        self.preempted = any(pod.reason is EvictionReason.PREEMPTED for pod in self.rules.values())
         self.distance = max(rule.distance for rule in self.rules.values())
 
     def __repr__(self) -> str:
@@ -123,7 +125,7 @@ class VictimCandidate:
 
     @property
     def highest_priority(self) -> int:
-        """The highest priority of a pod, whatever its gang's."""
+        """Highest pod priority, whatever the priority of its gang."""
         return (
             self.pod_priorities if len(self.records) == 1 else max(record.pod.priority for record in self.records)
         )
@@ -135,7 +137,7 @@ class VictimCandidate:
 
 
 class VictimBuilder:
-    """Turns pods into victims. `may_go` tells of a pod whether anything forbids its eviction."""
+    """Builder of victim candidates from pods. `may_go` returns whether nothing forbids the eviction of a pod."""
 
     def __init__(
         self,
@@ -155,33 +157,34 @@ class VictimBuilder:
         self._own = own
 
     def victims_of(self, records: Iterable[PodRecord]) -> list[VictimCandidate]:
-        """All victims that the pods are part of."""
-        found: list[VictimCandidate] = []
+        """Return all victim candidates that include one of the pods."""
+        candidates: list[VictimCandidate] = []
         members: dict[GangRecord, list[PodRecord]] = {}
         for record in records:
             if record.gang is not None:
                 members.setdefault(record.gang, []).append(record)
             elif self._may_go(record):
-                found.append(self._victim([record]))
+                candidates.append(self._victim([record]))
         gang_groups: dict[frozenset[GangKey], list[GangRecord]] = {}
         for gang in members:
             mates = gang_group_of(gang, self._state.gangs, self._composites)
             gang_groups.setdefault(frozenset(mate.key for mate in mates), mates)
         for mates in gang_groups.values():
-            found.extend(self._of_gang_group(mates, members))
-        return found
+            candidates.extend(self._of_gang_group(mates, members))
+        return candidates
 
     def _of_gang_group(
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
     ) -> Iterator[VictimCandidate]:
-        """Gangs that need each other lose members above their minima singly, or everybody together."""
+        """Yield surplus members singly, then all members of the gangs together: gangs of one group need each
+        other."""
         dispensable, led = {gang: DispensableMembers(gang, self._composites) for gang in gangs}, False
         for gang, own in dispensable.items():
             singles: dict[str, VictimCandidate] = {}
             for record in members.get(gang, ()) if own.free > 0 else ():
                 if record.pod.uid in singles:
                     continue
-                mates = own.goes_with(record)
+                mates = own.evicted_with(record)
                 if not (own.can_lose_all(mates, {}) and all(map(self._may_go, mates))):
                     continue
                 if any(map(is_leader, mates)):
@@ -193,16 +196,17 @@ class VictimBuilder:
             singly = list(dict.fromkeys(singles.values()))
             _by_rank(singly)
             yield from singly
-        # A gang does not fall for itself, and one that needs nobody loses its members one by one (but its leader).
+        # A gang is no victim of its own members. A gang that needs no member loses its members singly, its leader
+        # excepted.
         single = all(own.all_dispensable for own in dispensable.values()) and not led
         if single or any(gang in self._own for gang in gangs):
             return
-        there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
-        # What is on its way to a node cannot be told to leave yet.
-        if not there or any(m.state is MemberState.ASSUMED or not self._may_go(m) for m in there):
+        members_left = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
+        # A pod that is still being bound cannot be evicted.
+        if not members_left or any(m.state is MemberState.ASSUMED or not self._may_go(m) for m in members_left):
             return
         broken = sum(1 for gang in gangs if holds_quorum(gang))
-        victim = self._victim(sorted(there, key=lambda member: member.pod.key), broken)
+        victim = self._victim(sorted(members_left, key=lambda member: member.pod.key), broken)
         victim.whole = True
         yield victim
 
@@ -215,18 +219,22 @@ class VictimBuilder:
 
 
 def _by_rank(singles: list[VictimCandidate]) -> None:
-    """Of members that have ranks the highest go first: most who make such gangs take them away in this order, and
-    what is lost with one is lost with any."""
-    ranked = [each for each in singles if each.records[0].pod.index < _NO_RANK]
+    """Rank single members so that the highest ranks are evicted first, with equal lost work.
+
+    Most controllers of ranked gangs scale down in this order, and any lost member loses the same work.
+    """
+    ranked = [victim for victim in singles if victim.records[0].pod.index < _NO_RANK]
     if len(ranked) > 1:
-        work = sum(each.lost_work for each in ranked) / sum(len(each.records) for each in ranked)
-        for each in ranked:
-            each.lost_work, each.rank = work * len(each.records), -max(r.pod.index for r in each.records)
+        work = sum(victim.lost_work for victim in ranked) / sum(len(victim.records) for victim in ranked)
+        for victim in ranked:
+            victim.lost_work, victim.rank = work * len(victim.records), -max(r.pod.index for r in victim.records)
 
 
 class DispensableMembers:
-    """How many members a gang can do without, in all (`free`), of each role that has a minimum, and of subgroups.
-    `all_dispensable`: it has nothing to break, or lacks some of its minimum already."""
+    """Number of members that a gang can lose: in all (`free`), by role with a minimum, and by subgroup.
+
+    With `all_dispensable` the gang has no quorum to break, or has already lost it.
+    """
 
     __slots__ = ("_roles", "_subquorum", "all_dispensable", "free")
 
@@ -243,8 +251,10 @@ class DispensableMembers:
         self.all_dispensable = not self._roles and self._subquorum is None and self.free >= active
 
     def can_lose(self, record: PodRecord, spent: Mapping[GangPart, int]) -> bool:
-        """Whether the gang can do without a member; `spent` counts those before by what `counted_as` says of
-        each."""
+        """Return whether the gang can lose a member.
+
+        `spent` counts the members lost before, by the keys of `counted_as`.
+        """
         role = record.pod.role
         if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
             return False
@@ -253,7 +263,7 @@ class DispensableMembers:
         return self._subquorum.can_lose(record, spent)
 
     def can_lose_all(self, records: Sequence[PodRecord], spent: Mapping[GangPart, int]) -> bool:
-        """The same for members that go together."""
+        """Return whether the gang can lose several members together."""
         if len(records) == 1:
             return self.can_lose(records[0], spent)
         counted = Counter(spent)
@@ -263,9 +273,9 @@ class DispensableMembers:
             counted.update(self.counted_as(record))
         return True
 
-    def goes_with(self, record: PodRecord) -> list[PodRecord]:
-        """Who goes if a member does: of a subgroup that is as large as it must be everybody, as what is left of it
-        is of no use."""
+    def evicted_with(self, record: PodRecord) -> list[PodRecord]:
+        """Return the pods that are evicted with a member: all of a subgroup of exactly the required size, as a
+        smaller one is useless."""
         if self._subquorum is None or record.gang is None or not self._subquorum.is_exact(record):
             return [record]
         part, members = self._subquorum.subgroup_of(record), record.gang.members.values()
@@ -273,7 +283,7 @@ class DispensableMembers:
         return sorted(mates, key=lambda member: member.pod.key)
 
     def counted_as(self, record: PodRecord) -> Iterator[GangPart]:
-        """What a member that goes counts for: the gang (None), its role, its subgroup."""
+        """Yield the keys under which a lost member counts: the gang (None), its role, its subgroup."""
         yield None
         if record.pod.role in self._roles:
             yield record.pod.role
@@ -287,24 +297,26 @@ def _since(record: PodRecord) -> int:
 
 
 def hours_lost(record: PodRecord, now: float) -> float:
-    """Hours since the pod began, or since its last checkpoint."""
+    """Return the hours since the pod's start or last checkpoint."""
     return max(0.0, now - max(_since(record), record.pod.checkpoint)) / _SECONDS
 
 
 def lost_work(record: PodRecord, now: float, totals: Mapping[str, tuple[int, int]]) -> float:
-    """The same times the largest part of the cluster that it holds."""
+    """Return the lost hours times the pod's largest share of the cluster."""
     return hours_lost(record, now) * cluster_part(record.footprint, totals)
 
 
 def cluster_part(footprint: Footprint, totals: Mapping[str, tuple[int, int]]) -> float:
-    """The largest part of any resource of the cluster that a pod holds, 0..1."""
+    """Return the pod's largest share of any resource of the cluster, 0..1."""
     parts = (amount / totals[name][0] for name, amount in footprint.amounts.items() if totals.get(name, (0,))[0])
     return max(parts, default=0.0)
 
 
 class Removals:
-    """Which victims go, and whether accounts and gangs allow the next: every removal counts before the next is
-    judged. `holding` tells what an account holds before; it is asked once."""
+    """Sequence of removed victims: each removal counts before accounts and gangs are asked about the next.
+
+    `holding` returns the usage of an account before the removals; it is called once an account.
+    """
 
     def __init__(
         self,
@@ -318,21 +330,21 @@ class Removals:
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
     def holdings_of(self, account: AccountRecord) -> dict[str, int]:
-        """What an account holds without those who go."""
-        found = self._holdings.get(account)
-        if found is None:
-            found = self._holdings[account] = dict(self._holding(account))
-        return found
+        """Return the usage of an account without the removed victims."""
+        holdings = self._holdings.get(account)
+        if holdings is None:
+            holdings = self._holdings[account] = dict(self._holding(account))
+        return holdings
 
     def allows(self, victim: VictimCandidate) -> bool:
-        """Whether a rule still allows it."""
+        """Return whether the reclaim rules still permit the removal of a victim."""
         rules = victim.rules.items()
         return all(
             rule.allows_removal(victim.amounts[charge_path], self.holdings_of) for charge_path, rule in rules
-        ) and (self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf))
+        ) and (self._drf is None or not _is_drf_victim(victim, self._drf) or self._drf_allows(victim, self._drf))
 
     def gang_can_lose(self, victim: VictimCandidate) -> bool:
-        """Whether its gang can do without it, if it does not go as a whole."""
+        """Return whether the victim's gang can lose it; True for whole gangs."""
         dispensable = victim.dispensable
         if dispensable is None:
             return True
@@ -343,7 +355,7 @@ class Removals:
             for account in charge_path.path:
                 add_amounts(self.holdings_of(account), amounts, -sign)
         for gang in victim.gangs if self._drf is not None else ():
-            add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)
+            add_amounts(self._shrunk.setdefault(gang, {}), _amounts_of_gang(victim, gang), sign)
         if victim.dispensable is not None:
             spent = self._spent.setdefault(victim.dispensable, Counter())
             for record in victim.records:
@@ -351,18 +363,20 @@ class Removals:
                     spent[key] += sign
 
     def _drf_allows(self, victim: VictimCandidate, drf: DrfPreemption) -> bool:
-        """Whether the victim's gangs hold enough more than the preemptor."""
-        return all(drf.allows_victim(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
+        """Return whether each of the victim's gangs has a large enough share above the preemptor."""
+        return all(
+            drf.allows_victim(gang, _amounts_of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs
+        )
 
 
-def _goes_by_drf(victim: VictimCandidate, drf: DrfPreemption) -> bool:
-    """Whether the victim goes because others hold less, not for its priority."""
+def _is_drf_victim(victim: VictimCandidate, drf: DrfPreemption) -> bool:
+    """Return whether the victim is evicted for its gang's larger share and not for its priority."""
     if victim.priority < drf.priority or any(gang in drf.gangs for gang in victim.gangs):
         return False
     return any(rule.drf for rule in victim.rules.values())
 
 
-def _of_gang(victim: VictimCandidate, gang: GangRecord) -> dict[str, int]:
+def _amounts_of_gang(victim: VictimCandidate, gang: GangRecord) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for record in victim.records:
         if record.gang is gang:

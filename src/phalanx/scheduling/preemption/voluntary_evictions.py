@@ -1,4 +1,4 @@
-"""Pods that leave their nodes for nobody's sake: who may, as a set."""
+"""Evictions that serve no preemptor: checks of a set of pods."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 class VoluntaryEvictions:
-    """Every veto of the policy's plugins holds, no gang is torn apart, and nobody's need justifies breaking a
-    disruption budget. Pods are added one by one, or as whole gangs. Objections go on from "it ".
+    """Set of pods that can be evicted together without a preemptor.
 
-    `mark` names the present set, `undo_to` goes back to one.
+    Vetoes of all plugins hold, gangs keep their quorum, and no disruption budget is broken. Pods are added singly
+    or as whole gangs. A refusal continues "it ". `mark` identifies the present set; `undo_to` restores it.
     """
 
     def __init__(self, session: Session, log: EvictionLog) -> None:
         self._session = session
         self._limits = EvictionLimits(session, log)
         self._min_available = MinAvailableCheck(session.state.gangs.composites)
-        self._leaving: dict[PodRecord, None] = {}
+        self._evicted: dict[PodRecord, None] = {}
 
     def try_add(self, record: PodRecord) -> str | None:
-        """Counts a pod as leaving; why it may not, and then nothing is counted."""
-        if record in self._leaving:
-            return "is on its way already"
+        """Add a pod and return None; or return the reason against it and add nothing."""
+        if record in self._evicted:
+            return "is already being evicted"
         objection = self.veto(record) or self._min_available.try_remove(record)
         return objection or self._count([record])
 
     def try_add_gang(self, record: PodRecord) -> list[PodRecord] | str:
-        """Counts the pod's whole gang as leaving (with its gang group): who that is, or why they may not."""
+        """Add all members of the pod's gang and gang group and return them; or return the reason against it."""
         members = whole_gang_of(record, self._session.state)
         if isinstance(members, str):
             return members
@@ -44,23 +44,23 @@ class VoluntaryEvictions:
             objection = self.veto(member)
             if objection is not None:
                 return f"belongs to a gang with pod {member.pod.key}, which {objection}"
-        news = [member for member in members if member not in self._leaving]
-        return self._min_available.try_remove_all(news) or self._count(news) or members
+        new_members = [member for member in members if member not in self._evicted]
+        return self._min_available.try_remove_all(new_members) or self._count(new_members) or members
 
     def mark(self) -> int:
-        return len(self._leaving)
+        return len(self._evicted)
 
     def undo_to(self, mark: int) -> None:
-        """Those who were taken since the mark stay after all."""
-        while len(self._leaving) > mark:
-            record, _ = self._leaving.popitem()
+        """Remove the pods that were added after `mark`."""
+        while len(self._evicted) > mark:
+            record, _ = self._evicted.popitem()
             self._min_available.restore(record)
             self._limits.take_back(record)
 
     def veto(self, record: PodRecord) -> str | None:
-        """Why the pod may not leave, whoever else does."""
+        """Return the reason against the eviction of this pod alone."""
         if record.state not in CAN_LEAVE:
-            return "is on its way already"
+            return "is already being evicted"
         for plugin in self._session.plugin_runtime.plugins("evict_veto"):
             veto = plugin.evict_veto(self._session, record)
             if veto is not None:
@@ -68,10 +68,10 @@ class VoluntaryEvictions:
         return None
 
     def _count(self, records: Sequence[PodRecord]) -> str | None:
-        """Counts those whom their gangs let go against budgets and rates."""
-        broken = self._limits.violations
+        """Add pods that their gangs can lose if budgets and rates permit it, else return the reason."""
+        violations_before = self._limits.violations
         reason = self._limits.try_evict_all(records)
-        if reason is None and self._limits.violations > broken:
+        if reason is None and self._limits.violations > violations_before:
             for record in records:
                 self._limits.take_back(record)
             reason = "the PodDisruptionBudgets that count it allow no further disruption"
@@ -79,5 +79,5 @@ class VoluntaryEvictions:
             for record in records:
                 self._min_available.restore(record)
             return f"must stay: {reason}"
-        self._leaving.update(dict.fromkeys(records))
+        self._evicted.update(dict.fromkeys(records))
         return None

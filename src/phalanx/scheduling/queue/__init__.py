@@ -1,1 +1,1 @@
-"""What waits: units in order, and those that are unschedulable until something can help them."""
+"""Scheduling queue: active units in order, and unschedulable units by wait reason."""

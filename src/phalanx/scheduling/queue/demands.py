@@ -1,7 +1,8 @@
-"""Wait reasons: what a unit that is unschedulable waits for, in classes instead of names.
+"""Wait reasons of unschedulable units, in pod classes instead of names.
 
-Units with equal demands fit or fail together: that makes ten thousand waiting jobs of one kind one question. Each
-reason has an upper bound for how many units with it could get something now; units beyond it need no look.
+Units with equal demands fit or fail together, so ten thousand waiting jobs of one kind are checked once. Each
+reason has an upper bound on the number of its units that could be placed now; units beyond the bound are not
+checked.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ UNBOUNDED = 2**62
 
 
 class RoomEstimates(Protocol):
-    """Sources of the bounds of demands."""
+    """Sources of the upper bounds of demands."""
 
     placer: Placer
     quota_check: QuotaCheck
     topology_domains: TopologyDomains
 
     def shortfall_in_sum(self, wanted: Requests) -> Requests:
-        """What the amounts exceed, per resource, that which all nodes together have idle."""
+        """Return the amounts per resource that exceed the idle sum of all nodes."""
 
 
 class QueueEstimates(RoomEstimates, Protocol):
-    """Sources of the bounds of all wait reasons: the session of a cycle."""
+    """Sources of the upper bounds of all wait reasons: the session of a cycle."""
 
     def is_blocked(self, unit: WaitingUnit) -> bool:
-        """Return whether an account of the unit may be charged nothing new."""
+        """Return whether an account of the unit is blocked."""
 
     def max_admissions(self, unit: WaitingUnit) -> int:
-        """Return at most how many units like this one could be admitted now."""
+        """Return an upper bound on the number of units like this one that can be admitted now."""
 
     def has_left(self, victims: Collection[str]) -> bool:
         """Return whether all pods with these uids have left their nodes."""
@@ -52,13 +53,13 @@ class QueueEstimates(RoomEstimates, Protocol):
 
 
 class WaitReason(msgspec.Struct, frozen=True):
-    """What an unschedulable unit waits for. Units with equal reasons wake together.
+    """Reason why a unit is unschedulable. Units with equal reasons are activated together.
 
-    for_room: a whole unit lacks nodes or quota. for_surplus: members above the minimum do.
-    may_preempt: pods of others may be evicted for it.
-    for_its_turn: room alone would not help: the unit is not admitted yet, or behind another one of its queue.
-    behind_another: it is behind another one of its queue.
-    changes_in_time: plugins say when the reason may end by itself.
+    for_room: a whole unit lacks nodes or quota. for_surplus: surplus members lack them.
+    - may_preempt: pods can be evicted for the unit.
+    - for_its_turn: room alone would not help: the unit is not admitted, or behind another unit of its queue.
+    - behind_another: the unit is behind another unit of its queue.
+    - changes_in_time: plugins know when the reason can end without events.
     """
 
     for_room: ClassVar[bool] = False
@@ -69,7 +70,7 @@ class WaitReason(msgspec.Struct, frozen=True):
     changes_in_time: ClassVar[bool] = False
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
-        """Return at most how many units with the reason of this one could get something now."""
+        """Return an upper bound on the number of units with the unit's reason that could be placed now."""
         raise NotImplementedError
 
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
@@ -79,22 +80,33 @@ class WaitReason(msgspec.Struct, frozen=True):
 
     @property
     def helped_by_placements(self) -> bool:
-        """Whether the reason may end because other pods are placed: those that it has to be near, or that fill a
-        domain that was too empty."""
+        """True if placements of other pods can end the reason: of pods with required affinity, or in underfilled
+        domains.
+        """
         return False
 
+    @property
+    def separate_parts(self) -> tuple[WaitReason, ...]:
+        """Parts that can be met one by one; () if the reason has none."""
+        return ()
+
+    @property
+    def quorums(self) -> tuple[PodDemand | GangDemand, ...]:
+        """Pods that must be placed together; () if the reason is no amount, or its parts can be met one by one."""
+        return ()
+
     def joined(self, other: WaitReason) -> WaitReason:
-        """Return the reason of a unit that has this one and gets another one for some of its pods."""
+        """Return the reason of a unit that has this one and gets `other` for some of its pods."""
         return other
 
 
 class Demand(WaitReason, frozen=True):
-    """A wait reason that is an amount: its bound depends on the cluster alone."""
+    """Wait reason with an amount: its bound depends only on the cluster."""
 
     may_preempt: ClassVar[bool] = True
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
-        """Return at most how many units with this demand could get something now."""
+        """Return an upper bound on the number of units with this demand that could be placed now."""
         raise NotImplementedError
 
     def bound_for(self, estimates: QueueEstimates, unit: WaitingUnit) -> int:
@@ -102,9 +114,9 @@ class Demand(WaitReason, frozen=True):
 
 
 class PodDemand(Demand, frozen=True):
-    """A pod of this class and charge path that needs no other; or `count` of them that start together.
+    """Demand of a single pod of a class and charge path, or of `count` such pods that start together.
 
-    `area` is set for members of a gang that have to be, or should be, close to each other.
+    `area` is set for gang members with a required or preferred topology.
     """
 
     pod_class: ClassRecord
@@ -128,6 +140,14 @@ class PodDemand(Demand, frozen=True):
     def members(self) -> tuple[PodDemand, ...]:
         return (self,)
 
+    @property
+    def quorums(self) -> tuple[PodDemand | GangDemand, ...]:
+        return (self,)
+
+    def least_amounts(self) -> Mapping[str, int]:
+        """Return the amount of each resource that the pods request together."""
+        return {name: amount * self.count for name, amount in self.pod_class.footprint.amounts.items()}
+
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
         return estimates.is_ready(self.pod_class)
 
@@ -150,11 +170,15 @@ class PodDemand(Demand, frozen=True):
 
 
 class SurplusDemand(Demand, frozen=True, cache_hash=True):
-    """Gangs whose quorum holds and that have further members of these kinds."""
+    """Demand of gangs with a quorum that have surplus members of these kinds."""
 
     kinds: tuple[PodDemand, ...]
 
     for_surplus: ClassVar[bool] = True
+
+    @property
+    def separate_parts(self) -> tuple[WaitReason, ...]:
+        return self.kinds
 
     @property
     def helped_by_placements(self) -> bool:
@@ -168,7 +192,7 @@ class SurplusDemand(Demand, frozen=True, cache_hash=True):
 
 
 class ScaleUpDelayed(WaitReason, frozen=True):
-    """Gangs that are to stay as they are for a while before they grow: the time wakes them, not room."""
+    """Wait reason of gangs whose scale-up is delayed: time activates them, not room."""
 
     unit: Hashable
 
@@ -180,7 +204,7 @@ class ScaleUpDelayed(WaitReason, frozen=True):
 
 
 class QuotaBlocked(WaitReason, frozen=True):
-    """Units of a charge path that may be charged nothing new, whatever its size."""
+    """Wait reason of units whose charge path is blocked for pods of any size."""
 
     charge_path: ChargePath
 
@@ -194,7 +218,7 @@ class QuotaBlocked(WaitReason, frozen=True):
 
 
 class FifoBlocked(WaitReason, frozen=True):
-    """Units that wait for their turn in a queue that keeps its order."""
+    """Wait reason of units behind the first one in a fifo queue."""
 
     queue: AccountKey
 
@@ -206,10 +230,11 @@ class FifoBlocked(WaitReason, frozen=True):
 
 
 class AwaitingAdmission(WaitReason, frozen=True, cache_hash=True):
-    """Groups of one announced size that wait for one queue; `keys` is what else the votes depend on.
+    """Wait reason of groups that await admission to one queue with equal minResources; `keys` are further inputs of
+    votes.
 
-    Units of several gangs are kept apart (`grouped`): they may wait for the admission of a group that is a unit of
-    its own as well, so they cannot be counted.
+    Units of several gangs have their own reasons (`grouped`). They can wait for a group that is also a unit of its
+    own, so they cannot be counted.
     """
 
     queue: str
@@ -225,7 +250,7 @@ class AwaitingAdmission(WaitReason, frozen=True, cache_hash=True):
 
 
 class MemberDemand(msgspec.Struct, frozen=True, cache_hash=True):
-    """`count` members of one class, role and charge path."""
+    """Demand of `count` members of one class, role and charge path."""
 
     pod_class: ClassRecord
     role: str
@@ -234,7 +259,7 @@ class MemberDemand(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class SubgroupDemand(msgspec.Struct, frozen=True, cache_hash=True):
-    """A subgroup that could start: `total` members of the portions at once. `rule` is the place of its rule."""
+    """Demand of a subgroup that could start: `total` of the members at once. `rule` is the position of its rule."""
 
     rule: int
     total: int
@@ -244,10 +269,11 @@ class SubgroupDemand(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
-    """`total` members of the portions, of which `roles[role]` of each named role; `reserve` must be idle in sum.
+    """Demand of a gang: `total` of the members, of which `roles[role]` of each named role; `reserve` must be idle
+    in sum.
 
-    All go into one domain of the `area`. `parts` are the subgroups among them, of which `subgroups[rule]` more must
-    start.
+    All members are placed in one domain of the `area`. `parts` are subgroups; `subgroups[rule]` more of each rule
+    must start.
     """
 
     total: int
@@ -259,7 +285,7 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
     subgroups: tuple[int, ...] = ()
 
     def least_amounts(self) -> Mapping[str, int]:
-        """resource -> what every choice of members takes at least."""
+        """Return the minimum amounts by resource that every choice of members needs."""
         least: dict[str, int] = {}
         for name in {name for portion in self.members for name in portion.pod_class.footprint.amounts}:
             left = self.total
@@ -270,7 +296,7 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
         return {name: amount for name, amount in least.items() if amount > 0}
 
     def allowed(self, rooms: RoomEstimates) -> int:
-        """At most how many gangs like this the accounts allow; only asked where all have one charge path."""
+        """Return an upper bound on the number of such gangs within quota, if all members have one charge path."""
         charge_paths = {portion.charge_path for portion in self.members}
         charge_path = next(iter(charge_paths)) if len(charge_paths) == 1 else None
         return (
@@ -285,7 +311,7 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
     def forced_members(self, pod_class: ClassRecord) -> int:
-        """How many members of the class every choice of members contains."""
+        """Return the number of members of the class that every choice of members contains."""
         others = sum(portion.count for portion in self.members if portion.pod_class is not pod_class)
         by_role = 0
         for role, least in self.roles:
@@ -295,11 +321,15 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class QuorumDemand(Demand, frozen=True, cache_hash=True):
-    """The quorums of all gangs of a gang group, which go together."""
+    """Demand of the quorums of all gangs of a gang group, which start together."""
 
     gangs: tuple[GangDemand, ...]
 
     for_room: ClassVar[bool] = True
+
+    @property
+    def quorums(self) -> tuple[PodDemand | GangDemand, ...]:
+        return self.gangs
 
     @property
     def helped_by_placements(self) -> bool:
@@ -310,7 +340,7 @@ class QuorumDemand(Demand, frozen=True, cache_hash=True):
 
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
-        """Each class once, in the order of the portions."""
+        """The distinct classes, in the order of the members."""
         return tuple(dict.fromkeys(portion.pod_class for gang in self.gangs for portion in gang.members))
 
     def upper_bound(self, rooms: RoomEstimates) -> int:
@@ -335,7 +365,9 @@ class QuorumDemand(Demand, frozen=True, cache_hash=True):
 
 
 class CompositeDemand(WaitReason, frozen=True):
-    """A group of groups whose open gangs ask for these each: it wakes when any of them may get something."""
+    """Demand of a composite: the wait reasons of its open gangs. It is activated when any of them could be
+    placed.
+    """
 
     unit: Hashable
     parts: tuple[WaitReason, ...]
@@ -345,12 +377,16 @@ class CompositeDemand(WaitReason, frozen=True):
     def __hash__(self) -> int:
         return hash(self.unit)
 
+    @property
+    def separate_parts(self) -> tuple[WaitReason, ...]:
+        return self.parts
+
     def holds_the_line(self, estimates: QueueEstimates) -> bool:
         return all(part.holds_the_line(estimates) for part in self.parts)
 
     @property
     def has_blocked_gang(self) -> bool:
-        """Whether one of its gangs may be charged nothing new."""
+        """True if one of its gangs is blocked."""
         return any(isinstance(part, QuotaBlocked) for part in self.parts)
 
     @property
@@ -361,13 +397,15 @@ class CompositeDemand(WaitReason, frozen=True):
         return UNBOUNDED if any(part.bound_for(estimates, unit) for part in self.parts) else 0
 
     def joined(self, other: WaitReason) -> WaitReason:
-        """Gangs of the same tree wait as well: the first that may get something wakes all."""
+        """Return the demand with the reason of one more gang of the tree; each reason can activate the unit."""
         return CompositeDemand(self.unit, (*self.parts, other))
 
 
 class Nominated(WaitReason, frozen=True):
-    """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
-    that elsewhere, it need not wait. `victims` are the uids of those who must leave."""
+    """Wait reason of a nominated unit. `victims` are the uids of its victims.
+
+    `wanted` is the unit's demand: if it fits on other nodes, the unit need not wait.
+    """
 
     unit: Hashable
     wanted: Demand
@@ -387,7 +425,7 @@ class Nominated(WaitReason, frozen=True):
         return UNBOUNDED if estimates.has_left(self.victims) or self.wanted.upper_bound(estimates) else 0
 
     def joined(self, other: WaitReason) -> WaitReason:
-        """The members for which room is held wait for their victims, and the others with them."""
+        """Return this reason: all members wait for the victims of the nominated ones."""
         return self
 
 
@@ -398,10 +436,9 @@ MemberKind = tuple[ClassRecord, str, ChargePath | None]
 def gang_demand(
     need: QuorumRequirement, members: Iterable[tuple[MemberKind, int]], reserve: Requests
 ) -> GangDemand:
-    """`members` are those who may take part, counted by kind, in any order.
+    """Return the demand of a gang. `members` are the pods that can take part, counted by kind, in any order.
 
-    What cannot matter is left out, so that more demands are equal: roles without a minimum, and members of a
-    kind beyond the gang's need.
+    Roles without a minimum and members beyond the gang's need are omitted, so that more demands are equal.
     """
     named = {role for role, _ in need.roles}
     return GangDemand(need.total, need.roles, member_demands(members, named, need.total), reserve)
@@ -410,7 +447,7 @@ def gang_demand(
 def member_demands(
     members: Iterable[tuple[MemberKind, int]], named: set[str], total: int
 ) -> tuple[MemberDemand, ...]:
-    """The members by kind, in one order whatever theirs is; of each kind at most `total`."""
+    """Return the members by kind in a fixed order, at most `total` of each kind."""
     counts: dict[MemberKind, int] = {}
     for (pod_class, role, charge_path), count in members:
         kind = (pod_class, role if role in named else "", charge_path)

@@ -1,4 +1,4 @@
-"""What waits for a decision: units in order, and units that are unschedulable until something can help them."""
+"""Scheduling queue: active units, and unschedulable units that wait for a relevant change."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, Unsc
 
 
 class SchedulingQueue:
-    """Keeps the units that may get something, in O(change).
+    """Queue of waiting units; updates cost O(change).
 
-    A unit is *active* after anything about it changed; a cycle looks at active units only. One that lacks room is
-    *unschedulable* with all others of the same demand. When room may have grown anywhere, the first of them wake,
-    as many as there may be room for: those behind could not get anything. One that waits for a change of its own (a
-    missing member, say) is not kept here at all; the change brings it back.
+    A unit is *active* after any change of it; a cycle considers only active units. A unit without room is
+    *unschedulable*, grouped with all units of the same demand. When room may have grown, the first units of each
+    demand are activated, as many as could have room: units behind them could not be placed. A unit that waits for a
+    change of its own (for example a missing member) is not in the queue; the change activates it.
     """
 
     def __init__(self, state: ClusterState, kinds: UnitKinds | None = None) -> None:
         self._state = state
         self._forest = state.gangs.composites
-        # With the unit where it is known and in its place in the order, None where it must be looked up.
+        # The value is the unit if it is known with its rank, None if it must be looked up.
         self._active: dict[UnitKey, QueuedUnit | None] = {}
         self._unschedulable: dict[UnitKey, WaitReason] = {}
         self._groups: dict[WaitReason, UnschedulableUnits] = {}
@@ -51,16 +51,18 @@ class SchedulingQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether a cycle now would find nothing to do."""
+        """True if a cycle now would do nothing."""
         return self.idle_but_for_news(True)
 
     def idle_but_for_news(self, refresh_verdicts: bool) -> bool:
-        """Whether a cycle now would find nothing to do; without `refresh_verdicts` it does nothing to keep true
-        what was told."""
+        """Return whether a cycle now would do nothing.
+
+        Without `refresh_verdicts` a cycle does not recheck published verdicts.
+        """
         self._absorb()
         self._release_fifo_queues()
         if self._bound_version != self._state.bound_version:
-            self._ask_when_bound()
+            self._flush_waiting_searches()
         if (
             self._active
             or self._satisfied
@@ -68,16 +70,16 @@ class SchedulingQueue:
             or any(key in self._unschedulable for key in self._unasked)
         ):
             return False
-        if self._freed_version != self._state.capacity_version or any(map(self._has_opened, self._groups)):
+        if self._freed_version != self._state.capacity_version or any(map(self._affinity_unblocked, self._groups)):
             return not self._groups
         return not refresh_verdicts or self.next_outdated() is None
 
     def absorb_changes(self) -> None:
-        """Takes note of what has changed; to be called now and then by whoever runs no cycles."""
+        """Process the changes of the cluster. A process that runs no cycles calls this from time to time."""
         self._absorb()
 
     def activate_everything(self) -> None:
-        """Looks at everything again (a new policy, say)."""
+        """Activate all units, for example under a new policy."""
         self._absorb()
         self._unschedulable.clear()
         self._groups.clear()
@@ -89,43 +91,47 @@ class SchedulingQueue:
         bound: Callable[[WaitReason, QueuedUnit], int],
         rank: Callable[[QueuedUnit], Rank] | None = None,
     ) -> list[QueuedUnit]:
-        """The active units, in no particular order; each leaves the list unless `add_unschedulable` or `requeue`
-        brings it back.
+        """Remove and return the active units, unordered.
 
-        `bound` tells at most how many units of a demand (one of which it gets) could be helped now. With `rank`
-        unschedulable units are put in order anew, for orders that change by themselves.
+        The caller puts a unit back with `add_unschedulable` or `requeue`. `bound` returns an upper bound on the
+        number of units of a demand (it gets one of them) that could be placed now. With `rank`, unschedulable units
+        are sorted again, for orders that change with time.
         """
         self._absorb()
         freed = self._freed_version != self._state.capacity_version
         for demand, group in (
             list(self._groups.items()) if freed or self._affinity_version != self._state.affinity_version else ()
         ):
-            if freed or self._has_opened(demand):
+            if freed or self._affinity_unblocked(demand):
                 self._wake(demand, group, bound, rank)
         self._freed_version, self._affinity_version = self._state.capacity_version, self._state.affinity_version
-        units = self._take_active()
+        units = self._take_active_units()
         helped = [demand for demand in self._groups if demand.helped_by_placements]
-        if helped and any(map(_opens, units)):
-            # Their turn may be right after somebody of this cycle for whose sake they may go where they could not.
+        if helped and any(map(_may_unblock_affinity, units)):
+            # A unit of this cycle could satisfy their affinity terms; their turn can come right after it.
             for demand in helped:
                 self._wake(demand, self._groups[demand], bound, rank)
-            units += self._take_active()
+            units += self._take_active_units()
         return units
 
-    def _take_active(self) -> list[QueuedUnit]:
+    def _take_active_units(self) -> list[QueuedUnit]:
         active, self._active = self._active, {}
         return [unit for key, known in active.items() if (unit := known or self._index.unit(key)) is not None]
 
     def all_units(self) -> list[QueuedUnit]:
-        """Every unit that asks for something, unschedulable or not, for those who ask; the list stays as it is."""
+        """Return all units with pending pods or awaiting admission, unschedulable or not; the queue is
+        unchanged.
+        """
         self._absorb()
         keys: list[UnitKey] = [*self._state.pods.standalone, *self._index.asking()]
         return [unit for key in keys if (unit := self._index.unit(key)) is not None]
 
     def pending_counts(self) -> dict[str, int]:
-        """How many pods wait in each of kube-scheduler's queues: `active` have a turn in the next cycle, `backoff`
-        wait for a time, `unschedulable` for room, `gated` have scheduling gates or belong to a gang that cannot be
-        placed before others of it come. Nothing moves."""
+        """Return the numbers of pending pods in each of kube-scheduler's queues; the queue is unchanged.
+
+        `active` pods have a turn in the next cycle, `backoff` pods wait for a time, `unschedulable` ones for room.
+        `gated` pods have scheduling gates, or their gang waits for further members.
+        """
         self._absorb()
         counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
         counts["gated"] = sum(record.state is MemberState.GATED for record in self._state.pods.values())
@@ -144,15 +150,17 @@ class SchedulingQueue:
         return counts
 
     def pop_satisfied(self) -> list[GangRecord]:
-        """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
+        """Remove and return gangs with a published verdict that have no pending pods any more."""
         satisfied, self._satisfied = self._satisfied, {}
         return [satisfied[key] for key in sorted(satisfied)]
 
     def pop_orphaned_nominations(self) -> list[PodRecord]:
-        """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
-        for it."""
+        """Remove and return nominated pods whose gang is no longer declared, or declared by another object.
+
+        No unit would withdraw these nominations.
+        """
         orphaned, self._orphaned = self._orphaned, {}
-        # (A standby hears of them long before it may act: what is known of a pod may be another record by then.)
+        # A standby collects these pods long before it acts: a uid can belong to another record by then.
         known = self._state.pods
         return [
             member for uid, member in orphaned.items() if member.nomination is not None and known.get(uid) is member
@@ -164,97 +172,105 @@ class SchedulingQueue:
             group = self._groups[demand] = UnschedulableUnits(fit_error)
         group.add(unit.key, unit.rank)
         self._unschedulable[unit.key] = demand
-        self._renew(group, fit_error)
+        self._set_fit_error(group, fit_error)
         group.untold.pop(unit.key, None)
 
     def ask_preemption_later(self, key: UnitKey) -> None:
-        """Notes that nobody has asked yet whether others may go for an unschedulable unit."""
+        """Record that no victims have been searched for an unschedulable unit yet."""
         self._unasked[key] = None
 
     def ask_preemption_when_bound(self, key: UnitKey) -> None:
-        """Notes that others may go for a unit once pods that are on their way have arrived."""
+        """Record that victims for a unit can be found once pods that are being bound have arrived."""
         if self._bound_version != self._state.bound_version:
-            self._ask_when_bound()
+            self._flush_waiting_searches()
         self._unasked_until_bound[key] = None
 
-    def _ask_when_bound(self) -> None:
+    def _flush_waiting_searches(self) -> None:
         self._bound_version = self._state.bound_version
         self._unasked.update(self._unasked_until_bound)
         self._unasked_until_bound.clear()
 
     def ask_preemption_for_all(self) -> None:
-        """Somebody may get room now if others go: whoever may evict and is first in order, of each demand, is asked
-        about."""
+        """Request a search for victims for the first unit of each demand that can preempt."""
         for demand in self._groups:
             unit = self.first_preemptor(demand) if demand.may_preempt else None
             if unit is not None:
                 self._unasked[unit.key] = None
 
     def first_preemptor(self, demand: WaitReason) -> QueuedUnit | None:
-        """Of those who wait with the demand the first that may evict others."""
+        """Return the first unit with the demand that can preempt; None if there is none."""
         group = self._groups[demand]
         first = group.first()
         unit = self._index.unit(first) if first is not None else None
-        if unit is None or self._evicts(unit):
+        if unit is None or self._may_preempt(unit):
             return unit
-        others = (
-            (rank, other) for key, rank in group.units.items() if (other := self._index.unit(key)) is not None
+        candidates = (
+            (rank, candidate)
+            for key, rank in group.units.items()
+            if (candidate := self._index.unit(key)) is not None
         )
         return min(
-            (each for each in others if self._evicts(each[1])), key=lambda each: each[0], default=(None, None)
+            (entry for entry in candidates if self._may_preempt(entry[1])),
+            key=lambda entry: entry[0],
+            default=(None, None),
         )[1]
 
-    def _evicts(self, unit: QueuedUnit) -> bool:
-        """Whether the preemption policies of all who wait let others go for them."""
+    def _may_preempt(self, unit: QueuedUnit) -> bool:
+        """Return whether the preemption policies of all pending pods of the unit allow preemption."""
         if unit.pod is not None:
             return unit.pod.pod.preempts
         members = (member for gang in unit.gangs for member in gang.pending.values())
         return all(member.pod.preempts for member in members) and all(map(self._forest.preempts, unit.gangs))
 
     def pop_unasked(self) -> list[tuple[QueuedUnit, WaitReason, FitError]]:
-        """The unschedulable units that nobody has asked about, with what they wait for; to be added again."""
-        found = []
+        """Remove and return the unschedulable units without a search for victims, with their wait reasons.
+
+        The caller adds them again.
+        """
+        unasked = []
         if self._bound_version != self._state.bound_version:
-            self._ask_when_bound()
+            self._flush_waiting_searches()
         for key in self._unasked:
             demand, unit = self._unschedulable.get(key), self._index.unit(key)
             if demand is not None and unit is not None:
-                found.append((unit, demand, self._groups[demand].fit_error))
-                self._leave(key)
+                unasked.append((unit, demand, self._groups[demand].fit_error))
+                self._remove_unschedulable(key)
         self._unasked.clear()
-        return found
+        return unasked
 
     def set_aside(self, keys: Iterable[UnitKey]) -> None:
-        """Lets units wait for a change of their own, whatever this cycle has changed about them."""
+        """Let units wait for a change of their own, ignoring changes of this cycle."""
         self._absorb()
         for key in keys:
-            self._leave(key)
+            self._remove_unschedulable(key)
             self._active.pop(key, None)
 
     def requeue(self, unit: QueuedUnit) -> None:
-        """Leaves a unit active (the cycle's time was up before its turn)."""
+        """Keep a unit active: the cycle's time was up before its turn."""
         self._active[unit.key] = unit
 
     def known_fit_error(self, demand: WaitReason) -> FitError | None:
-        """The fit error of a demand for which room has not grown since."""
+        """Return the fit error of a demand; None if room has grown since."""
         group = self._groups.get(demand)
         if (
             group is None
             or group.may_fit
             or self._freed_version != self._state.capacity_version
-            or self._has_opened(demand)
+            or self._affinity_unblocked(demand)
         ):
             return None
         return group.fit_error
 
-    def _has_opened(self, demand: WaitReason) -> bool:
-        """Whether those have been placed since the last cycle began for whose sake it may be met."""
+    def _affinity_unblocked(self, demand: WaitReason) -> bool:
+        """Return whether placements since the start of the last cycle can satisfy the affinity of the demand."""
         return self._affinity_version != self._state.affinity_version and demand.helped_by_placements
 
-    # whether what unschedulable units were told is still true
+    # accuracy of published verdicts
 
     def next_outdated(self) -> tuple[WaitReason, QueuedUnit] | None:
-        """A demand that was refused when the cluster looked otherwise, and the first unit that waits with it."""
+        """Return a demand that was refused in an older state of the cluster, and its first unit; None if all are up
+        to date.
+        """
         if self._all_true_at == self._state.version:
             return None
         for demand, group in self._groups.items():
@@ -267,10 +283,10 @@ class SchedulingQueue:
         return None
 
     def update_fit_error(self, demand: WaitReason, fit_error: FitError) -> Iterator[QueuedUnit]:
-        """Takes in what holds now; yields the units that have not been told yet."""
+        """Update the fit error of a demand; yield the units whose verdicts are outdated."""
         group = self._groups.pop(demand)
-        self._groups[demand] = group  # last in the dict: looked at last the next time
-        self._renew(group, fit_error)
+        self._groups[demand] = group  # the last entry of the dict is rechecked last
+        self._set_fit_error(group, fit_error)
         for key in list(group.untold):
             del group.untold[key]
             unit = self._index.unit(key)
@@ -278,35 +294,35 @@ class SchedulingQueue:
                 yield unit
 
     def activate_first(self, demand: WaitReason) -> None:
-        """The first unit with this demand may get something after all."""
+        """Activate the first unit with this demand."""
         group = self._groups[demand]
         group.may_fit = True
         key = group.first()
         if key is not None:
-            self._leave(key)
+            self._remove_unschedulable(key)
             self._active[key] = None
 
-    def _renew(self, group: UnschedulableUnits, fit_error: FitError) -> None:
+    def _set_fit_error(self, group: UnschedulableUnits, fit_error: FitError) -> None:
         if group.fit_error.facts != fit_error.facts:
-            # Whoever has not heard the last news either stays in front.
+            # Units with outdated verdicts stay in front.
             group.untold |= dict.fromkeys(group.units)
         group.fit_error = fit_error
         group.may_fit = False
         self._all_true_at = -1
 
-    # starts that are kept
+    # start reservations
 
     def unit(self, key: UnitKey) -> QueuedUnit | None:
-        """The unit, if it asks for something."""
+        """Return the unit; None if it has no pending pods and does not await admission."""
         self._absorb()
         return self._index.unit(key)
 
     def waits(self, key: UnitKey) -> bool:
-        """Whether the unit asks for something still."""
+        """Return whether the unit still waits."""
         return self._index.unit(key) is not None
 
     def demand_of(self, key: UnitKey) -> WaitReason | None:
-        """What an unschedulable unit waits with; None where it is not unschedulable."""
+        """Return the wait reason of an unschedulable unit; None if it is not unschedulable."""
         return self._unschedulable.get(key)
 
     def waiting_demands(self) -> list[WaitReason]:
@@ -319,25 +335,25 @@ class SchedulingQueue:
         return list(group.units) if group is not None else []
 
     def fit_error_of(self, key: UnitKey) -> FitError | None:
-        """Why an unschedulable unit was refused."""
+        """Return the fit error of an unschedulable unit; None if it is not unschedulable."""
         demand = self._unschedulable.get(key)
         return self._groups[demand].fit_error if demand is not None else None
 
     def awaits_turn(self, key: UnitKey) -> bool:
-        """Whether the unit has its turn in the next cycle."""
+        """Return whether the unit has its turn in the next cycle."""
         return key in self._active
 
     def activate(self, keys: Iterable[UnitKey]) -> None:
-        """Gives units that are unschedulable a turn in the next cycle."""
+        """Activate unschedulable units for the next cycle."""
         for key in keys:
             if key in self._unschedulable:
-                self._leave(key)
+                self._remove_unschedulable(key)
                 self._active[key] = None
 
     def first_unschedulable(self, most: int) -> list[tuple[Rank, QueuedUnit]]:
-        """Of each demand the first `most` that are unschedulable, in no particular order."""
+        """Return the first `most` unschedulable units of each demand, unordered."""
         self._absorb()
-        found = []
+        units = []
         for group in self._groups.values():
             first = group.first() if most == 1 else None
             chosen = (
@@ -348,10 +364,10 @@ class SchedulingQueue:
             for key, rank in chosen:
                 unit = self._index.unit(key)
                 if unit is not None:
-                    found.append((rank, unit))
-        return found
+                    units.append((rank, unit))
+        return units
 
-    # queues that keep their order
+    # fifo queues
 
     def set_fifo_head(self, queue: AccountKey, key: UnitKey, head: Head) -> None:
         """Let a unit hold up the units behind it in its queue while it is unschedulable."""
@@ -379,37 +395,37 @@ class SchedulingQueue:
             self.activate_all_of(FifoBlocked(queue))
 
     def activate_all_of(self, demand: WaitReason) -> None:
-        """All units with this demand may get something now."""
+        """Activate all units with this demand."""
         group = self._groups.get(demand)
         for key in list(group.units) if group is not None else ():
-            self._leave(key)
+            self._remove_unschedulable(key)
             self._active[key] = None
 
-    # what changes by itself
+    # timers
 
     def recheck_at(self, unit: QueuedUnit, when: float) -> None:
-        """Looks at the unit again at a time, in seconds since the epoch."""
+        """Activate the unit at a time, in seconds since the epoch."""
         heapq.heappush(self._rechecks, (when, next(self._numbers), unit.key))
         self._earliest[unit.key] = min(when, self._earliest.get(unit.key, when))
 
     def recheck_by(self, unit: QueuedUnit, when: float) -> None:
-        """The same, unless it is looked at earlier anyway."""
+        """Activate the unit at a time, unless an earlier time is recorded."""
         if self._earliest.get(unit.key, inf) > when:
             self.recheck_at(unit, when)
 
     def activate_due(self, now: float) -> None:
-        """Wakes the units whose time has come; from then on `waits` knows who is there now."""
+        """Activate the units whose time has come, after processing all changes."""
         self._absorb()
         self._release_fifo_queues()
         while self._rechecks and self._rechecks[0][0] <= now:
             key = self._pop_recheck()
             if key in self._unschedulable:
-                self._leave(key)
+                self._remove_unschedulable(key)
                 self._active[key] = None
 
     @property
     def next_recheck(self) -> float | None:
-        """When `activate_due` next has something to do."""
+        """Time at which `activate_due` has its next unit; None if there is none."""
         while self._rechecks and self._rechecks[0][2] not in self._unschedulable:
             self._pop_recheck()
         return self._rechecks[0][0] if self._rechecks else None
@@ -419,7 +435,7 @@ class SchedulingQueue:
         self._earliest.pop(key, None)
         return key
 
-    # bookkeeping
+    # internal updates
 
     def _wake(
         self,
@@ -430,20 +446,20 @@ class SchedulingQueue:
     ) -> None:
         key = group.first()
         unit = self._index.unit(key) if key is not None else None
-        most = bound(demand, unit) if unit is not None else 0
-        if not most:
+        remaining = bound(demand, unit) if unit is not None else 0
+        if not remaining:
             return
         if rank is not None:
             units = (self._index.unit(key) for key in list(group.units))
             group.reorder({unit.key: rank(unit) for unit in units if unit is not None})
         group.may_fit = True
         self._all_true_at = -1
-        while most and (key := group.first()) is not None:
-            self._leave(key)
+        while remaining and (key := group.first()) is not None:
+            self._remove_unschedulable(key)
             self._active[key] = None
-            most -= 1
+            remaining -= 1
 
-    def _leave(self, key: UnitKey) -> None:
+    def _remove_unschedulable(self, key: UnitKey) -> None:
         demand = self._unschedulable.pop(key, None)
         if demand is not None:
             group = self._groups[demand]
@@ -454,7 +470,7 @@ class SchedulingQueue:
     def _absorb(self) -> None:
         gangs, pods = self._state.pop_changed()
         for uid in pods:
-            self._leave(uid)
+            self._remove_unschedulable(uid)
             self._active.pop(uid, None)
             if uid in self._state.pods.standalone:
                 self._active[uid] = None
@@ -462,23 +478,23 @@ class SchedulingQueue:
         units, dropped = self._index.update(touched) if touched else (set(), [])
         for unit in dropped:
             self._active.pop(unit, None)
-            self._leave(unit)
+            self._remove_unschedulable(unit)
         for key in touched:
-            if self._is_at_rest(key):
+            if self._stays_satisfied(key):
                 continue
             if expired := self._expired_nominations(key):
                 self._orphaned.update((member.pod.uid, member) for member in expired)
             units |= self._index.units_with(key)
         asking = {unit for unit in units if self._index.unit(unit) is not None}
         for unit in units:
-            self._leave(unit)
+            self._remove_unschedulable(unit)
             self._active.pop(unit, None)
             for gang in self._index.gangs_of(unit):
-                self._note_satisfied(gang, unit in asking)
+                self._record_satisfied(gang, unit in asking)
         self._active.update(dict.fromkeys(sorted(asking)))
 
-    def _is_at_rest(self, key: GangKey) -> bool:
-        """Whether a gang that is tied to no other asked for nothing and asks for nothing, as nearly all do."""
+    def _stays_satisfied(self, key: GangKey) -> bool:
+        """Return whether an independent gang had and has no pending pods and no verdict, as nearly all gangs."""
         record, unit = self._state.gangs.get(key), (key,)
         return (
             record is not None
@@ -492,7 +508,7 @@ class SchedulingQueue:
             and key not in self._satisfied
         )
 
-    def _note_satisfied(self, key: GangKey, asks: bool) -> None:
+    def _record_satisfied(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]
         waits = record.last_verdict is not None and record.last_verdict[0] is not None
         if waits and not asks:
@@ -501,7 +517,7 @@ class SchedulingQueue:
             self._satisfied.pop(key, None)
 
     def _expired_nominations(self, key: GangKey) -> list[PodRecord]:
-        """Members for whom room is held although nobody declares their gang, or another object does now."""
+        """Return nominated members of a gang that is no longer declared, or declared by another object."""
         record = self._state.gangs.get(key)
         if record is None or not (record.spec is None or record.redeclared):
             return []
@@ -509,8 +525,8 @@ class SchedulingQueue:
         return [member for member in record.pending.values() if member.nomination is not None]
 
 
-def _opens(unit: QueuedUnit) -> bool:
-    """Whether others may go where they could not if its pods are placed."""
+def _may_unblock_affinity(unit: QueuedUnit) -> bool:
+    """Return whether a placement of the unit can satisfy the affinity of other pods."""
     if unit.pod is not None:
         return unit.pod.pod_class.affinity.may_unblock_others
     return any(

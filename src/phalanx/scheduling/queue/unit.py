@@ -1,4 +1,4 @@
-"""The unit of the queue: what is placed as one, or not at all."""
+"""Unit of the queue: pods that are placed together or not at all."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from phalanx.scheduling.queue.unschedulable import Rank, UnitKey
 
 
 class QueuedUnit:
-    """The unit of the queue: a gang group (mostly of one), or a pod on its own.
+    """Unit of the queue: a gang group (usually one gang), or a single pod.
 
-    `gangs` are tied to each other (`gang_groups`), `missing` are keys that they name and that nobody declares, or
-    that do not name them in turn: they are waited for. A gang is `oversized_group` where more are tied to it than
-    may start as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank`
-    and `band` (a prefix of it) are set when the cycle puts its units in order, `reserved` where a start is kept for
-    it.
+    `gangs` depend on each other (`gang_groups`). `missing` are gangs that they name but that are not declared, or
+    do not name them in turn; the unit waits for them. With `oversized_group`, more gangs depend on each other than
+    can start as one. For gangs of a composite, `composite` is the root of their tree, and the tree is one unit. The
+    cycle sets `rank` and `band` (a prefix of it) when it sorts its units, and `reserved` if the unit has a start
+    reservation.
 
-    starts_whole: all its gangs start together, so that each has its quorum once the unit is placed.
-    starts_planned: starts are forecast and reserved for such a unit, and other pods are moved to make room for it.
+    starts_whole: all gangs start together, so each gang has its quorum once the unit is placed.
+    - starts_planned: the unit can get forecasts, start reservations and defragmentation.
     """
 
     starts_whole: ClassVar[bool] = True
@@ -51,7 +51,7 @@ class QueuedUnit:
 
     @property
     def members(self) -> tuple[GangRecord | PodRecord, ...]:
-        """The gangs, or the pod, for whom accounts are charged."""
+        """The gangs or the pod that accounts are charged for."""
         return (self.pod,) if self.pod is not None else self.gangs
 
     @property
@@ -61,7 +61,7 @@ class QueuedUnit:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for users."""
         return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].title}"
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ UnitFactory = Callable[
 
 
 class UnitKinds(msgspec.Struct, frozen=True):
-    """Constructors of units, by what they are made of."""
+    """Constructors of units by kind."""
 
     pod: UnitFactory = QueuedUnit
     gang_group: UnitFactory = QueuedUnit

@@ -1,4 +1,4 @@
-"""What is unschedulable: everybody who was refused with one demand, in order."""
+"""Unschedulable units of one demand, in order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from phalanx.scheduling.refusals.refusal import Refusal
 GangGroupKey = tuple[GangKey, ...]
 UnitKey = GangGroupKey | str
 Rank = tuple[object, ...]
-"""The place in the order of the cycle; smaller goes first."""
+"""Position in the order of the cycle; smaller first."""
 
 
 class FitError:
-    """Why a wait reason was refused: `facts` for every unit with it, as of the cluster's `version`.
+    """Refusal of a wait reason: `facts` for every unit with it, as of the cluster's `version`.
 
-    They are None where the reason itself says all.
+    `facts` is None if the reason itself explains the refusal.
     """
 
     __slots__ = ("facts", "version")
@@ -27,10 +27,10 @@ class FitError:
 
 
 class UnschedulableUnits:
-    """The unschedulable units of one demand, in order.
+    """Unschedulable units of one demand, in order.
 
-    `fit_error` is why they were last refused; while the group `may_fit` that may no longer hold. `untold` have
-    not been told the newest facts yet.
+    `fit_error` is the last refusal; with `may_fit` it can be outdated. `untold` are the units whose verdicts do not
+    contain the newest facts yet.
     """
 
     def __init__(self, fit_error: FitError) -> None:
@@ -53,7 +53,7 @@ class UnschedulableUnits:
         self.untold.pop(key, None)
 
     def first(self) -> UnitKey | None:
-        """The unit that is first in order."""
+        """Return the first unit in order; None if there is none."""
         while self._heap:
             rank, key = self._heap[0]
             if self.units.get(key) == rank:

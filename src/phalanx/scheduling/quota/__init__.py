@@ -1,1 +1,1 @@
-"""What accounts may hold: limits, the tree of queues, and how shares are computed."""
+"""Quotas: limits of accounts, the queue tree, usage history and the computation of shares."""

@@ -12,10 +12,10 @@ EVERYTHING = Fraction(1)
 def dominant_share(
     held: Iterable[tuple[str, int]], total: Mapping[str, int], weight: int = 1, *, unfounded: bool = False
 ) -> Fraction:
-    """The largest held / total over the resources held, divided by `weight`.
+    """Return the largest held / total over the resources held, divided by `weight`.
 
-    A resource of which the total is nothing is left out; with `unfounded` having something of it counts as having
-    all of it (Volcano's api/helpers Share).
+    A resource with a total of 0 is ignored; with `unfounded`, holding some of it counts as holding all of it
+    (Volcano's api/helpers Share).
     """
     best, whole = _largest(held, total, unfounded)
     return Fraction(best, whole * weight) if best else NOTHING
@@ -24,16 +24,16 @@ def dominant_share(
 def order_by_share(
     held: Iterable[tuple[str, int]], total: Mapping[str, int], weight: int = 1, *, unfounded: bool = False
 ) -> float:
-    """`dominant_share` as a key to order by, which compares much faster.
+    """Return `dominant_share` as a float to sort by, which compares much faster.
 
-    A quotient of two whole numbers is rounded correctly, so equal shares are equal keys.
+    A quotient of two integers is rounded correctly, so equal shares are equal keys.
     """
     best, whole = _largest(held, total, unfounded)
     return best / (whole * weight)
 
 
 def _largest(held: Iterable[tuple[str, int]], total: Mapping[str, int], unfounded: bool) -> tuple[int, int]:
-    """(held, total) of the dominant resource; (0, 1) if nothing is held of what there is."""
+    """Return (held, total) of the dominant resource; (0, 1) if nothing is held of the total."""
     best, whole = 0, 1
     for resource, amount in held:
         if amount <= 0:
@@ -49,10 +49,10 @@ def _largest(held: Iterable[tuple[str, int]], total: Mapping[str, int], unfounde
 
 
 def dominant_resource(held: Iterable[tuple[str, int]], total: Mapping[str, int]) -> str:
-    """The resource with the largest share, ties by name; "" if nothing is held of what there is."""
-    best, found = NOTHING, ""
+    """Return the resource with the largest share, ties by name; "" if nothing is held of the total."""
+    best, dominant = NOTHING, ""
     for resource, amount in sorted(held):
         share = dominant_share([(resource, amount)], total)
         if share > best:
-            best, found = share, resource
-    return found
+            best, dominant = share, resource
+    return dominant

@@ -7,18 +7,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 ONE = 2**128
-"""All of a resource. Shares are whole multiples of 1 / ONE, rounded down: of two leaves the one with the truly
-smaller share comes first, and equal histories give equal shares."""
+"""Whole of a resource.
+
+Shares are integer multiples of 1 / ONE, rounded down: of two leaves the one with the truly smaller share comes
+first, and equal histories have equal shares.
+"""
 
 Level = tuple[bool, int]
-"""(saturated, share / weight): how a node compares with its siblings; smaller goes first."""
+"""(saturated, share / weight): the sort key of a node among its siblings, smaller first."""
 
 
 class HdrfNode:
-    """A node of the hierarchy. `parts` resource -> share of the cluster that counts for it, in 1 / ONE.
+    """Node of the hierarchy. `parts` is resource -> share of the cluster that counts for it, in 1 / ONE.
 
-    A leaf is saturated if it asks for nothing more, or for something of which nothing is left; an inner node if all
-    its children are. `share` is the largest part.
+    A leaf is saturated if it requests nothing more, or requests an exhausted resource; an inner node if all its
+    children are. `share` is the largest part.
     """
 
     __slots__ = ("asked", "children", "held", "name", "parent", "parts", "saturated", "share", "weight")
@@ -42,7 +45,7 @@ class HdrfNode:
 
 
 class Hierarchy:
-    """A tree that says whose turn it is. `total` is what there is of every resource.
+    """Hierarchy that orders leaves. `total` is the cluster's amounts.
 
     Leaves are set all at once (`set`, then `compute`) or one by one (`update`, in depth x siblings steps).
     """
@@ -53,8 +56,10 @@ class Hierarchy:
         self.root = HdrfNode("root")
 
     def node(self, path: Iterable[tuple[str, int]]) -> HdrfNode:
-        """The node below the root with this path of (name, weight); made where it is missing. The weight that a
-        name was first given holds."""
+        """Return the node at this path of (name, weight) below the root; create missing nodes.
+
+        The first weight of a name is kept.
+        """
         node = self.root
         for name, weight in path:
             child = node.children.get(name)
@@ -64,18 +69,21 @@ class Hierarchy:
         return node
 
     def set(self, leaf: HdrfNode, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
-        """What a leaf holds and still asks for; the nodes above hear of it when they are settled."""
+        """Set the usage and requests of a leaf. The nodes above are updated by `compute` or `recompute`."""
         leaf.held, leaf.asked = dict(held), dict(asked)
 
     def exhaust(self, resources: Iterable[str]) -> None:
-        """Of these resources nothing is left: whoever asks for one is saturated. Settles if that is news."""
+        """Set the exhausted resources: leaves that request one are saturated.
+
+        Recompute all nodes if the set has changed.
+        """
         exhausted = frozenset(resources)
         if exhausted != self._exhausted:
             self._exhausted = exhausted
             self.compute()
 
     def compute(self) -> None:
-        """Computes every node, children first."""
+        """Compute every node, children first."""
         order = [self.root]
         for node in order:
             order.extend(node.children.values())
@@ -83,7 +91,7 @@ class Hierarchy:
             self._compute(node)
 
     def update(self, leaf: HdrfNode, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
-        """Sets a leaf and computes the nodes above it."""
+        """Set a leaf and recompute the nodes above it."""
         self.set(leaf, held, asked)
         self.recompute(leaf)
 
@@ -105,28 +113,28 @@ class Hierarchy:
         node.share = max(node.parts.values(), default=0)
 
     def _combine(self, node: HdrfNode) -> None:
-        """Adds the children up, those that can still grow as if each had by weight no more than the least of them.
+        """Sum up the children; unsaturated ones count, by weight, at most as much as the smallest of them.
 
-        (Volcano scales to the least share whatever the weights; then a node whose children have different weights
-        seems to have less than it has, and gets more than its own weight says.)
+        Volcano scales to the smallest share whatever the weights. Then a node with children of different weights
+        seems to have less than it has, and gets more than its own weight permits.
         """
         children = node.children.values()
         growing = [child for child in children if child.share and not child.saturated]
-        least = min(growing, key=lambda child: child.share // child.weight, default=node)
+        smallest = min(growing, key=lambda child: child.share // child.weight, default=node)
         parts: dict[str, int] = {}
         for child in children:
-            counts, of = 1, 1
+            numerator, denominator = 1, 1
             if child.share and not child.saturated:
-                counts, of = least.share * child.weight, child.share * least.weight
+                numerator, denominator = smallest.share * child.weight, child.share * smallest.weight
             for resource, part in child.parts.items():
-                parts[resource] = parts.get(resource, 0) + part * counts // of
+                parts[resource] = parts.get(resource, 0) + part * numerator // denominator
         node.parts = parts
         node.saturated = all(child.saturated for child in children)
 
 
 def turn(node: HdrfNode) -> tuple[Level, ...]:
-    """The sort key of a node among all: compared level by level from below the root, the least served first,
-    those that cannot grow last."""
+    """Return the sort key of a node among all: level by level from below the root, the smallest share first,
+    saturated nodes last."""
     levels: list[Level] = []
     current: HdrfNode | None = node
     while current is not None and current.parent is not None:
@@ -136,5 +144,5 @@ def turn(node: HdrfNode) -> tuple[Level, ...]:
 
 
 def first(leaves: Sequence[HdrfNode]) -> HdrfNode:
-    """Whose turn it is; the first of those that are equal."""
+    """Return the first leaf in order; the first of equals."""
     return min(leaves, key=turn)

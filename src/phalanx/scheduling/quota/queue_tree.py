@@ -1,4 +1,4 @@
-"""The tree of queues as plugins see it: who takes part, real capabilities, and room to admit groups."""
+"""Queue tree as plugins see it: counted queues, real capabilities, and room to admit groups."""
 
 from __future__ import annotations
 
@@ -27,50 +27,51 @@ _NOTHING: Amounts = {}
 
 
 class AccountSums(Protocol):
-    """The accounts at one moment: the ledger, or a copy of it."""
+    """Accounts at one moment: the ledger, or a copy of it."""
 
     @property
     def accounts(self) -> dict[AccountKey, AccountRecord]: ...
 
     def charged_queues(self) -> set[AccountKey]:
-        """The queues that pods are charged to directly; mostly those without children."""
+        """Return the queues that pods are charged to directly, usually those without children."""
 
 
 class ShareView(Protocol):
-    """Accounts, and what there is for them to share."""
+    """Accounts with the amounts that they share."""
 
     @property
     def ledger(self) -> AccountSums:
-        """The accounts, up to date."""
+        """The current accounts."""
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
+        """Return the cached result of `compute`; requests, usage and the cluster's size have not changed since."""
 
     def offered(self) -> Amounts:
-        """resource -> what there is to share: what nodes offer, or hold where that is more."""
+        """Return the shared amounts by resource: the larger of the nodes' allocatable and used amounts."""
 
 
 class QueueSession(ShareView, Protocol):
-    """What is asked about the cycle that is being planned."""
+    """Session of the cycle that is being planned."""
 
     state: ClusterState
 
     @property
     def ledger(self) -> Ledger:
-        """The accounts, up to date."""
+        """The current accounts."""
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
-        """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
+        """Return the amounts by resource that a group could reclaim from other pods (in one account, or in all)."""
 
 
 def takes_part(queue: AccountRecord) -> bool:
-    """Whether a queue counts when others share: a broken one does not, a closed one for what it still holds."""
+    """Return whether a queue counts in the computation of shares: a broken one does not, a closed one while it has
+    usage."""
     fault = queue.fault
     return fault is None or (fault.code == QUEUE_CLOSED and bool(queue.used))
 
 
 def requested(account: AccountRecord, less: Iterable[AccountRecord] = ()) -> dict[str, int]:
-    """What an account's pods hold and ask for, less what is its children's."""
+    """Return the usage and requests of an account's pods, without those of the `less` accounts."""
     amounts = dict(account.used)
     for name, amount in account.pending.items():
         amounts[name] = amounts.get(name, 0) + amount
@@ -90,7 +91,7 @@ def capability(queue: AccountRecord) -> Amounts:
 
 
 def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
-    """What the queues that take part are guaranteed together."""
+    """Return the sum of the guarantees of counted queues."""
     sums: dict[str, int] = {}
     for queue in queues:
         if queue.guarantee and takes_part(queue):
@@ -100,17 +101,17 @@ def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
 
 
 def offered(state: ClusterState) -> dict[str, int]:
-    """resource -> what there is to share: what nodes offer, or hold where that is more."""
+    """Return the shared amounts by resource: the larger of the nodes' allocatable and used amounts."""
     sums = exact_sums(np.maximum(state.nodes.allocatable, state.nodes.used))
     return dict(zip(state.space.names, sums, strict=True))
 
 
 def usable(state: ClusterState) -> dict[str, int]:
-    """The same without what no queue can have: nodes whose taints none of our pods tolerates, waiting or not, and
-    what pods of nobody's queue hold on the others."""
+    """Return the shared amounts without nodes with taints that no pod tolerates, and without usage outside all
+    queues."""
     state.ledger.refresh_sums()
     nodes, tolerances = state.nodes, list(state.pods.tolerations)
-    # Who is moved away by us comes to lie elsewhere for a while: nobody deserves less for that.
+    # The hold taint of a relocation is temporary: deserved shares include such nodes.
     lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
     open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
     rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]
@@ -122,15 +123,17 @@ def usable(state: ClusterState) -> dict[str, int]:
 
 
 class RealCapabilities:
-    """Per queue and resource that the cluster has, the most it may hold while what its siblings are guaranteed
-    holds: min(capability, parent's - sum of the siblings' guarantees + own guarantee); the root's is what there is.
+    """Largest amounts that each queue can use while its siblings' guarantees hold, by resource of the cluster.
+
+    It is min(capability, parent's amount - sum of the siblings' guarantees + own guarantee); the root's amount is
+    the cluster.
 
     Source: Volcano, plugins/capacity/capacity.go checkHierarchicalQueue (there the root is infinite) and
-    plugins/proportion/proportion.go. A capability that is not set is the parent's.
+    plugins/proportion/proportion.go. An unset capability is the parent's.
     """
 
     def __init__(self, offered: Amounts, limits: Amounts) -> None:
-        """`offered` is what the cluster has, `limits` the root's capability."""
+        """Initialize with the cluster's amounts (`offered`) and the root's capability (`limits`)."""
         self.offered = {name: amount for name, amount in offered.items() if amount > 0}
         self.total = {name: min(amount, limits.get(name, amount)) for name, amount in self.offered.items()}
         self._found: dict[AccountKey, Amounts] = {}
@@ -143,8 +146,10 @@ class RealCapabilities:
         return found
 
     def binding(self, limits: Amounts) -> dict[str, int]:
-        """Those limits that are below what the cluster has: beyond, nodes say no with reasons of their own, and
-        plugins that admit more than there is have the word."""
+        """Return the limits below the cluster's amounts.
+
+        Above them nodes refuse with better reasons, and plugins can admit more than the cluster has.
+        """
         return {name: limit for name, limit in limits.items() if limit < self.offered.get(name, 0)}
 
     def _compute(self, queue: AccountRecord) -> Amounts:
@@ -164,7 +169,7 @@ class RealCapabilities:
 
 
 class QueueShareRequests:
-    """What admitted groups have yet to take, less what is elastic, per queue and all queues above it."""
+    """Unused claims of admitted groups without elastic parts, per queue and all queues above it."""
 
     def __init__(self) -> None:
         self._version = 0
@@ -192,12 +197,12 @@ def _real_capabilities(session: ShareView) -> RealCapabilities:
 
 
 def admission_room(session: QueueSession, gang: GangRecord) -> int:
-    """At most how many groups like this one its queue and the queues above may admit now.
+    """Return the largest number of groups like this one that its queue and the queues above can admit now.
 
-    A queue may while minResources + held + inqueue - elastic <= real capability, per resource that minResources
-    names (Volcano, plugins/capacity/capacity.go jobEnqueueable); nothing goes into a queue that is not open. Where
-    no capability or guarantee cuts it, the real capability is the whole cluster, of which `overcommit` may admit
-    more than there is (in Volcano it cannot beside these plugins).
+    A queue admits while minResources + held + inqueue - elastic <= real capability, per resource in minResources
+    (Volcano, plugins/capacity/capacity.go jobEnqueueable). A queue that is not open admits none. Where no
+    capability or guarantee limits it, the real capability is the whole cluster, and `overcommit` can admit more
+    than that (in Volcano it cannot beside these plugins).
     """
     queue, closed = _entrance(session, gang)
     if closed is not None:
@@ -212,7 +217,10 @@ def admission_room(session: QueueSession, gang: GangRecord) -> int:
 
 
 def admission_objection(session: QueueSession, gang: GangRecord) -> tuple[str, str] | None:
-    """(which queue has no room for the group, what would help); only what cannot change unnoticed is told."""
+    """Return (message about a queue without room for the group, change that helps), or None.
+
+    Only objections whose changes wake the group are returned.
+    """
     queue, closed = _entrance(session, gang)
     if closed is not None:
         return closed
@@ -229,7 +237,7 @@ def admission_objection(session: QueueSession, gang: GangRecord) -> tuple[str, s
 
 
 def _entrance(session: QueueSession, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
-    """The group's queue, and (why nothing goes into it, what would help)."""
+    """Return (queue of the group, (objection, change that helps) or None)."""
     spec = gang.spec
     if spec is None:
         return None, None
@@ -245,7 +253,8 @@ def _entrance(session: QueueSession, gang: GangRecord) -> tuple[AccountRecord | 
 def _bounds(
     session: QueueSession, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
-    """(queue, resource, what the group asks for, real capability, what is held and inqueue of it), leaf first."""
+    """Yield (queue, resource, requested amount, real capability, used and inqueue amount) of the group, leaf
+    first."""
     spec = gang.spec
     if spec is None or queue is None or not spec.min_resources:
         return

@@ -1,4 +1,4 @@
-"""What accounts allow: the limits on a charge path, and how much room they leave."""
+"""Checks of account limits on a charge path, and the room that they leave."""
 
 from __future__ import annotations
 
@@ -15,45 +15,48 @@ from phalanx.scheduling.refusals.over_quota import OverQuota
 
 
 class ReservedQuota(Protocol):
-    """What accounts allow beside what is kept for others that start later."""
+    """Quota beside the reserved windows of units that start later."""
 
     def room(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
-        """How many times the amounts fit."""
+        """Return the number of times that the amounts fit."""
         ...
 
     def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[AccountLimit, str, int] | None:
-        """(limit, resource, how much of it is in use or kept) where they do not fit once."""
+        """Return (limit, resource, usage with reserved amounts) of a limit that the amounts exceed; None if they
+        fit."""
         ...
 
 
 class QuotaCheck:
-    """Answers for one cycle. Limits stand for the cycle; what is used is always as of now, tentative charges of
-    an open transaction included."""
+    """Quota checks of one cycle.
+
+    Limits are fixed for the cycle; usage is current and includes open transactions.
+    """
 
     def __init__(self, ledger: Ledger, limits_of: Callable[[AccountRecord], Iterable[Limit]]) -> None:
         self._ledger = ledger
         self._limits_of = limits_of
         self._account_limits: dict[ChargePath, list[AccountLimit]] = {}
-        # Set while somebody has its turn beside what is kept for others.
+        # Set during a turn under a plan of start reservations.
         self.reserved_quota: ReservedQuota | None = None
 
     def account_limits(self, charge_path: ChargePath) -> list[AccountLimit]:
-        """Every limit on the charge path, leaf first."""
-        found = self._account_limits.get(charge_path)
-        if found is None:
+        """Return all limits on the charge path, leaf first."""
+        account_limits = self._account_limits.get(charge_path)
+        if account_limits is None:
             self._ledger.refresh_sums()
-            found = self._account_limits[charge_path] = list(self._find(charge_path))
-        return found
+            account_limits = self._account_limits[charge_path] = list(self._find(charge_path))
+        return account_limits
 
     def room(self, charge_path: ChargePath | None, footprint: Footprint) -> int:
-        """How many more pods with this footprint the charge path's accounts allow.
+        """Return the number of further pods with this footprint that the charge path allows.
 
-        (Upstream compares some resources that the pod does not ask for as well; docs/rules/coscheduling.md, 3.1.)
+        Upstream also compares some resources that the pod does not request (docs/rules/coscheduling.md, 3.1).
         """
         return self.room_for(charge_path, footprint.amounts) if charge_path is not None else UNLIMITED
 
     def room_for(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
-        """How many times the amounts are allowed on top of what is held."""
+        """Return the number of times that the amounts are allowed on top of present usage."""
         account_limits = self.account_limits(charge_path)
         if not account_limits:
             return UNLIMITED
@@ -72,14 +75,14 @@ class QuotaCheck:
         need: int = 1,
         culprit: int = 0,
     ) -> OverQuota | None:
-        """Which limit does not allow `count` more pods; the first on the path. None if all do.
+        """Return the first limit on the path that refuses `count` more pods; None if there is none.
 
-        What would raise it is only said where no other limit stands in the way as well.
+        The change that would raise it is included only if no other limit refuses them.
         """
         if charge_path is None:
             return None
         self._ledger.refresh_sums()
-        found: list[OverQuota] = []
+        refusing: list[OverQuota] = []
         followers: list[OverQuota] = []
         for account_limit in self.account_limits(charge_path):
             plugin_limit = account_limit.limit
@@ -91,7 +94,7 @@ class QuotaCheck:
                     limit, used, _ = account_limit.state(name)
                     follows = used + wanted - limit <= plugin_limit.follows.get(name, -1)
                     at_max = limit >= plugin_limit.max.get(name, UNLIMITED)
-                    (followers if follows else found).append(
+                    (followers if follows else refusing).append(
                         OverQuota(
                             account_limit.account,
                             "max" if at_max else plugin_limit.word,
@@ -107,23 +110,23 @@ class QuotaCheck:
                             culprit=culprit,
                         )
                     )
-        found = found or followers
-        if not found:
-            return self._over_kept(charge_path, footprint, placed, need, culprit)
-        # What somebody has stated explains more than what was computed from it.
-        first = min(found, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
-        return first if len(found) == 1 else msgspec.structs.replace(first, change="")
+        refusing = refusing or followers
+        if not refusing:
+            return self._over_reserved(charge_path, footprint, placed, need, culprit)
+        # A declared limit explains more than a limit that is computed from it.
+        first = min(refusing, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
+        return first if len(refusing) == 1 else msgspec.structs.replace(first, change="")
 
-    def _over_kept(
+    def _over_reserved(
         self, charge_path: ChargePath, footprint: Footprint, placed: int, need: int, culprit: int
     ) -> OverQuota | None:
-        """Which limit does not allow one more pod beside what is kept for others."""
+        """Return the limit that refuses one more pod beside reserved windows; None if there is none."""
         excess = (
             self.reserved_quota.excess(charge_path, footprint.amounts) if self.reserved_quota is not None else None
         )
         if excess is None:
             return None
-        account_limit, name, held = excess
+        account_limit, name, usage = excess
         limit, used, _ = account_limit.state(name)
         return OverQuota(
             account_limit.account,
@@ -136,11 +139,11 @@ class QuotaCheck:
             placed=placed,
             need=need,
             culprit=culprit,
-            kept=held - used,
+            kept=usage - used,
         )
 
     def overdrawn(self, charge_paths: Mapping[ChargePath, Mapping[str, int]]) -> Iterator[AccountRecord]:
-        """The accounts that hold more now than they may of what their charge paths ask for."""
+        """Yield the accounts on the charge paths that exceed a limit in a requested resource."""
         for charge_path, wanted in charge_paths.items():
             for account_limit in self.account_limits(charge_path):
                 for name in wanted.keys() & account_limit.limit.limits.keys():

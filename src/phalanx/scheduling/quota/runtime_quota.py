@@ -1,4 +1,4 @@
-"""Koordinator's runtime quota: what each quota of a tree may use now that its idle siblings lend.
+"""Koordinator's runtime quota: the amounts that each quota of a tree can use while idle siblings lend theirs.
 
 Source: koordinator, pkg/scheduler/plugins/elasticquota/core/runtime_quota_calculator.go and scale_minquota.go.
 """
@@ -13,10 +13,10 @@ from phalanx.scheduling.quota.water_filling import largest_remainders
 
 
 class RuntimeQuota(NamedTuple):
-    """One quota and one resource, among its siblings. `limited` is min(request, max).
+    """One resource of a quota among its siblings. `limited` is min(request, max).
 
-    `minimum` is lent while it is idle unless `lends` is False, and shrinks if it `scales` when all minima together
-    exceed what there is. `guarantee` does not shrink.
+    An unused `minimum` is lent unless `lends` is False. It shrinks if it `scales` and all minima exceed the total.
+    `guarantee` does not shrink.
     """
 
     name: str
@@ -30,11 +30,11 @@ class RuntimeQuota(NamedTuple):
 
 @dataclass(slots=True)
 class QuotaNode:
-    """One quota of a tree, all resources. `maximum` names the resources that the quota is about.
+    """Quota of a tree with all resources; only resources in `maximum` are computed.
 
-    `request` is what the pods charged to it directly ask for and have, `used` what they have; a parent's are those
-    of its children on top of its own. A resource without a weight counts by its maximum. With a `total` of its own
-    a quota takes nothing of what its siblings share: its children share that, as far as its maximum allows.
+    `request` is the requests of its own pods, bound ones included; `used` is the usage of bound pods. A parent adds
+    the sums of its children. A resource without a weight is weighted by its maximum. A quota with its own `total`
+    takes no part among its siblings: its children share that total up to the quota's maximum.
     """
 
     name: str
@@ -50,14 +50,12 @@ class QuotaNode:
 
 
 def runtime_quotas(total: int, quotas: Sequence[RuntimeQuota], *, scaling: bool = True) -> dict[str, int]:
-    """name -> amount of one resource for the quotas of one parent that has `total`.
+    """Return name -> amount of one resource for the children of a parent that has `total`.
 
-    1. Where the minima exceed the total and `scaling` is on, those that scale shrink in proportion.
-    2. Everyone has the larger of his minimum and his guarantee, but no more than `limited` if he lends.
-    3. The rest goes by weight to those that want more, until they have what they want or nothing is left; units
-       that cannot be divided go to the largest remainders, ties to the first names.
-
-    The sum is at most the total, unless guarantees, or minima that do not scale, are more than that alone.
+    1. Where the minima exceed the total and `scaling` is on, minima that scale shrink in proportion.
+    2. Each quota gets the larger of its minimum and its guarantee, but at most `limited` if it lends.
+    3. The rest goes by weight to quotas that request more, until all requests are met or the rest is used up.
+    Indivisible units go to the largest remainders, ties to the first names.
     """
     minima = _scaled(total, quotas) if scaling else {quota.name: quota.minimum for quota in quotas}
     amounts: dict[str, int] = {}
@@ -82,27 +80,27 @@ def runtime_quotas(total: int, quotas: Sequence[RuntimeQuota], *, scaling: bool 
         for name in largest_remainders(sum(remainder for remainder, _ in remainders) // weight, remainders):
             amounts[name] += 1
         pool = 0
-        hungry = []
+        still_wanting = []
         for quota in wanting:
             surplus = amounts[quota.name] - quota.limited
             if surplus < 0:
-                hungry.append(quota)
+                still_wanting.append(quota)
             else:
                 amounts[quota.name] = quota.limited
                 pool += surplus
-        wanting = hungry
+        wanting = still_wanting
     return amounts
 
 
 def runtime_tree(
     total: Mapping[str, int], roots: Sequence[QuotaNode], *, scaling: bool = True, guarantee_usage: bool = False
 ) -> dict[str, dict[str, int]]:
-    """name -> resource -> amount, for the resources that each quota's maximum names.
+    """Return name -> resource -> amount, for the resources in each quota's maximum.
 
-    `roots` share `total`, every parent's children share what the parent gets. A parent's request is the sum of its
+    `roots` share `total`; the children of a parent share its amount. A parent's request is the sum of its
     children's limited requests, and at least its minimum if it does not lend. With `guarantee_usage`
-    (ElasticQuotaGuaranteeUsage) nobody gets less than what runs: guarantee = max(minimum, used). A parent whose
-    maximum leaves a resource out hands on what it shares in itself. Names are unique in the tree.
+    (ElasticQuotaGuaranteeUsage) no quota gets less than its usage: guarantee = max(minimum, used). A parent whose
+    maximum lacks a resource passes its share on. Names are unique in the tree.
     """
     runtimes: dict[str, dict[str, int]] = {node.name: {} for node in _all(roots)}
     resources = sorted({resource for node in _all(roots) for resource in node.maximum})

@@ -1,7 +1,7 @@
-"""What accounts held over time: usage that fades with its age, and resource-hours per window.
+"""Usage of accounts over time: a decaying average, and resource-hours per budget window.
 
-What an account holds is constant between two changes, so nothing is sampled: the history of an account is written
-down at a change, and what has become of it since is worked out when somebody asks.
+Usage is constant between two changes, so it is not sampled: the history is stored at each change, and later values
+are computed on request.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from phalanx.model.account import AccountKey, Budget
 Key = TypeVar("Key", bound=Hashable)
 
 MILLISECONDS_PER_HOUR = 3_600_000
-# An average below this (thousandths of a milli-core or byte) is nothing.
+# Smaller averages (in thousandths of a milli-core or byte) count as zero.
 _NEGLIGIBLE = 1e-3
-# What a former process told of an account that has not appeared for so long is forgotten (milliseconds).
+# A restored history of an account that does not appear for this long is dropped (milliseconds).
 _LONGEST_ABSENCE = 32 * 24 * MILLISECONDS_PER_HOUR
 WEIGHT_SCALE = 10**6
 
 
 class AccountUsage(msgspec.Struct, frozen=True):
-    """The history of one account as of `at` (milliseconds since the epoch), enough to go on from.
+    """Stored history of one account as of `at` (milliseconds since the epoch), sufficient to continue from.
 
-    `held` is what the account holds since then, `decayed` the fading average of what it held before. `spent` is
-    what it had used up since `window`, the beginning of its budget's window (amounts x milliseconds; 0 and empty
-    without a budget).
+    `held` is the usage since then, `decayed` the decayed average of earlier usage. `spent` is the consumption since
+    `window`, the beginning of its budget's window (amounts x milliseconds; 0 and empty without a budget).
     """
 
     key: AccountKey
@@ -41,22 +40,21 @@ class AccountUsage(msgspec.Struct, frozen=True):
 
 
 class UsageHistory:
-    """The usage of every account that holds something, or once did and is not forgiven yet.
+    """Usage of every account that has usage, or a past usage that has not decayed yet.
 
-    The average of what was held fades as HTCondor's real user priority does (HTCondor manual, "User Priorities and
-    Negotiation"): over a time t in which `held` does not change,
+    The average decays as HTCondor's real user priority does (HTCondor manual, "User Priorities and Negotiation").
+    Over a time t of constant `held`,
 
         U' = U * b + held * (1 - b)    with b = 0.5 ** (t / half_life).
 
-    U tends to what is held, and what was held one half-life ago counts half. `half_life` is in seconds; None keeps
-    no average.
+    U tends to the usage, and usage one half-life ago counts half. `half_life` is in seconds; with None there is no
+    average.
 
-    With `denied`, what is held while others wait costs double: U tends to `held * (1 + d)`, where d is 1 while an
-    account other than this one, of the same tree and below the same parent, asks for what it does not get, else 0.
-    That is the idea of congestion pricing: use is charged what it keeps from others, so a night on an empty cluster
-    is cheaper than a day on a full one.
+    With `denied`, usage while siblings wait costs double: U tends to `held * (1 + d)`. d is 1 while another account
+    of the same tree and parent has unmet requests, else 0. This is the idea of congestion pricing: usage costs what
+    it denies to others, so a night on an empty cluster is cheaper than a day on a full one.
 
-    Times are in seconds since the epoch. An earlier `now` than before is no time passed.
+    Times are in seconds since the epoch. An earlier `now` than the last one counts as no time passed.
     """
 
     def __init__(self, half_life: float | None = None, denied: bool = False) -> None:
@@ -67,10 +65,10 @@ class UsageHistory:
         self._siblings: dict[tuple[object, ...], _Siblings] = {}
 
     def configure(self, half_life: float | None, denied: bool, now: float) -> bool:
-        """Other rules from `now` on; what has passed is charged by the old ones.
+        """Apply new rules from `now` on; earlier time is charged by the old rules. Return whether the rules differ.
 
-        True if they are other rules indeed: then every account is to be observed, since an account without a
-        budget is not followed while there is no half-life.
+        After a change all accounts must be observed: without a half-life, accounts without a budget are not
+        recorded.
         """
         rules = (_milliseconds(half_life or 0), denied)
         if rules == (self._half_life, self._denied):
@@ -81,10 +79,10 @@ class UsageHistory:
         self._half_life, self._denied = rules
         return True
 
-    # what happens
+    # Recording
 
     def advance(self, record: AccountRecord, now: float) -> None:
-        """Takes in what an account holds and asks for since `now`. Cheap if nothing has changed."""
+        """Record the usage and requests of an account since `now`. This is cheap if nothing has changed."""
         moment = self._moment(now)
         entry = self._entries.get(record.key)
         budget = record.spec.budget if record.spec is not None else None
@@ -112,46 +110,46 @@ class UsageHistory:
         entry.denied = siblings.denied(waits)
 
     def clear(self) -> None:
-        """Nobody looks back any more, so nobody observes: what comes later starts anew."""
+        """Drop all histories."""
         self._entries.clear()
         self._siblings.clear()
 
     def observe(self, records: Iterable[AccountRecord], now: float) -> None:
-        """Several accounts may have changed."""
+        """Record accounts that can have changed."""
         for record in records:
             self.advance(record, now)
 
     def observe_all(self, accounts: Mapping[AccountKey, AccountRecord], now: float) -> None:
-        """Everything may have changed: accounts that are not named here hold nothing from now on."""
+        """Record all accounts; other known accounts have no usage from now on."""
         self.observe(accounts.values(), now)
         for key, entry in self._entries.items():
             if key not in accounts and entry.seen:
                 self.advance(AccountRecord(key), now)
 
-    # what is asked
+    # Queries
 
     def decayed(self, record: AccountRecord, now: float) -> Mapping[str, float]:
-        """resource -> the fading average of what the account held, with `denied` the surcharge included."""
+        """Return resource -> decayed average of the usage, with `denied` including the surcharge."""
         self.advance(record, now)
         entry = self._entries.get(record.key)
         return self._faded(entry, self._now) if entry is not None else {}
 
     def spent(self, record: AccountRecord, now: float) -> Mapping[str, int]:
-        """resource -> amount x milliseconds used up in the current window of the account's budget, exactly."""
+        """Return resource -> exact amount x milliseconds spent in the present window of the account's budget."""
         self.advance(record, now)
         entry = self._entries.get(record.key)
         return entry.spending(self._now)[1] if entry is not None else {}
 
-    # what survives
+    # State that outlives the process
 
     def export(self, now: float, stale: float | None = None) -> list[AccountUsage]:
-        """The history of every account, by key. It stays the same until the account changes: time alone is no news.
+        """Return the histories by account key. A history does not change while its account does not.
 
-        Accounts of which nothing is left are forgotten. Of what is held, everything that was last written down
-        `stale` seconds ago or earlier is brought up to date: should the process end, that much is proved.
+        Expired histories are dropped. Histories of accounts with usage that were stored `stale` seconds ago or
+        earlier are updated, so that a crash loses little.
         """
         moment = self._moment(now)
-        for key in [key for key, entry in self._entries.items() if self._over(entry, moment)]:
+        for key in [key for key, entry in self._entries.items() if self._is_expired(entry, moment)]:
             del self._entries[key]
         used = {entry.siblings for entry in self._entries.values()}
         self._siblings = {group: siblings for group, siblings in self._siblings.items() if siblings in used}
@@ -162,9 +160,9 @@ class UsageHistory:
         return [self._entries[key].base for key in sorted(self._entries)]
 
     def restore(self, usages: Iterable[AccountUsage], now: float) -> None:
-        """Goes on from what a former process exported. Accounts that are known already keep what they have.
+        """Restore the histories that an earlier process exported. Accounts with a newer history keep it.
 
-        For the time in between an account is charged what it held both before and after.
+        For the time in between, an account is charged the smaller of its usage before and after.
         """
         moment = self._moment(now)
         for usage in usages:
@@ -181,14 +179,14 @@ class UsageHistory:
         return self._siblings.setdefault(group, _Siblings())
 
     def _join(self, entry: _Entry, siblings: _Siblings, waits: bool, moment: int) -> None:
-        """The account competes with these siblings from now on, and waits or not."""
+        """Update the account's siblings, and whether it waits."""
         for group in (entry.siblings, siblings):
             if group is not None and self._half_life:
                 group.advance(moment, self._half_life)
         entry.join(siblings, waits)
 
     def _write_down(self, entry: _Entry, moment: int, held: Mapping[str, int]) -> None:
-        """The account holds something else from now on."""
+        """Store the history up to `moment`; `held` is the usage from then on."""
         decayed = self._faded(entry, moment)
         window, spent = entry.spending(moment)
         entry.base = AccountUsage(entry.base.key, max(moment, entry.base.at), dict(held), decayed, window, spent)
@@ -200,43 +198,43 @@ class UsageHistory:
         base = entry.base
         if moment == base.at:
             return base.decayed
-        left = 0.5 ** (max(0, moment - base.at) / self._half_life)
-        gained = 1.0 - left + self._surcharge(entry, moment, left)
+        decay = 0.5 ** (max(0, moment - base.at) / self._half_life)
+        gained = 1.0 - decay + self._surcharge(entry, moment, decay)
         names = base.decayed.keys() | base.held.keys()
-        average = {n: base.decayed.get(n, 0.0) * left + base.held.get(n, 0) * gained for n in names}
+        average = {n: base.decayed.get(n, 0.0) * decay + base.held.get(n, 0) * gained for n in names}
         return {name: amount for name, amount in average.items() if amount >= _NEGLIGIBLE}
 
-    def _surcharge(self, entry: _Entry, moment: int, left: float) -> float:
-        """The part of what the account holds that it pays on top for the time since its base.
+    def _surcharge(self, entry: _Entry, moment: int, decay: float) -> float:
+        """Return the surcharge on the account's usage since its base, as a part of the usage.
 
-        The average D of d fades by the same rule, so D' - D * b is what the time in between has added to it.
+        The average D of d decays by the same rule, so D' - D * b is the part added since.
         """
         if not self._denied or entry.siblings is None:
             return 0.0
         entry.siblings.advance(moment, self._half_life)
-        return entry.siblings.denied(entry.waits) - entry.denied * left
+        return entry.siblings.denied(entry.waits) - entry.denied * decay
 
     def _surcharged(self, entry: _Entry, moment: int) -> bool:
-        """Whether others have waited since the account's base, which its base cannot tell."""
+        """Return whether siblings have waited since the account's base: the base does not include their waiting."""
         if not (self._denied and self._half_life and entry.base.held):
             return False
-        left = 0.5 ** (max(0, moment - entry.base.at) / self._half_life)
-        return self._surcharge(entry, moment, left) > _NEGLIGIBLE
+        decay = 0.5 ** (max(0, moment - entry.base.at) / self._half_life)
+        return self._surcharge(entry, moment, decay) > _NEGLIGIBLE
 
-    def _over(self, entry: _Entry, moment: int) -> bool:
+    def _is_expired(self, entry: _Entry, moment: int) -> bool:
         if entry.waits or (entry.seen and entry.base.held):
             return False
         absent = 0 if entry.seen else moment - entry.base.at
         if not entry.seen and absent < MILLISECONDS_PER_HOUR:
-            return False  # it may still come
+            return False  # its record can still appear
         return absent > _LONGEST_ABSENCE or not (self._faded(entry, moment) or entry.spending(moment)[1])
 
 
 class _Siblings:
-    """Accounts that compete: how many of them wait, and fading averages of "somebody waits".
+    """Accounts that compete: the number that wait, and decayed averages of waiting.
 
-    `one` averages over time the truth of "at least one waits", `two` that of "at least two wait": for an account
-    that waits itself, somebody else waits only if two do.
+    `one` is the average of "at least one waits", `two` that of "at least two wait": for an account that waits
+    itself, a sibling waits only if two accounts do.
     """
 
     __slots__ = ("_at", "_one", "_two", "waiting")
@@ -249,9 +247,9 @@ class _Siblings:
 
     def advance(self, moment: int, half_life: int) -> None:
         if moment > self._at:
-            left = 0.5 ** ((moment - self._at) / half_life)
-            self._one = self._one * left + (1.0 - left) * (self.waiting >= 1)
-            self._two = self._two * left + (1.0 - left) * (self.waiting >= 2)
+            decay = 0.5 ** ((moment - self._at) / half_life)
+            self._one = self._one * decay + (1.0 - decay) * (self.waiting >= 1)
+            self._two = self._two * decay + (1.0 - decay) * (self.waiting >= 2)
             self._at = moment
 
     def denied(self, waits: bool) -> float:
@@ -259,11 +257,10 @@ class _Siblings:
 
 
 class _Entry:
-    """One account: its history up to the last change, and what holds since.
+    """History of one account up to the last change, and its present state.
 
-    `parent` is what it was last seen below.
-    `seen` is False for an account that a former process told of, until its record appears. `denied` is the average
-    of its siblings' waiting (see `_Siblings.denied`) at `base.at`.
+    `parent` is its last parent account. `seen` is False for a restored account until its record appears. `denied`
+    is the average of its siblings' waiting (see `_Siblings.denied`) at `base.at`.
     """
 
     __slots__ = ("base", "budget", "denied", "parent", "seen", "siblings", "waits")
@@ -278,7 +275,7 @@ class _Entry:
         self.budget: Budget | None = None
 
     def see(self, record: AccountRecord) -> None:
-        """The account is back: what it held before and holds now, it held in between."""
+        """Bind the restored history to the account's record: only usage both before and now counts in between."""
         self.seen = True
         self.budget = record.spec.budget if record.spec is not None else None
         now = record.allocated
@@ -292,14 +289,14 @@ class _Entry:
         self.siblings, self.waits = siblings, waits
 
     def open(self, budget: Budget | None, moment: int) -> None:
-        """Another budget: what was spent stays spent if the windows are the same."""
+        """Set another budget; the spent amounts stay if the window is the same."""
         if budget is None or self.budget is None or budget.window != self.budget.window:
             window = moment - moment % (budget.window * 1000) if budget is not None else 0
             self.base = msgspec.structs.replace(self.base, window=window, spent={})
         self.budget = budget
 
     def spending(self, moment: int) -> tuple[int, dict[str, int]]:
-        """(the beginning of the window at `moment`, what has been spent in it)."""
+        """Return (begin of the window at `moment`, amounts spent in it)."""
         base, budget = self.base, self.budget
         if budget is None:
             return base.window, dict(base.spent)
@@ -312,11 +309,11 @@ class _Entry:
 
 
 def shifted_weights(weights: Mapping[Key, int], usages: Mapping[Key, float], k: float) -> dict[Key, int]:
-    """Weights of siblings in units of 1 / `WEIGHT_SCALE`, shifted towards those that used less than their part.
+    """Return the weights of siblings in units of 1 / `WEIGHT_SCALE`, shifted towards accounts with less past usage.
 
     w' = max(0, w + k * (w - u)) with weight and usage normalised among the siblings, as in KAI-Scheduler's
-    time-aware fairness (kValue). Whoever has a weight keeps at least the smallest, so that what nobody else asks
-    for is not left idle. Where nobody used anything, or with k = 0, the weights stay.
+    time-aware fairness (kValue). An account with a weight keeps at least the smallest one, so that unrequested
+    resources do not stay idle. Without any usage, or with k = 0, the weights stay.
     """
     weight, usage = sum(weights.values()), sum(usages.get(key, 0.0) for key in weights)
     if k <= 0 or usage <= 0:

@@ -9,9 +9,8 @@ _START, _STOP = 0, 1
 
 
 class ShareClaimant(NamedTuple):
-    """One who shares in one resource: never below `floor` (its guarantee), never above the larger of `floor` and
-    `cap` (what it asks for, or may have), in between by `weight`. Amounts and weights are not negative.
-    """
+    """Claimant of one resource: it gets at least `floor` (its guarantee), at most the larger of `floor` and `cap`
+    (its request or limit), in between a part by `weight`. Amounts and weights are not negative."""
 
     name: str
     weight: int
@@ -20,8 +19,10 @@ class ShareClaimant(NamedTuple):
 
 
 class ShareRequest(NamedTuple):
-    """One who shares in several resources. What a request does not name is not asked for, a guarantee that is not
-    named is 0, a capability that is not named is unlimited; `weights` override `weight` per resource.
+    """Claimant of several resources.
+
+    An absent request or guarantee is 0, an absent capability is unlimited; `weights` override `weight` per
+    resource.
     """
 
     name: str
@@ -33,10 +34,10 @@ class ShareRequest(NamedTuple):
 
 
 def deserved(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[str, dict[str, int]]:
-    """name -> resource -> amount, for every resource of `total`.
+    """Return name -> resource -> amount, for every resource of `total`.
 
-    Volcano's proportion plugin (proportion.go): nobody gets more than he requests or than his real capability (see
-    `real_capability`), nobody less than his guarantee.
+    As in Volcano's proportion plugin (proportion.go), a claimant gets at most its request and its real capability
+    (see `real_capability`), and at least its guarantee.
     """
     amounts: dict[str, dict[str, int]] = {claim.name: {} for claim in claims}
     bounded = {name for claim in claims for name in (*claim.guarantee, *claim.capability)}
@@ -48,7 +49,7 @@ def deserved(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[s
             continue
         floors = [claim.guarantee.get(resource, 0) for claim in claims]
         limit = max(0, amount - sum(floors))
-        # What each could have at most (see `real_capability`), but not less than its guarantee.
+        # The cap of a claimant is its real capability, but at least its guarantee.
         caps = [
             max(floor, min(request, limit + floor, claim.capability.get(resource, request)))
             for claim, request, floor in zip(claims, requests, floors, strict=True)
@@ -67,19 +68,23 @@ def deserved(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[s
 
 
 def real_capability(total: int, guaranteed: int, guarantee: int, capability: int | None) -> int:
-    """The most one can have while the guarantees of all others (`guaranteed` is the sum, its own included) hold."""
+    """Return the largest amount for one claimant that leaves the guarantees of all others.
+
+    `guaranteed` is the sum of all guarantees, its own included.
+    """
     limit = max(0, total - guaranteed) + guarantee
     return limit if capability is None else min(capability, limit)
 
 
 def fill(total: int, claimants: Sequence[ShareClaimant]) -> dict[str, int]:
-    """name -> amount. The sum is the total, or less where all caps are reached, or more where the floors alone are.
+    """Return name -> amount. The sum is the total, less where all caps are reached, more where the floors alone
+    exceed it.
 
-    This is what Volcano's iteration (proportion.go) tends to. Its first round gives everyone his weight's part of
-    the total, cut to his cap and lifted to his floor; what the caps left over goes by weight to those below their
-    caps, on top of what they have (on top of a floor too). Where the lifts of the first round would hand out more
-    than there is, as they do in Volcano, all who are not lifted stay on one lower level instead. Units that cannot
-    be divided go one each to the largest remainders, ties to the first names. O(n log n).
+    The result is the limit of Volcano's iteration (proportion.go). The first round gives each claimant its weighted
+    part of the total, cut to its cap and raised to its floor. The rest goes by weight to claimants below their
+    caps, on top of their amounts. Where floors in the first round would exceed the total, as they do in Volcano,
+    all other claimants get one lower level instead. Indivisible units go one each to the largest remainders, ties
+    to the first names. O(n log n).
     """
     caps = {claimant.name: max(claimant.cap, claimant.floor) for claimant in claimants}
     if sum(caps.values()) <= total:
@@ -88,7 +93,7 @@ def fill(total: int, claimants: Sequence[ShareClaimant]) -> dict[str, int]:
     floors = sum(claimant.floor for claimant in claimants)
     if floors >= total or not weights:
         return {claimant.name: claimant.floor for claimant in claimants}
-    # In units of 1 / weights everything in the first round is whole.
+    # In units of 1 / weights all amounts of the first round are integers.
     first = {
         claimant.name: max(claimant.floor * weights, min(caps[claimant.name] * weights, claimant.weight * total))
         for claimant in claimants
@@ -100,7 +105,7 @@ def fill(total: int, claimants: Sequence[ShareClaimant]) -> dict[str, int]:
 
 
 def largest_remainders(units: int, remainders: Iterable[tuple[int, str]]) -> list[str]:
-    """The names that get one of so many units that are left: the largest remainders, ties by name."""
+    """Return the names that get one of the remaining units: those of the largest remainders, ties by name."""
     if units <= 0:
         return []
     return [name for _, name in sorted((-remainder, name) for remainder, name in remainders)[:units]]
@@ -114,30 +119,31 @@ def _rise(
     unit: int,
     pool: int,
 ) -> dict[str, int]:
-    """Shares `pool` by weight among those whose part of `first` (both in 1 / unit) is below their cap."""
+    """Share `pool` by weight among claimants if their part of `first` (both in 1 / unit) is below their cap."""
     amounts = {
         name: caps[name] if part == caps[name] * unit else part // unit for name, part in first.items()
-    }  # what has no weight stays at its floor, which is whole
+    }  # a claimant without weight stays at its floor, an integer
     rooms = [(claimant, caps[claimant.name] * unit - first[claimant.name]) for claimant in claimants]
     rising = [(claimant, room) for claimant, room in rooms if room and claimant.weight]
     precision = _precision(rising_claimant.weight for rising_claimant, _ in rising)
     rising.sort(key=lambda entry: (entry[1] << precision) // entry[0].weight)
     weight = sum(claimant.weight for claimant, _ in rising)
-    left = 0
+    capped_count = 0
     for claimant, room in rising:
         if room * weight > claimant.weight * pool:
             break
         amounts[claimant.name] = caps[claimant.name]
         pool -= room
         weight -= claimant.weight
-        left += 1
-    lines = [(first[c.name] * weight + c.weight * pool, c.name) for c, _ in rising[left:]]
+        capped_count += 1
+    lines = [(first[c.name] * weight + c.weight * pool, c.name) for c, _ in rising[capped_count:]]
     _round(total, amounts, lines, unit * weight)
     return amounts
 
 
 def _level(total: int, claimants: Sequence[ShareClaimant], caps: dict[str, int]) -> dict[str, int]:
-    """Everyone gets weight x level, cut to his cap and lifted to his floor, at the level that uses up the total."""
+    """Give each claimant weight x level, cut to its cap and raised to its floor, at the level that uses up the
+    total."""
     amounts = {claimant.name: claimant.floor for claimant in claimants}
     weighty = [claimant for claimant in claimants if claimant.weight and caps[claimant.name] > claimant.floor]
     precision = _precision(claimant.weight for claimant in weighty)
@@ -168,7 +174,8 @@ def _level(total: int, claimants: Sequence[ShareClaimant], caps: dict[str, int])
 
 
 def _round(total: int, amounts: dict[str, int], lines: list[tuple[int, str]], denominator: int) -> None:
-    """Writes the whole parts of numerator / denominator, and the units that are missing to the total."""
+    """Store the integer parts of numerator / denominator, and give the rest of the total to the largest
+    remainders."""
     if not lines:
         return
     remainders = []
@@ -180,5 +187,6 @@ def _round(total: int, amounts: dict[str, int], lines: list[tuple[int, str]], de
 
 
 def _precision(weights: Iterable[int]) -> int:
-    """So many bits after the point order amount / weight exactly: two that differ do by 1 / weight² at least."""
+    """Return the number of binary digits that order amount / weight exactly: different quotients differ by at least
+    1 / weight²."""
     return 2 * max(weights, default=1).bit_length()

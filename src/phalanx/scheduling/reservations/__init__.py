@@ -1,1 +1,1 @@
-"""Room in time: what will be free when, who starts when, and what is kept for whom until then."""
+"""Reservations: free room over time, start reservations of waiting units, and advance reservations."""

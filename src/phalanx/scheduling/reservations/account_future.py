@@ -1,4 +1,4 @@
-"""What accounts hold at every moment of the time line, and whether they allow more."""
+"""Usage of accounts over the time line, and checks against their limits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _HOLDING = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNIN
 
 
 class AccountFuture:
-    """Lives as long as one time line. An account is looked at when somebody asks about it.
+    """Future usage of accounts, for one time line. An account is computed at its first query.
 
-    A window counts for every account on its charge paths from its start to its end; a pod that ends gives back
-    what it was charged.
+    A window is charged to every account on its charge paths from its start to its end. A pod is uncharged at its
+    end.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class AccountFuture:
         self._windows = {id(window): window for window in windows}
         self._now = now
         self._start_delay = start_delay
-        # (account, resource) -> int64[T]: how much less than now it holds, windows counted.
+        # (account, resource) -> int64[T]: present usage minus future usage, with windows.
         self._less: dict[tuple[int, str], IntArray] = {}
         self._released: dict[int, dict[str, IntArray]] | None = None
 
@@ -56,8 +56,8 @@ class AccountFuture:
         self._less.clear()
 
     def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
-        """Whether all charge paths may hold the parts from slot `begin` to slot `end`, on top of what they hold
-        then."""
+        """Return whether all charge paths can be charged for the parts from slot `begin` to `end`, beside their
+        usage then."""
         wanted: dict[ChargePath, dict[str, int]] = {}
         for part in parts:
             if part.charge_path is not None:
@@ -65,31 +65,32 @@ class AccountFuture:
         return self.allows_amounts(wanted, begin, end)
 
     def allows_amounts(self, wanted: Mapping[ChargePath, Mapping[str, int]], begin: int, end: int) -> bool:
-        """Whether all charge paths may hold such amounts over these slots, on top of what they hold then."""
-        # Asked for first: it settles the ledger, on which paths depend.
+        """Return whether all charge paths can be charged these amounts over the slots, beside their usage then."""
+        # This query comes first: it refreshes the ledger, on which paths depend.
         account_limits = [
             account_limit for charge_path in wanted for account_limit in self._quotas.account_limits(charge_path)
         ]
-        # What several charge paths ask of one account counts together.
-        asked: dict[int, dict[str, int]] = {}
+        # Charges of several charge paths to one account add up.
+        charges: dict[int, dict[str, int]] = {}
         for charge_path, amounts in wanted.items():
             for account in charge_path.path:
-                add_amounts(asked.setdefault(id(account), {}), amounts, 1)
+                add_amounts(charges.setdefault(id(account), {}), amounts, 1)
         return all(
-            self._fits(account_limit, asked[id(account_limit.account)], begin, end)
+            self._fits(account_limit, charges[id(account_limit.account)], begin, end)
             for account_limit in account_limits
         )
 
     def overdrawn(self, window: Window) -> AccountRecord | None:
-        """The account that is to hold more than it may while the window lasts, of those that pay for it."""
+        """Return an account on the window's charge paths that exceeds its limit while the window lasts; None if
+        there is none."""
         begin, end = self._line.slots(window.start, window.end)
         for charge_path, amounts in window.charges:
             for account_limit in self._quotas.account_limits(charge_path):
                 for name, amount in amounts:
                     if amount > 0 and name in account_limit.limit.limits:
                         limit, used, kept = account_limit.state(name)
-                        held = used - int(self._lessened(account_limit.account, name)[begin:end].min())
-                        if held > limit and amount > kept:
+                        usage = used - int(self._lessened(account_limit.account, name)[begin:end].min())
+                        if usage > limit and amount > kept:
                             return account_limit.account
         return None
 
@@ -97,63 +98,64 @@ class AccountFuture:
         return any(self.overdrawn(window) is not None for window in self._windows.values())
 
     def room(self, charge_path: ChargePath, amounts: Mapping[str, int], end: float) -> int | None:
-        """How many times the amounts fit from now until `end`; None where no window limits it."""
+        """Return the number of times that the amounts fit from now until `end`; None where there are no windows."""
         if not self._windows:
             return None
         _, last = self._line.slots(self._now, end)
-        most: int | None = None
+        fewest: int | None = None
         for account_limit in self._quotas.account_limits(charge_path):
             for name, amount in amounts.items():
                 if amount > 0 and name in account_limit.limit.limits:
                     limit, used, kept = account_limit.state(name)
-                    held = used - int(self._lessened(account_limit.account, name)[:last].min())
-                    here = max((limit - held) // amount, kept // amount, 0)
-                    most = here if most is None else min(most, here)
-        return most
+                    usage = used - int(self._lessened(account_limit.account, name)[:last].min())
+                    copies = max((limit - usage) // amount, kept // amount, 0)
+                    fewest = copies if fewest is None else min(fewest, copies)
+        return fewest
 
     def excess(
         self, charge_path: ChargePath, amounts: Mapping[str, int], end: float
     ) -> tuple[AccountLimit, str, int] | None:
-        """(limit, resource, how much of it is held at most until `end`) where the amounts do not fit so long."""
+        """Return (limit, resource, highest usage until `end`) of a limit that the amounts exceed; None if there is
+        none."""
         _, last = self._line.slots(self._now, end)
         for account_limit in self._quotas.account_limits(charge_path):
             for name, amount in amounts.items():
                 if amount > 0 and name in account_limit.limit.limits:
                     limit, used, kept = account_limit.state(name)
-                    held = used - int(self._lessened(account_limit.account, name)[:last].min())
-                    if held + amount > limit and amount > kept:
-                        return account_limit, name, held
+                    usage = used - int(self._lessened(account_limit.account, name)[:last].min())
+                    if usage + amount > limit and amount > kept:
+                        return account_limit, name, usage
         return None
 
     def _fits(self, account_limit: AccountLimit, amounts: dict[str, int], begin: int, end: int) -> bool:
         for name, amount in amounts.items():
             if amount > 0 and name in account_limit.limit.limits:
                 limit, used, kept = account_limit.state(name)
-                held = used - int(self._lessened(account_limit.account, name)[begin:end].min())
-                if held + amount > limit and amount > kept:
+                usage = used - int(self._lessened(account_limit.account, name)[begin:end].min())
+                if usage + amount > limit and amount > kept:
                     return False
         return True
 
     def _lessened(self, account: AccountRecord, resource: str) -> IntArray:
         key = (id(account), resource)
-        found = self._less.get(key)
-        if found is None:
+        lessened = self._less.get(key)
+        if lessened is None:
             released = self._releases().get(id(account), {}).get(resource)
-            found = released.copy() if released is not None else np.zeros(len(self._line), dtype=np.int64)
+            lessened = released.copy() if released is not None else np.zeros(len(self._line), dtype=np.int64)
             for window in self._windows.values():
                 begin, end = self._line.slots(window.start, window.end)
                 for charge_path, amounts in window.charges:
-                    if any(each is account for each in charge_path.path):
-                        found[begin:end] -= dict(amounts).get(resource, 0)
-            self._less[key] = found
-        return found
+                    if any(path_account is account for path_account in charge_path.path):
+                        lessened[begin:end] -= dict(amounts).get(resource, 0)
+            self._less[key] = lessened
+        return lessened
 
     def _releases(self) -> dict[int, dict[str, IntArray]]:
-        """By account and resource int64[T]: what pods have given back by then."""
+        """Return int64[T] by account and resource: the amounts of pods that have ended by each slot."""
         if self._released is None:
             edges = self._line.edges
             by_path: dict[int, tuple[ChargePath, dict[str, IntArray]]] = {}
-            for record in self._held():
+            for record in self._charged_pods():
                 charge_path, footprint = record.charge_path, record.charged_footprint or record.footprint
                 end = latest_end(record, self._now, self._start_delay)
                 slot = bisect_left(edges, end)
@@ -165,17 +167,17 @@ class AccountFuture:
                     if steps is None:
                         steps = sums[name] = np.zeros(len(edges), dtype=np.int64)
                     steps[slot] += amount
-            found: dict[int, dict[str, IntArray]] = {}
+            releases: dict[int, dict[str, IntArray]] = {}
             for charge_path, sums in by_path.values():
                 for name, steps in sums.items():
                     total = np.cumsum(steps)
                     for account in charge_path.path:
-                        of = found.setdefault(id(account), {})
-                        of[name] = of[name] + total if name in of else total
-            self._released = found
+                        by_resource = releases.setdefault(id(account), {})
+                        by_resource[name] = by_resource[name] + total if name in by_resource else total
+            self._released = releases
         return self._released
 
-    def _held(self) -> Iterable[PodRecord]:
+    def _charged_pods(self) -> Iterable[PodRecord]:
         for row in range(self._state.nodes.extent):
             for record in self._state.pods.on(row):
                 if record.state in _HOLDING:

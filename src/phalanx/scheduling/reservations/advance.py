@@ -1,4 +1,4 @@
-"""Advance reservations in the plan: granted whole or refused, kept where they are, open to their pods in time."""
+"""Advance reservations in the plan: granted whole or refused, with fixed nodes and times, open to their pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phalanx.scheduling.reservations.advance_grant import (
     GrantPhase,
     GrantRefusal,
 )
-from phalanx.scheduling.reservations.advance_search import FoundRoom, RoomQuestion, RoomSearch, WholeNodes, smaller
+from phalanx.scheduling.reservations.advance_search import FoundRoom, RoomQuestion, RoomSearch, WholeNodes, reduced
 from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.stored import StoredEnd, StoredGrant, StoredNode
@@ -32,17 +32,17 @@ from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
 
 Ask = Callable[[AdvanceReservation], tuple[Part, ...] | str]
-"""What a reservation asks for, by class; or why nobody can say."""
+"""Resolver of an advance reservation's request by class; returns a reason where it has none."""
 
 _THERE = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
-# The next start of who was refused is looked for anew after so many seconds at the earliest.
+# The next possible start of a refused advance reservation is searched again after this many seconds.
 _REFRESH = 60
 _MOST_BLOCKERS = 5
 _ROWS_LOOKED_AT = 256
 
 
 class AdvancePlan:
-    """All advance reservations, by name. What stands is a window like any other, but never moves in time."""
+    """All advance reservations by name. Their windows, unlike those of start reservations, never move."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -59,54 +59,54 @@ class AdvancePlan:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to follow."""
+        """Whether there are advance reservations, or grants of former ones."""
         return bool(self.grants) or bool(self._state.objects.advance)
 
     @property
     def outdated(self) -> bool:
-        """Whether objects have changed since they were looked at."""
+        """Whether objects have changed since the last read."""
         return self.wanted and self._seen != self._state.objects.advance_version
 
     def windows(self) -> list[Window]:
-        return [each.window for each in self.grants.values() if each.window is not None]
+        return [grant.window for grant in self.grants.values() if grant.window is not None]
 
     @property
     def next_change(self) -> float | None:
-        """When one starts, ends, or is given up."""
+        """The next time at which an advance reservation starts, ends or is released as unused."""
         times: list[float] = []
-        for each in self.grants.values():
-            if each.phase is GrantPhase.WAITING:
-                times.append(each.start)
-            elif each.phase is GrantPhase.AVAILABLE:
-                times += [each.end, self._given_up_at(each)]
-            elif each.phase is GrantPhase.PENDING and not each.spec.problem:
-                times.append(each.end if each.end else self._now)
+        for grant in self.grants.values():
+            if grant.phase is GrantPhase.WAITING:
+                times.append(grant.start)
+            elif grant.phase is GrantPhase.AVAILABLE:
+                times += [grant.end, self._given_up_at(grant)]
+            elif grant.phase is GrantPhase.PENDING and not grant.spec.problem:
+                times.append(grant.end if grant.end else self._now)
         return min((when for when in times if when < FOREVER), default=None)
 
     def open_grants(self, use: ReservationUse) -> list[AdvanceGrant]:
-        """Those that are open to a pod, first those that it prefers."""
-        found = (self.grants.get(name) for name in use.names if not use.fault)
-        return [each for each in found if each is not None and each.open]
+        """Return the open advance reservations of a pod, in its order of preference."""
+        grants = (self.grants.get(name) for name in use.names if not use.fault)
+        return [grant for grant in grants if grant is not None and grant.open]
 
     def unrestricted(self, use: ReservationUse) -> bool:
-        """Whether a pod may go where nothing is kept for it, too."""
+        """Return whether a pod can also be placed outside its advance reservations."""
         if use.fault:
             return False
         if not use.inside:
             return True
-        found = [each for name in use.names if (each := self.grants.get(name)) is not None]
-        return any(each.spec.flex or (each.over and each.spec.on_end is AtEnd.KEEP) for each in found)
+        grants = [grant for name in use.names if (grant := self.grants.get(name)) is not None]
+        return any(grant.spec.flex or (grant.over and grant.spec.on_end is AtEnd.KEEP) for grant in grants)
 
     def shared(self, grant: AdvanceGrant) -> list[Window]:
-        """Its own window, and those of others whose room it may use as well."""
+        """Return the windows that the advance reservation can use: its own, and overlapping ones."""
         return [
-            each.window
-            for each in self.grants.values()
-            if each.window is not None and (each is grant or each.spec.overlap or grant.spec.overlap)
+            other.window
+            for other in self.grants.values()
+            if other.window is not None and (other is grant or other.spec.overlap or grant.spec.overlap)
         ]
 
     def unready(self, use: ReservationUse) -> str | None:
-        """Why a pod waits whatever room there is."""
+        """Return the reason why a pod must wait for its advance reservations; None if it need not."""
         if use.fault:
             return use.fault
         if self.unrestricted(use) or self.open_grants(use):
@@ -121,57 +121,57 @@ class AdvancePlan:
             return f"{grant.spec.title}, which it asks for, starts at {format_moment(grant.start)}"
         if grant.over:
             return f"{grant.spec.title}, which it asks for, is over"
-        return f"{grant.spec.title}, which it asks for, takes no more pods"
+        return f"{grant.spec.title}, which it asks for, admits no more pods"
 
-    # -- who uses it -------------------------------------------------------------------------------------------
+    # -- users -------------------------------------------------------------------------------------------------
 
     def used_by(self, record: PodRecord) -> AdvanceGrant | None:
-        """What a pod on a node uses: the first of its own that has room there and was open when it came."""
+        """Return the advance reservation that a bound pod uses: its first one that was open on the node then."""
         use = record.pod_class.spec.reservation
         if use is None or use.fault or record.row < 0 or record.state not in _THERE:
             return None
         node = self._state.nodes.names[record.row]
-        came = record.pod.bound or record.pod.started or self._now
+        bound_at = record.pod.bound or record.pod.started or self._now
         for name in use.names:
             grant = self.grants.get(name)
             if grant is None or not grant.granted or node not in grant.nodes:
                 continue
-            if grant.spec.flex or (grant.phase is GrantPhase.AVAILABLE and came >= grant.start):
+            if grant.spec.flex or (grant.phase is GrantPhase.AVAILABLE and bound_at >= grant.start):
                 return grant
         return None
 
     def leaves_by(self, record: PodRecord) -> int:
-        """When a pod goes because what it uses ends."""
+        """Return the time at which a pod is evicted because its advance reservation ends."""
         grant = self.used_by(record)
         return grant.leaves_at if grant is not None else FOREVER
 
     def left_over(self) -> Iterator[tuple[AdvanceGrant, PodRecord]]:
-        """The pods of occurrences that are over, which are to go."""
+        """Yield the pods of ended occurrences that must be evicted."""
         for grant in list(self.grants.values()):
-            left = []
+            remaining = []
             for ended in grant.ended:
-                found = [each for each in self._pods_on(ended.nodes) if self._used(grant, ended, each)]
-                yield from ((grant, each) for each in found)
-                if found:
-                    left.append(ended)
-            if len(left) != len(grant.ended):
-                grant.ended = tuple(left)
+                users = [record for record in self._pods_on(ended.nodes) if self._used_ended(grant, ended, record)]
+                yield from ((grant, record) for record in users)
+                if users:
+                    remaining.append(ended)
+            if len(remaining) != len(grant.ended):
+                grant.ended = tuple(remaining)
                 self.version += 1
 
-    def _used(self, grant: AdvanceGrant, ended: EndedUse, record: PodRecord) -> bool:
+    def _used_ended(self, grant: AdvanceGrant, ended: EndedUse, record: PodRecord) -> bool:
         use = record.pod_class.spec.reservation
-        came = record.pod.bound or record.pod.started or ended.start
-        inside = use is not None and grant.name in use.names and record.state in _THERE
-        return inside and ended.start <= came < ended.end
+        bound_at = record.pod.bound or record.pod.started or ended.start
+        listed = use is not None and grant.name in use.names and record.state in _THERE
+        return listed and ended.start <= bound_at < ended.end
 
     def _pods_on(self, nodes: Sequence[str]) -> Iterator[PodRecord]:
         for node in nodes:
             row = self._state.nodes.row(node)
             if row != NO_ROW:
-                yield from sorted(self._state.pods.on(row), key=lambda each: each.pod.key)
+                yield from sorted(self._state.pods.on(row), key=lambda pod_record: pod_record.pod.key)
 
     def recount(self) -> list[AdvanceGrant]:
-        """Counts off what is used; those of which more or less is kept than before."""
+        """Update the used amounts; return the advance reservations with a changed use."""
         nodes = self._state.nodes
         changed = nodes.changes.since(self._cursor, max(64, nodes.extent))
         self._cursor = nodes.changes.end
@@ -204,7 +204,7 @@ class AdvancePlan:
     # -- a cycle -----------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> list[Window]:
-        """Brings everything but questions up to `now`; the windows that do not stand any more."""
+        """Update all states to `now`, without new grants; return the windows that are released."""
         self._now = now
         former = {id(window): window for window in self.windows()}
         if self.outdated:
@@ -212,8 +212,8 @@ class AdvancePlan:
         for grant in self.grants.values():
             self._pass_time(grant)
         for grant in self.grants.values():
-            if grant.granted and (grant.lost or any(self._gone(name) for name in grant.nodes)):
-                self._lose(grant)
+            if grant.granted and (grant.lost or any(self._is_gone(name) for name in grant.nodes)):
+                self._update_lost_nodes(grant)
         for grant in self.recount():
             self.redraw(grant)
         for grant in self.grants.values():
@@ -225,7 +225,7 @@ class AdvancePlan:
         return [window for number, window in former.items() if number not in standing]
 
     def _read(self) -> None:
-        """Follows the objects."""
+        """Read the changed objects."""
         self._seen = self._state.objects.advance_version
         objects = self._state.objects.advance
         for name in [name for name in self.grants if name not in objects]:
@@ -254,7 +254,7 @@ class AdvancePlan:
             self._end(grant)
         elif grant.phase is GrantPhase.WAITING and self._now >= grant.start:
             grant.phase = GrantPhase.AVAILABLE
-            self._look_everywhere()
+            self._invalidate_all_rows()
             self._recount(grant)
             self.redraw(grant)
         elif grant.phase is GrantPhase.AVAILABLE and self._now >= self._given_up_at(grant):
@@ -266,7 +266,7 @@ class AdvancePlan:
         return max(grant.start, grant.last_used) + grant.spec.unused_after
 
     def _end(self, grant: AdvanceGrant) -> None:
-        """The occurrence is over; the next, if there is one, is asked for."""
+        """End the occurrence. A recurring reservation then waits for a grant of its next one."""
         if grant.spec.on_end is AtEnd.EVICT:
             grant.ended = (*grant.ended, EndedUse(grant.start, grant.end, tuple(sorted(grant.nodes))))
         coming = grant.spec.occurrence(int(self._now)) if grant.spec.recurrence is not None else None
@@ -285,17 +285,17 @@ class AdvancePlan:
     def _release(self, grant: AdvanceGrant) -> None:
         grant.window, grant.lost, grant.refusal, grant.asked_at, grant.last_used = None, (), None, (), 0
         grant.nodes, grant.used, grant.users = {}, {}, ()
-        self._look_everywhere()
+        self._invalidate_all_rows()
 
-    def _look_everywhere(self) -> None:
-        """Who may go where has changed on every row."""
+    def _invalidate_all_rows(self) -> None:
+        """Invalidate all rows: pods of any class can fit or not fit there now."""
         nodes = self._state.nodes
         nodes.changes.note_all(np.flatnonzero(nodes.alive).tolist())
         self._state.room_opened()
 
     def redraw(self, grant: AdvanceGrant) -> None:
         charge_path = grant.charged_to = self._charge_path(grant.spec)
-        grant.window = grant.draw(self._state.nodes, charge_path)
+        grant.window = grant.unused_window(self._state.nodes, charge_path)
 
     def _charge_path(self, spec: AdvanceReservation) -> ChargePath | None:
         ledger = self._state.ledger
@@ -310,57 +310,57 @@ class AdvancePlan:
     # -- a restart ---------------------------------------------------------------------------------------------
 
     def stored(self) -> list[StoredGrant]:
-        """What is to be remembered beyond this process."""
+        """Return the granted and ended reservations as stored records."""
         return [
             StoredGrant(
-                name=each.name,
-                uid=each.spec.uid,
-                asks=each.spec.asks,
-                phase=each.phase.value,
-                start=each.start,
-                end=each.end,
-                reason=each.reason,
+                name=grant.name,
+                uid=grant.spec.uid,
+                asks=grant.spec.asks,
+                phase=grant.phase.value,
+                start=grant.start,
+                end=grant.end,
+                reason=grant.reason,
                 nodes={
                     name: StoredNode(dict(sorted(node.amounts.items())), node.copies)
-                    for name, node in sorted(each.nodes.items())
+                    for name, node in sorted(grant.nodes.items())
                 },
-                ended=[StoredEnd(ended.start, ended.end, list(ended.nodes)) for ended in each.ended],
+                ended=[StoredEnd(ended.start, ended.end, list(ended.nodes)) for ended in grant.ended],
             )
-            for _, each in sorted(self.grants.items())
-            if each.granted or each.over or each.ended
+            for _, grant in sorted(self.grants.items())
+            if grant.granted or grant.over or grant.ended
         ]
 
     def load(self, grants: Sequence[StoredGrant]) -> None:
-        """What an earlier process had decided stands again, where the objects are those about which it was."""
-        self._loaded = {each.name: each for each in grants}
+        """Load decisions of an earlier process. Each holds again if its object has not changed."""
+        self._loaded = {grant.name: grant for grant in grants}
         self._seen = -1
 
-    def _restore(self, grant: AdvanceGrant, kept: StoredGrant) -> None:
+    def _restore(self, grant: AdvanceGrant, record: StoredGrant) -> None:
         try:
-            phase = GrantPhase(kept.phase)
+            phase = GrantPhase(record.phase)
         except ValueError:
             return
-        grant.phase, grant.reason, grant.start, grant.end = phase, kept.reason, kept.start, kept.end
-        grant.nodes = {name: GrantedNode(node.amounts, node.copies) for name, node in kept.nodes.items()}
-        grant.ended = tuple(EndedUse(each.start, each.end, tuple(each.nodes)) for each in kept.ended)
+        grant.phase, grant.reason, grant.start, grant.end = phase, record.reason, record.start, record.end
+        grant.nodes = {name: GrantedNode(node.amounts, node.copies) for name, node in record.nodes.items()}
+        grant.ended = tuple(EndedUse(end.start, end.end, tuple(end.nodes)) for end in record.ended)
         if grant.granted:
             self._recount(grant)
             self.redraw(grant)
 
     # -- lost nodes --------------------------------------------------------------------------------------------
 
-    def _gone(self, node: str) -> bool:
+    def _is_gone(self, node: str) -> bool:
         return self._state.nodes.row(node) == NO_ROW
 
-    def _lose(self, grant: AdvanceGrant) -> None:
-        lost = [name for name in sorted(grant.nodes) if self._gone(name)]
-        if grant.lost != tuple(lost):
-            grant.lost = tuple(lost)
+    def _update_lost_nodes(self, grant: AdvanceGrant) -> None:
+        lost_nodes = [name for name in sorted(grant.nodes) if self._is_gone(name)]
+        if grant.lost != tuple(lost_nodes):
+            grant.lost = tuple(lost_nodes)
             grant.asked_at = ()
             self.redraw(grant)
             self.version += 1
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- granting ----------------------------------------------------------------------------------------------
 
     def ask(
         self,
@@ -370,9 +370,10 @@ class AdvancePlan:
         others: Sequence[tuple[str, Window]],
         moment: tuple[int, ...],
     ) -> AdvanceGrant | None:
-        """Asks for the first that is neither granted nor refused as things are now; the one that was granted room.
+        """Try to grant pending reservations, and to replace lost nodes; return the first that gets room, else None.
 
-        One at a time: the next asks on the plan with this one in it. `others` are the windows of those who wait.
+        One at a time: the next search must see this window. `others` are the windows of waiting units. A
+        reservation is tried once for each `moment` (cluster version).
         """
         for grant in sorted(self.grants.values(), key=lambda each: (each.spec.start, each.name)):
             short = grant.granted and grant.lost and grant.spec.replace is not Replace.NONE
@@ -398,69 +399,68 @@ class AdvancePlan:
             return False
         search = RoomSearch(future, accounts, self._state.nodes, question)
         start = max(grant.start, int(self._now))
-        found = search.earliest(start, spec.duration) if spec.flexible_start else search.at(start, grant.end)
-        if found is not None and spec.flexible_start and found.end > spec.end:
-            found = None
-        if found is None:
+        room = search.earliest(start, spec.duration) if spec.flexible_start else search.at(start, grant.end)
+        if room is not None and spec.flexible_start and room.end > spec.end:
+            room = None
+        if room is None:
             if grant.refusal is None or self._now - grant.refreshed_at >= _REFRESH:
                 grant.refreshed_at = self._now
                 grant.refusal = self._refuse(grant, search, question, start, others)
             return False
-        self._keep(grant, found)
+        self._store_grant(grant, room)
         return True
 
-    def _keep(self, grant: AdvanceGrant, found: FoundRoom) -> None:
+    def _store_grant(self, grant: AdvanceGrant, room: FoundRoom) -> None:
         names = self._state.nodes.names
         grant.nodes = {
-            names[row]: GrantedNode(self._amounts(vector), found.copies[row])
-            for row, vector in found.amounts.items()
+            names[row]: GrantedNode(self._amounts(vector), room.copies[row]) for row, vector in room.amounts.items()
         }
-        grant.start, grant.end = found.start, found.end
-        grant.phase = GrantPhase.AVAILABLE if found.start <= self._now else GrantPhase.WAITING
+        grant.start, grant.end = room.start, room.end
+        grant.phase = GrantPhase.AVAILABLE if room.start <= self._now else GrantPhase.WAITING
         grant.refusal, grant.lost = None, ()
         self._recount(grant)
         self.redraw(grant)
         self.version += 1
-        self._look_everywhere()
+        self._invalidate_all_rows()
 
     def _replace(self, grant: AdvanceGrant, future: FutureMatrix, accounts: AccountFuture, parts_of: Ask) -> bool:
-        """Finds room elsewhere for what was on lost nodes."""
+        """Search room elsewhere for the copies on lost nodes."""
         question = self._question(grant, parts_of)
         if isinstance(question, str):
             return False
         copies = sum(grant.nodes[name].copies for name in grant.lost)
-        missing = smaller(question, copies, {self._state.nodes.row(name) for name in grant.nodes})
-        if missing is None:
+        request = reduced(question, copies, {self._state.nodes.row(name) for name in grant.nodes})
+        if request is None:
             return False
-        found = RoomSearch(future, accounts, self._state.nodes, missing).at(
+        room = RoomSearch(future, accounts, self._state.nodes, request).at(
             max(grant.start, int(self._now)), grant.end
         )
-        if found is None:
+        if room is None:
             return False
         for name in grant.lost:
             del grant.nodes[name]
-        for row, vector in found.amounts.items():
+        for row, vector in room.amounts.items():
             name = self._state.nodes.names[row]
             amounts, known = self._amounts(vector), grant.nodes.get(name)
             if known is not None:
                 add_amounts(amounts, known.amounts, 1)
-            grant.nodes[name] = GrantedNode(amounts, found.copies[row] + (known.copies if known is not None else 0))
+            grant.nodes[name] = GrantedNode(amounts, room.copies[row] + (known.copies if known is not None else 0))
         grant.lost = ()
         self._recount(grant)
         self.redraw(grant)
         self.version += 1
-        self._look_everywhere()
+        self._invalidate_all_rows()
         return True
 
     def _question(self, grant: AdvanceGrant, parts_of: Ask) -> RoomQuestion | str:
         spec = grant.spec
         charge_path = self._charge_path(spec)
         if charge_path is not None and charge_path.queue is None and spec.queue != DEFAULT_QUEUE:
-            return f"queue {spec.queue}, which is to pay, does not exist"
+            return f"queue {spec.queue}, to which it is charged, does not exist"
         shared = tuple(
-            each.window
-            for each in self.grants.values()
-            if each.window is not None and each is not grant and (each.spec.overlap or spec.overlap)
+            other.window
+            for other in self.grants.values()
+            if other.window is not None and other is not grant and (other.spec.overlap or spec.overlap)
         )
         standing = tuple(self.windows())
         if spec.nodes is not None:
@@ -478,9 +478,9 @@ class AdvancePlan:
         table = self._state.nodes
         rows: BoolArray = np.zeros(table.capacity, dtype=np.bool_)
         if spec.nodes.names:
-            unknown = [name for name in spec.nodes.names if self._gone(name)]
+            unknown = [name for name in spec.nodes.names if self._is_gone(name)]
             if unknown:
-                return f"there is no node {', '.join(unknown[:_MOST_BLOCKERS])}"
+                return f"no such node: {', '.join(unknown[:_MOST_BLOCKERS])}"
             rows[[table.row(name) for name in spec.nodes.names]] = True
         elif spec.nodes.selector is not None:
             rows = table.alive.copy()
@@ -488,7 +488,7 @@ class AdvancePlan:
                 rows &= table.labels.satisfies(requirement, slice(None))
         count = spec.nodes.count or int(rows.sum())
         if count > int(rows.sum()) or not count:
-            return f"{int(rows.sum())} node(s) are named or selected, {max(count, 1)} are asked for"
+            return f"{int(rows.sum())} of {max(count, 1)} requested node(s) are named or selected"
         amounts = table.allocatable.copy()
         for row in np.flatnonzero(rows).tolist():
             for record in self._state.pods.on(row):
@@ -511,21 +511,21 @@ class AdvancePlan:
         end = start + grant.spec.duration if grant.spec.flexible_start and grant.spec.duration else grant.end
         count, full = search.count(start, end)
         wanted = question.nodes.count if question.nodes is not None else sum(part.count for part in question.parts)
-        what = "nodes" if question.nodes is not None else "copies"
+        noun = "nodes" if question.nodes is not None else "copies"
         blockers = self._blockers(full, start, end, others)
-        later = search.earliest(start, end - start if end < FOREVER else 0)
-        next_start = later.start if later is not None else 0
+        room_later = search.earliest(start, end - start if end < FOREVER else 0)
+        next_start = room_later.start if room_later is not None else 0
         if count >= wanted:
-            text = f"the room is there, but queue {grant.spec.queue} may not hold so much then"
+            text = f"enough room is free, but queue {grant.spec.queue} would exceed its limits then"
         else:
-            text = f"there is room for {count} of {wanted} {what}"
+            text = f"there is room for {count} of {wanted} {noun}"
         if blockers:
-            text += f"; in the way: {', '.join(blockers)}"
-        known = f"it could start at {format_moment(next_start)}" if next_start else "no later start is known"
-        return GrantRefusal(f"{text}; {known}", tuple(blockers), next_start)
+            text += f"; blocked by: {', '.join(blockers)}"
+        next_text = f"it could start at {format_moment(next_start)}" if next_start else "no later start is known"
+        return GrantRefusal(f"{text}; {next_text}", tuple(blockers), next_start)
 
     def _blockers(self, full: BoolArray, start: int, end: int, others: Sequence[tuple[str, Window]]) -> list[str]:
-        """Who holds the room then, who holds most first."""
+        """Return the pods, gangs and windows on the full rows in [start, end), the most frequent first."""
         counts: dict[str, int] = {}
         rows = np.flatnonzero(full & self._state.nodes.alive)[:_ROWS_LOOKED_AT].tolist()
         for row in rows:
@@ -534,12 +534,12 @@ class AdvancePlan:
                     gang = record.gang
                     name = f"gang {gang.title}" if gang is not None else f"pod {record.pod.key}"
                     counts[name] = counts.get(name, 0) + 1
-        own = [(each.spec.title, each.window) for each in self.grants.values() if each.window is not None]
+        own = [(grant.spec.title, grant.window) for grant in self.grants.values() if grant.window is not None]
         for name, window in (*others, *own):
             if window.start < end and window.end > start:
-                met = len(set(rows).intersection(window.rows.tolist()))
-                if met:
-                    counts[name] = counts.get(name, 0) + met
+                rows_in_window = len(set(rows).intersection(window.rows.tolist()))
+                if rows_in_window:
+                    counts[name] = counts.get(name, 0) + rows_in_window
         ranked = sorted(counts, key=lambda name: (-counts[name], name))
-        more = len(ranked) - _MOST_BLOCKERS
-        return [*ranked[:_MOST_BLOCKERS], *([f"{more} more"] if more > 0 else [])]
+        hidden = len(ranked) - _MOST_BLOCKERS
+        return [*ranked[:_MOST_BLOCKERS], *([f"{hidden} more"] if hidden > 0 else [])]

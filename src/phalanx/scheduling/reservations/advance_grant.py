@@ -1,4 +1,4 @@
-"""One advance reservation as the planner keeps it: what was granted, who uses it, and how it stands."""
+"""State of one advance reservation in the planner: its grant, its users and its phase."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from phalanx.scheduling.reservations.window import AmountShare, Window
 
 
 class GrantPhase(enum.StrEnum):
-    """Koordinator's words."""
+    """Phases as in Koordinator."""
 
     PENDING = "Pending"  # not granted
-    WAITING = "Waiting"  # granted; its start is ahead
+    WAITING = "Waiting"  # granted; starts later
     AVAILABLE = "Available"
-    SUCCEEDED = "Succeeded"  # over
-    FAILED = "Failed"  # over without having been granted, or given up
+    SUCCEEDED = "Succeeded"  # ended
+    FAILED = "Failed"  # ended without a grant, or released early
 
 
 class EndReason(enum.StrEnum):
-    """Why it is over."""
+    """Reason of the end of an advance reservation."""
 
     SUCCEEDED = "Succeeded"
     EXPIRED = "Expired"
@@ -34,7 +34,7 @@ class EndReason(enum.StrEnum):
 
 
 class GrantRefusal(msgspec.Struct, frozen=True):
-    """Why there is no room: how much there is, who has the rest, and when there is enough (0: nobody knows)."""
+    """Reason why there is no room: the available copies, the blockers, and the next possible start (0: unknown)."""
 
     message: str
     blockers: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class GrantRefusal(msgspec.Struct, frozen=True):
 
 
 class EndedUse(msgspec.Struct, frozen=True):
-    """An occurrence that is over, and the nodes on which pods of it may be left."""
+    """Ended occurrence, and the nodes that can still have pods of it."""
 
     start: int
     end: int
@@ -50,18 +50,22 @@ class EndedUse(msgspec.Struct, frozen=True):
 
 
 class GrantedNode(msgspec.Struct, frozen=True):
-    """What is kept on one node: amounts by resource, for so many copies (of a whole node: 1)."""
+    """Reserved amounts on one node by resource, for `copies` copies (1 for a whole node)."""
 
     amounts: dict[str, int]
     copies: int = 1
 
 
 class AdvanceGrant:
-    """`start` and `end` are those of the occurrence that is under way, or comes next. `nodes` is what was granted,
-    by name, `used` what pods that use it hold of that, by node, `users` their names, `last_used` when there were
-    any. `window` is what is left of it, None where nothing is kept; it is charged to `charged_to`. `lost` are the
-    nodes that are not there any more. `refusal` says why there is no room, as of `refreshed_at`; `asked_at` when it
-    was asked last, in the history of the cluster. `ended` are occurrences whose pods are to go.
+    """Advance reservation with its grant.
+
+    - `start`, `end`: the present or next occurrence.
+    - `nodes`: granted room by node name; `used`: amounts of it by node that pods use; `users`: names of these pods;
+      `last_used`: last time with any.
+    - `window`: unused room, None where none is reserved; it is charged to `charged_to`.
+    - `lost`: granted nodes that no longer exist.
+    - `refusal`: reason why there is no room, as of `refreshed_at`; `asked_at`: cluster version at the last request.
+    - `ended`: occurrences whose pods are evicted.
     """
 
     __slots__ = (
@@ -109,7 +113,7 @@ class AdvanceGrant:
 
     @property
     def granted(self) -> bool:
-        """Whether room is kept for it."""
+        """Whether room is reserved."""
         return self.phase in (GrantPhase.WAITING, GrantPhase.AVAILABLE)
 
     @property
@@ -118,17 +122,17 @@ class AdvanceGrant:
 
     @property
     def open(self) -> bool:
-        """Whether its pods may come in."""
+        """Whether its pods can be placed."""
         ahead = self.phase is GrantPhase.WAITING and self.spec.flex
         return (self.phase is GrantPhase.AVAILABLE or ahead) and not self.spec.closed
 
     @property
     def leaves_at(self) -> int:
-        """When pods that use it have to go; FOREVER where they need not."""
+        """The time at which pods that use it are evicted; FOREVER if they are not."""
         return self.end if self.spec.on_end is AtEnd.EVICT and not self.spec.flex else FOREVER
 
     def granted_amounts(self) -> dict[str, int]:
-        """By resource, over all nodes."""
+        """Return the granted amounts by resource over all nodes."""
         total: dict[str, int] = {}
         for node in self.nodes.values():
             add_amounts(total, node.amounts, 1)
@@ -141,31 +145,31 @@ class AdvanceGrant:
         return total
 
     def remaining(self, node: str) -> dict[str, int]:
-        """What nobody uses of what is kept on a node."""
+        """Return the unused amounts of the reserved room on a node."""
         used = self.used.get(node, {})
         return {
-            name: left
+            name: unused
             for name, amount in self.nodes[node].amounts.items()
-            if (left := amount - used.get(name, 0)) > 0
+            if (unused := amount - used.get(name, 0)) > 0
         }
 
-    def draw(self, table: NodeTable, charge_path: ChargePath | None) -> Window:
-        """The window of what is left, as it is to stand now."""
+    def unused_window(self, table: NodeTable, charge_path: ChargePath | None) -> Window:
+        """Return a window of the unused room."""
         rows: list[int] = []
         vectors = []
         charged: dict[str, int] = {}
         for name in sorted(self.nodes):
-            row, left = table.row(name), self.remaining(name)
+            row, unused = table.row(name), self.remaining(name)
             if row == NO_ROW or not table.alive[row]:
                 continue
             vector = np.zeros(len(table.space), dtype=np.int64)
-            for resource, amount in left.items():
+            for resource, amount in unused.items():
                 column = table.space.find(resource)
                 if column is not None:
                     vector[column] = amount
             rows.append(row)
             vectors.append(vector)
-            add_amounts(charged, left, 1)
+            add_amounts(charged, unused, 1)
         share = (AmountShare(np.array(rows, dtype=np.intp), np.stack(vectors, axis=1)),) if rows else ()
         charges = ((charge_path, tuple(sorted(charged.items()))),) if charge_path is not None and charged else ()
         return Window(self.start, self.end, (), charges, share)

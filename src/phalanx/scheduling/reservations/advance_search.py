@@ -1,4 +1,4 @@
-"""Where an advance reservation finds its room: all of it over one window, or none."""
+"""Search for the room of an advance reservation: all of it over one window, or none."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from phalanx.scheduling.reservations.future import FutureMatrix
 from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
 
-# What a row has on the time line in maintenance is below this.
+# Free amounts of a row in maintenance are below this.
 _CLOSED = -(2**51)
 
 
 class WholeNodes(msgspec.Struct, frozen=True, eq=False):
-    """`count` of the `rows` bool[N] as a whole: `amounts` int64[R, N] is what each has when nobody is there."""
+    """Request for `count` of the `rows` bool[N] as whole nodes.
+
+    `amounts` int64[R, N] is the amounts of each empty node.
+    """
 
     rows: BoolArray
     count: int
@@ -28,8 +31,11 @@ class WholeNodes(msgspec.Struct, frozen=True, eq=False):
 
 
 class RoomQuestion(msgspec.Struct, frozen=True, eq=False):
-    """What is asked: parts, or whole nodes, charged to `charge_path` (None: to nobody). `shared` are windows whose
-    room may be used as well, `standing` all that stand; with `ignore_running` only they count, and no pod."""
+    """Request for parts or whole nodes, charged to `charge_path` (None: no account).
+
+    The room of `shared` windows can be used as well; `standing` is all reserved windows. With `ignore_running` only
+    windows occupy room, and no pods.
+    """
 
     parts: tuple[Part, ...]
     nodes: WholeNodes | None
@@ -40,15 +46,15 @@ class RoomQuestion(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def rows(self) -> BoolArray:
-        """bool[N]: the rows that come into question."""
+        """Candidate rows as bool[N]."""
         if self.nodes is not None:
             return self.nodes.rows
-        found: BoolArray = np.logical_or.reduce([part.rows for part in self.parts])
-        return found
+        rows: BoolArray = np.logical_or.reduce([part.rows for part in self.parts])
+        return rows
 
 
 class FoundRoom(msgspec.Struct, frozen=True, eq=False):
-    """By row what is kept there, and how many copies (of whole nodes: 1)."""
+    """Reserved amounts by row, and the number of copies by row (1 for a whole node)."""
 
     start: int
     end: int
@@ -57,7 +63,7 @@ class FoundRoom(msgspec.Struct, frozen=True, eq=False):
 
 
 class RoomSearch:
-    """One question to the future as it is now."""
+    """Search for one request in the present future of nodes and accounts."""
 
     def __init__(self, future: FutureMatrix, accounts: AccountFuture, table: NodeRows, asked: RoomQuestion) -> None:
         self._future = future
@@ -66,27 +72,31 @@ class RoomSearch:
         self._asked = asked
 
     def at(self, start: int, end: int) -> FoundRoom | None:
-        """All that is asked for over [start, end), or None."""
+        """Return the room for the whole request over [start, end), or None."""
         first, last = self._future.line.slots(start, end)
         found = self._whole(first, last) if self._asked.nodes is not None else self._parts(first, last)
-        if found is None or not self._affordable(found[0], first, last):
+        if found is None or not self._accounts_allow(found[0], first, last):
             return None
         return FoundRoom(start, end, *found)
 
     def earliest(self, not_before: int, duration: int) -> FoundRoom | None:
-        """The first window of so many seconds (0: for ever) that does not start before a moment."""
+        """Return the room in the first window of `duration` seconds (0: for ever) that starts at `not_before` or
+        later."""
         edges = self._future.line.edges
         first, _ = self._future.line.slots(not_before, not_before)
         for edge in edges[first:]:
             start = max(edge, not_before)
-            found = self.at(start, start + duration if duration else FOREVER)
-            if found is not None:
-                return found
+            room = self.at(start, start + duration if duration else FOREVER)
+            if room is not None:
+                return room
         return None
 
     def count(self, start: int, end: int) -> tuple[int, BoolArray]:
-        """How many copies (of all parts, at most what is asked for) or nodes there is room for, each part looked at
-        by itself; and bool[N] the rows in question that have none for any more."""
+        """Return the number of copies or nodes that fit, and bool[N] of the candidate rows without room for one
+        more.
+
+        Each part is counted by itself, up to its requested number of copies.
+        """
         first, last = self._future.line.slots(start, end)
         if self._asked.nodes is not None:
             free = self._free_nodes(first, last)
@@ -109,51 +119,53 @@ class RoomSearch:
     def _free_nodes(self, first: int, last: int) -> BoolArray:
         nodes = self._asked.nodes
         assert nodes is not None
-        found = nodes.rows.copy()
+        free_nodes = nodes.rows.copy()
         for column in np.flatnonzero(nodes.amounts.any(axis=1)).tolist():
-            least = self._least(column, first, last)
-            found[: len(least)] &= least >= nodes.amounts[column, : len(least)]
-            found[len(least) :] = False
-        return found
+            free = self._least(column, first, last)
+            free_nodes[: len(free)] &= free >= nodes.amounts[column, : len(free)]
+            free_nodes[len(free) :] = False
+        return free_nodes
 
     def _parts(self, first: int, last: int) -> tuple[dict[int, IntArray], dict[int, int]] | None:
-        """The scarcest part first, each on the rows that it fills up best."""
+        """Place the scarcest part first, each part on the rows that it fills up best."""
         taken: dict[int, IntArray] = {}
         copies: dict[int, int] = {}
-        for part in sorted(self._asked.parts, key=lambda each: int(self._room(each, first, last, {}).sum())):
+        for part in sorted(
+            self._asked.parts, key=lambda candidate: int(self._room(candidate, first, last, {}).sum())
+        ):
             room = self._room(part, first, last, taken)
-            left = part.count
+            missing = part.count
             rows = np.flatnonzero(room)
             for row in rows[np.lexsort((rows, room[rows]))].tolist():
-                here = min(left, int(room[row]))
-                if not here:
+                placed = min(missing, int(room[row]))
+                if not placed:
                     break
-                left -= here
-                copies[row] = copies.get(row, 0) + here
+                missing -= placed
+                copies[row] = copies.get(row, 0) + placed
                 usage = _padded(part.pod_class.footprint.usage, len(self._table.allocatable))
-                taken[row] = taken.get(row, np.zeros(len(usage), dtype=np.int64)) + here * usage
-            if left:
+                taken[row] = taken.get(row, np.zeros(len(usage), dtype=np.int64)) + placed * usage
+            if missing:
                 return None
         return taken, copies
 
     def _room(self, part: Part, first: int, last: int, taken: Mapping[int, IntArray]) -> IntArray:
-        """int64[N]: the copies that each row takes."""
+        """Return int64[N]: the number of copies that each row has room for."""
         room: IntArray | None = None
         for column, amount in zip(part.pod_class.columns.tolist(), part.pod_class.amounts.tolist(), strict=True):
             least = self._least(column, first, last)
             for row, amounts in taken.items():
                 least[row] -= amounts[column]
-            here = least // amount
-            room = here if room is None else np.minimum(room, here)
-        assert room is not None  # every pod takes a slot
+            copies = least // amount
+            room = copies if room is None else np.minimum(room, copies)
+        assert room is not None  # every pod takes a pod slot
         return np.maximum(room, 0) * part.rows[: len(room)]
 
     def _least(self, column: int, first: int, last: int) -> IntArray:
-        """int64[N]: what each row has of a resource all the time."""
+        """Return int64[N]: the smallest free amount of a resource on each row from slot `first` to `last`."""
         if not self._asked.ignore_running:
             free = self._future.free_beside(column, first, last, self._asked.shared)
-            found: IntArray = free.min(axis=0)
-            return found
+            smallest: IntArray = free.min(axis=0)
+            return smallest
         planned = self._future.free(column)[first:last]
         free = np.repeat(self._table.allocatable[column, None, : planned.shape[1]], last - first, axis=0)
         shared = {id(window) for window in self._asked.shared}
@@ -164,10 +176,10 @@ class RoomSearch:
                 )
                 for share in window.kept:
                     free[begin:end, share.rows] -= share.kept(column)
-        least: IntArray = np.where((planned < _CLOSED).any(axis=0), 0, free.min(axis=0))
-        return least
+        lowest: IntArray = np.where((planned < _CLOSED).any(axis=0), 0, free.min(axis=0))
+        return lowest
 
-    def _affordable(self, amounts: Mapping[int, IntArray], first: int, last: int) -> bool:
+    def _accounts_allow(self, amounts: Mapping[int, IntArray], first: int, last: int) -> bool:
         charge_path = self._asked.charge_path
         if charge_path is None:
             return True
@@ -175,7 +187,7 @@ class RoomSearch:
 
 
 def summed(amounts: Iterable[IntArray], table: NodeRows) -> dict[str, int]:
-    """By resource the sum of vectors."""
+    """Return the sum of vectors by resource."""
     total: dict[str, int] = {}
     for vector in amounts:
         add_amounts(total, {table.space.names[at]: int(vector[at]) for at in np.flatnonzero(vector).tolist()}, 1)
@@ -188,8 +200,9 @@ def _padded(vector: IntArray, length: int) -> IntArray:
     )
 
 
-def smaller(question: RoomQuestion, copies: int, taken: set[int]) -> RoomQuestion | None:
-    """The same for so many copies or nodes only; None where it asks for several classes."""
+def reduced(question: RoomQuestion, copies: int, taken: set[int]) -> RoomQuestion | None:
+    """Return the request for this many copies or nodes only, outside the `taken` rows; None where it has several
+    classes."""
     if question.nodes is not None:
         rows = question.nodes.rows.copy()
         rows[[row for row in taken if row >= 0]] = False
@@ -200,7 +213,7 @@ def smaller(question: RoomQuestion, copies: int, taken: set[int]) -> RoomQuestio
     if len(question.parts) != 1:
         return None
     part = question.parts[0]
-    smaller = Part(part.pod_class, copies, part.charge_path, part.rows)
+    reduced_part = Part(part.pod_class, copies, part.charge_path, part.rows)
     return RoomQuestion(
-        (smaller,), None, question.charge_path, question.shared, question.standing, question.ignore_running
+        (reduced_part,), None, question.charge_path, question.shared, question.standing, question.ignore_running
     )

@@ -1,4 +1,4 @@
-"""How waits compare with the waits that were told: quantiles for the next ones, and how often those held."""
+"""Calibration of forecasts: ratios of actual to forecast waits give quantiles, and scores check these."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from typing import Final
 
 import msgspec
 
-#: The quantiles that are computed, in percent: the interval of nine in ten, and three that are told.
+#: Computed quantiles in percent: the 90 % interval, and three that are published.
 PERCENTS: Final = (5, 50, 80, 90, 95)
 TOLD: Final = (50, 80, 90)
-#: So many starts are remembered, and so many of them tell whether the quantiles hold.
+#: Number of starts that are stored, and of these the number that are scored.
 _MOST_STARTS: Final = 600
 _SCORED: Final = 300
-#: Fewer starts than these say nothing: of a bucket for a quantile (of it those that waited longer than a unit has
-#: waited already), of all for whether quantiles hold.
+#: Smallest samples: starts of a bucket for a quantile (of these, starts with a longer wait than the unit's so far),
+#: and starts for a score.
 _LEAST_OF_BUCKET: Final = 100
 _LEAST_LONGER: Final = 30
 _LEAST_SCORED: Final = 100
-#: What is told to hold in 90 of 100 cases is shown while it holds in so many.
+#: Quantiles of 90 percent are published while they cover this range of percentages.
 _BAND: Final = (80, 97)
-#: A wait is compared with what was told in millionths.
+#: Ratios of waits are in millionths.
 _SCALE: Final = 1_000_000
 _ALL: Final = (-1, -1)
 
 
 class ObservedStart(msgspec.Struct, frozen=True, array_like=True):
-    """A unit of so many `pods` was `told` how long it would wait, and `waited`; in whole seconds.
+    """Start of a unit of `pods` pods with a forecast wait of `told` and an actual wait of `waited` whole seconds.
 
-    `predicted` are the waits that the quantiles gave when it was told (`PERCENTS`), nothing where too few starts
-    had been seen by then.
+    `predicted` are the quantiles (`PERCENTS`) at the time of the forecast; empty where too few starts were known.
     """
 
     queue: str
@@ -43,8 +42,8 @@ class ObservedStart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """Of the last `starts` for which there were quantiles: how many waited at most as long as each of `TOLD` said,
-    and the pinball loss of those three in hundredths of a second, in sum."""
+    """Score of the last `starts` with quantiles: the number covered by each quantile of `TOLD`, and the sum of
+    their pinball losses in hundredths of a second."""
 
     starts: int = 0
     covered: tuple[int, ...] = (0, 0, 0)
@@ -52,23 +51,23 @@ class Score(msgspec.Struct, frozen=True):
 
     @property
     def coverage(self) -> tuple[float, ...]:
-        """By quantile, the part of the starts."""
+        """Covered part of the starts, by quantile."""
         return tuple(count / self.starts if self.starts else 0.0 for count in self.covered)
 
     @property
     def pinball_loss(self) -> float:
-        """The mean over starts and quantiles, in seconds."""
+        """Mean loss over starts and quantiles in seconds."""
         return self.pinball / (100 * len(TOLD) * self.starts) if self.starts else 0.0
 
     @property
     def holds(self) -> bool:
-        """Whether what is told to hold in 90 of 100 cases does about that."""
+        """Whether the quantile of 90 percent covers about 90 percent of the starts."""
         low, high = _BAND
         return self.starts >= _LEAST_SCORED and low * self.starts <= 100 * self.covered[-1] <= high * self.starts
 
 
 class _Result(msgspec.Struct, frozen=True):
-    """Which of `TOLD` covered one start (0 or 1), and the pinball loss of the three."""
+    """Result of one start: coverage by each quantile of `TOLD` (0 or 1), and the sum of their pinball losses."""
 
     queue: str
     covered: tuple[int, ...]
@@ -76,16 +75,16 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 def _sum(results: Sequence[_Result]) -> Score:
-    covered = (sum(each.covered[place] for each in results) for place in range(len(TOLD)))
-    return Score(len(results), tuple(covered), sum(each.pinball for each in results))
+    covered = (sum(result.covered[place] for result in results) for place in range(len(TOLD)))
+    return Score(len(results), tuple(covered), sum(result.pinball for result in results))
 
 
 class StartCalibration:
-    """The last starts, in the order in which they happened.
+    """Last starts in their order.
 
-    A quantile is one of the ratios wait / told wait of those that were told about as long a wait and are about as
-    large (QBETS takes past waits alone; the plan explains most of them); where those are few, of all
-    that were told about as long a wait, else of all. `total` scores every start since the process began.
+    A quantile is a ratio of actual to forecast wait among starts of about equal forecast and size. (QBETS takes
+    past waits alone; here the plan explains most of them.) Where these are few, all starts of about equal forecast
+    count, else all starts. `total` scores every start since the process began.
     """
 
     def __init__(self) -> None:
@@ -100,17 +99,17 @@ class StartCalibration:
 
     @property
     def starts(self) -> tuple[ObservedStart, ...]:
-        """The oldest first; what `load` wants to go on from here."""
+        """Stored starts, the oldest first, as `load` expects them."""
         return tuple(self._starts)
 
     def load(self, starts: Iterable[ObservedStart]) -> None:
-        """What an earlier process has seen; what makes no sense is left out."""
+        """Load starts of an earlier process; skip invalid ones."""
         for start in starts:
             if start.told > 0 and start.waited >= 0 and len(start.predicted) in (0, len(PERCENTS)):
                 self._add(start)
 
     def observe(self, start: ObservedStart) -> None:
-        """A unit has started; one that was told of no wait says nothing."""
+        """Record a start; ignore one without a forecast wait."""
         if start.told > 0 and start.waited >= 0:
             self._add(start)
             if start.predicted:
@@ -134,8 +133,11 @@ class StartCalibration:
                     del self._ratios[bucket]
 
     def quantiles(self, told: int, pods: int, elapsed: int = 0) -> tuple[int, ...]:
-        """By `PERCENTS` the wait in seconds of a unit that was `told` of a wait, of which so much has `elapsed`:
-        only those that waited longer are like it. Nothing where too few are known."""
+        """Return the quantiles (`PERCENTS`) of the wait of a unit with a forecast of `told` seconds; () with too
+        few samples.
+
+        With `elapsed` seconds of waiting, only starts that waited longer count.
+        """
         if told <= 0:
             return ()
         for bucket in _buckets(told, pods):
@@ -143,39 +145,39 @@ class StartCalibration:
             first = bisect_right(ratios, elapsed * _SCALE // told) if elapsed else 0
             count = len(ratios) - first
             if len(ratios) >= _LEAST_OF_BUCKET and count >= _LEAST_LONGER:
-                # One more than there are: the unit itself is one of them.
+                # The unit itself counts as one more sample.
                 places = (min(count, -(-(count + 1) * percent // 100)) for percent in PERCENTS)
                 return tuple(-(-ratios[first + place - 1] * told // _SCALE) for place in places)
         return ()
 
     @property
     def queues(self) -> list[str]:
-        """Those of the starts that are remembered, with most of them first."""
+        """Queues of the stored starts, the most frequent first."""
         counts = Counter(start.queue for start in self._starts)
         return sorted(counts, key=lambda queue: (-counts[queue], queue))
 
     def score(self, queue: str | None = None) -> Score:
-        """Of the last starts in a queue, or in all."""
-        found = self._scores.get(queue)
-        if found is None:
-            results = [each for each in self._results if queue in (None, each.queue)]
-            found = _sum(results[-_SCORED:])
-            self._scores[queue] = found
-        return found
+        """Return the score of the last starts in a queue, or in all."""
+        score = self._scores.get(queue)
+        if score is None:
+            results = [result for result in self._results if queue in (None, result.queue)]
+            score = _sum(results[-_SCORED:])
+            self._scores[queue] = score
+        return score
 
     def calibrated(self, queue: str) -> bool:
-        """Whether quantiles may be told to somebody who waits in a queue: they hold in all, and in its own where
-        enough has started there."""
+        """Return whether quantiles are published for a queue: they hold over all queues, and in the queue itself if
+        it has enough starts."""
         own = self.score(queue)
         return self.score().holds and (own.starts < _LEAST_SCORED or own.holds)
 
 
 def _result(start: ObservedStart) -> _Result:
-    told = [start.predicted[PERCENTS.index(percent)] for percent in TOLD]
+    waits = [start.predicted[PERCENTS.index(percent)] for percent in TOLD]
     return _Result(
         start.queue,
-        tuple(int(start.waited <= wait) for wait in told),
-        sum(_pinball(percent, wait, start.waited) for percent, wait in zip(TOLD, told, strict=True)),
+        tuple(int(start.waited <= wait) for wait in waits),
+        sum(_pinball(percent, wait, start.waited) for percent, wait in zip(TOLD, waits, strict=True)),
     )
 
 
@@ -188,6 +190,7 @@ def _ratio(start: ObservedStart) -> int:
 
 
 def _buckets(told: int, pods: int) -> tuple[tuple[int, int], ...]:
-    """From the narrowest to all: each a step of four in the told wait (from a minute on) and in the size."""
+    """Return the buckets of a start from narrow to all: steps of four in the forecast wait (from one minute) and in
+    the size."""
     wait, size = ((told // 60).bit_length() + 1) // 2, (max(pods - 1, 0).bit_length() + 1) // 2
     return (wait, size), (wait, -1), _ALL

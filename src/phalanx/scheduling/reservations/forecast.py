@@ -1,4 +1,4 @@
-"""When everybody who waits would start if each were kept a start, in order; nothing is kept by it."""
+"""Forecast of starts: each waiting unit in turn gets its earliest window; nothing is reserved by it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phalanx.scheduling.reservations.window_search import earliest_window
 
 
 class NoStart(enum.StrEnum):
-    """Why no start can be told."""
+    """Reason why there is no forecast."""
 
     NOT_PLANNED = "NotPlannedYet"
     BEYOND_HORIZON = "BeyondHorizon"
@@ -34,9 +34,9 @@ class NoStart(enum.StrEnum):
 
 
 class ForecastQuestion(msgspec.Struct, frozen=True, eq=False):
-    """What one unit needs: its parts for `duration` seconds (0: for ever), not before a moment.
+    """Request of one unit: its parts for `duration` seconds (0: for ever), not before a moment.
 
-    It says that it runs for `run_time` seconds (0: nothing) and is killed at `deadline` (0: at no fixed moment).
+    `run_time` is its declared run time (0: none); `deadline` the moment at which it is killed (0: none).
     """
 
     parts: tuple[Part, ...]
@@ -47,8 +47,10 @@ class ForecastQuestion(msgspec.Struct, frozen=True, eq=False):
 
 
 class StartForecast(msgspec.Struct, frozen=True):
-    """`start` in seconds since the epoch, 0 where `no_start` (and `message`) say why there is none. It rests on the
-    limits of so many `gangs`; `endless` pods are without an end on other nodes."""
+    """Forecast start in seconds since the epoch; 0 where `no_start` (and `message`) give the reason.
+
+    It rests on the run-time limits of `gangs` gangs. `endless` pods without a known end are on other nodes.
+    """
 
     start: int = 0
     gangs: int = 0
@@ -58,16 +60,19 @@ class StartForecast(msgspec.Struct, frozen=True):
 
 
 NOT_PLANNED = StartForecast(no_start=NoStart.NOT_PLANNED, message="not planned yet")
-#: Of who was refused now, though amounts would do.
+#: Forecast of a unit that is refused now although enough amounts are free.
 NOT_AN_AMOUNT = StartForecast(
     no_start=NoStart.NOT_AN_AMOUNT,
-    message="amounts would allow it now: what it waits for (ports, volumes, spread, its place) is no amount",
+    message="enough amounts are free; blocked by another constraint (ports, volumes, spread, topology domain)",
 )
 
 
 class StartForecaster:
-    """A conservative pass: each who asks gets the earliest window beside those before it, and beside
-    the `windows` that are kept. The future is its own: no plan and no cluster is touched."""
+    """Conservative pass: each request gets the earliest window beside the earlier requests and the reserved
+    `windows`.
+
+    It has a future of its own: neither the plan nor the cluster changes.
+    """
 
     def __init__(
         self, state: ClusterState, quotas: QuotaCheck, start_delay: int, now: float, windows: Iterable[Window]
@@ -87,7 +92,7 @@ class StartForecaster:
         )
 
     def next(self, asked: ForecastQuestion) -> StartForecast:
-        """The start of the next in line, which holds its window from now on."""
+        """Return the start of the next request, and reserve its window in this forecast."""
         line = self._future.line
         self._future.update()
         if line is not self._future.line:
@@ -105,20 +110,20 @@ class StartForecaster:
         return late or self.told(asked.parts, window)
 
     def told(self, parts: tuple[Part, ...], window: Window) -> StartForecast:
-        """A window, and what it rests on."""
+        """Return the forecast of a window with its basis."""
         gangs, endless = basis(self._state, self._future, parts, window, self._now, self._start_delay)
         return StartForecast(window.start, gangs, endless)
 
     def _too_late(self, asked: ForecastQuestion, start: int) -> StartForecast | None:
         if not asked.deadline or start + max(asked.run_time, 1) <= asked.deadline:
             return None
-        when = f"it could start at {format_moment(start)}" if start < FOREVER else "it could not start before"
+        when = f"the earliest start is {format_moment(start)}" if start < FOREVER else "no start before it is known"
         return StartForecast(
             no_start=NoStart.DEADLINE,
-            message=f"before its deadline {format_moment(asked.deadline)} impossible: {when}",
+            message=f"cannot finish before its deadline {format_moment(asked.deadline)}: {when}",
         )
 
-    # -- why there is none -----------------------------------------------------------------------------------------
+    # -- reasons for no start ------------------------------------------------------------------------------------
 
     def _none(self, asked: ForecastQuestion) -> StartForecast:
         never = why_never(self._state, self._quotas, asked.parts)
@@ -133,7 +138,8 @@ class StartForecaster:
         last = len(self._future.line)
         if not self._accounts.allows(asked.parts, last - 1, last):
             return StartForecast(
-                no_start=NoStart.NO_END_KNOWN, message="no end known: of what holds the quota that it needs"
+                no_start=NoStart.NO_END_KNOWN,
+                message="no end known: pods that use the quota have no run-time limit",
             )
         if asked.deadline and asked.deadline <= self._now + HORIZON:
             late = self._too_late(asked, FOREVER)
@@ -146,7 +152,7 @@ class StartForecaster:
     def _no_end(self, usable: BoolArray) -> StartForecast:
         pods = int(self._future.endless[: self._state.nodes.extent][usable].sum())
         waiting = sum(window.end >= FOREVER for window in self._windows)
-        told = f"no end known: {pods} pod{'s' if pods != 1 else ''} on the nodes it could use"
+        message = f"no end known: {pods} pod{'s' if pods != 1 else ''} on the nodes it could use"
         if waiting:
-            told += f", and {waiting} before it without a limit"
-        return StartForecast(endless=pods, no_start=NoStart.NO_END_KNOWN, message=told)
+            message += f", and {waiting} before it without a limit"
+        return StartForecast(endless=pods, no_start=NoStart.NO_END_KNOWN, message=message)

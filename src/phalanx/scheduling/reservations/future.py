@@ -1,4 +1,4 @@
-"""What every node has free at every moment of the time line, in exact integers."""
+"""Free amounts of every node over the time line, in exact integers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from phalanx.scheduling.reservations.pod_ends import latest_end
 from phalanx.scheduling.reservations.timeline import FOREVER, Timeline, timeline
 from phalanx.scheduling.reservations.window import RowArray, Window
 
-# From so large a part of the table on everything is counted anew; that is cheaper.
+# If a larger part of the rows has changed, a full recount is cheaper.
 _REBUILD_PART = 4
-# More than any node has of anything: what it lacks in maintenance.
+# Amount taken off a row in maintenance: more than any node has.
 _CLOSED = 2**52
-# For so many classes and ends it remembers how many copies every row takes until then.
+# Number of (class, end) pairs for which the copies of each row are cached.
 _MOST_LEAST = 256
 
 
 class FutureMatrix:
-    """free[t, n] per resource: what row n has free from edge t to the next, with every window taken off.
+    """free[t, n] per resource: free amounts of row n from edge t to the next, without reserved windows.
 
-    It follows the cluster row by row as long as the time line stays, and counts only the resources that somebody
-    has asked about. What a row's amounts hold beyond the pods that are known to be on it (those of an open
-    transaction) is taken to stay. In maintenance a row has nothing.
-    The rounding is one-sided.
+    The matrix is updated row by row while the time line stays, for queried resources only. Amounts of an open
+    transaction count as pods without end. A row in maintenance has nothing free. Rounding never adds free room.
     """
 
     def __init__(self, state: ClusterState, start_delay: int = 0) -> None:
@@ -38,56 +36,56 @@ class FutureMatrix:
         self.line = Timeline((0,), True)
         self._extent = 0
         self._cursor = self._time_cursor = -1
-        # By row: the ends int64[P] and the amounts int64[P, R] of the pods on it.
+        # Row -> ends int64[P] and amounts int64[P, R] of its pods.
         self._ends: dict[int, tuple[IntArray, IntArray]] = {}
-        # By row int64[N]: how many pods without a known end it has, but for those that come with the node.
+        # int64[N]: pods without a known end on each row, without DaemonSet and static pods.
         self.endless: IntArray = np.zeros(0, dtype=np.int64)
-        # How many pods end at each moment.
+        # Moment -> number of pods that end then.
         self._moments: dict[int, int] = {}
         self._width = 0
         self._free: dict[int, IntArray] = {}
         self._copies: dict[int, tuple[ClassRecord, IntArray]] = {}
-        # By class: the windows that came or went since its copies were counted, and bool[N] the rows that changed.
+        # Class -> windows added or removed since its copies were counted, and bool[N] of its outdated rows.
         self._unseen: dict[int, dict[int, Window]] = {}
         self._outdated: dict[int, BoolArray] = {}
-        # By class: the rows that were asked about, and how many copies they take together at each moment.
+        # Class -> queried rows, and the sum of copies on them at each moment.
         self._rooms: dict[int, tuple[BoolArray, IntArray]] = {}
         self._windows: dict[int, dict[int, Window]] = {}
         self._standing: dict[int, Window] = {}
         self._redraw = False
         self._closed_version = -1
-        # How often it has been counted from nothing.
+        # Number of full recounts.
         self.drawn = 0
-        # How many changes there were, and by row int64[N] the number of its last one.
+        # Number of changes, and int64[N]: number of the last change of each row.
         self._changes = 0
         self._changed_at: IntArray = np.zeros(0, dtype=np.int64)
-        # By class and slot: as of which change, and the copies int64[N] that last from now to that slot.
+        # (class, slot) -> change number, and int64[N]: copies that fit from now to that slot.
         self._least: dict[tuple[int, int], tuple[int, IntArray]] = {}
         self._growth: dict[int, _Growth] = {}
-        #: When a pod has left at the latest for another reason than its limit; FOREVER for none.
+        #: Returns the latest end of a pod for another reason than its run-time limit; FOREVER for none.
         self.leaves_by: Callable[[PodRecord], int] = _never
 
     # -- following the cluster ------------------------------------------------------------------------------
 
     def advance(self, now: float, windows: Iterable[Window]) -> None:
-        """Brings everything up to `now`; `windows` are all that stand."""
+        """Update the matrix to `now` with all reserved `windows`."""
         self._now = now
-        self._stand({id(window): window for window in windows})
+        self._set_windows({id(window): window for window in windows})
         changed = self._changed_rows()
-        # A pod that is past its end is expected a while longer.
+        # The expected end of an overdue pod moves on with the time.
         over = {end for end in self._moments if end <= now}
         late = [row for row, (ends, _) in self._ends.items() if not over.isdisjoint(ends.tolist())] if over else []
         self._read(changed, late)
         self._draw(changed, late)
 
-    def _stand(self, windows: dict[int, Window]) -> None:
+    def _set_windows(self, windows: dict[int, Window]) -> None:
         for number in self._standing.keys() - windows.keys():
-            self._lay(self._standing[number], False)
+            self._index_window(self._standing[number], False)
         for number in windows.keys() - self._standing.keys():
-            self._lay(windows[number], True)
+            self._index_window(windows[number], True)
         self._standing = windows
 
-    def _lay(self, window: Window, on: bool) -> None:
+    def _index_window(self, window: Window, on: bool) -> None:
         for row in window.rows.tolist():
             if on:
                 self._windows.setdefault(row, {})[id(window)] = window
@@ -96,20 +94,20 @@ class FutureMatrix:
 
     @property
     def current(self) -> bool:
-        """Whether nothing has changed on the nodes since."""
+        """Whether the matrix includes all changes of nodes."""
         return self.times_current and self._cursor == self._state.nodes.changes.end
 
     @property
     def times_current(self) -> bool:
-        """Whether no pod's end has changed since."""
+        """Whether the matrix includes all changes of pods' ends."""
         return self._time_cursor == self._state.pods.retimed.end
 
     def skip(self) -> None:
-        """What was noted of nodes since concerns others only."""
+        """Skip the pending changes of nodes: they do not affect the matrix."""
         self._cursor = self._state.nodes.changes.end
 
     def update(self) -> None:
-        """Takes in what has been placed since, for those who are about to place more."""
+        """Update the matrix with the placements since the last update."""
         closed = self._closed_version != self._state.nodes.maintenance.version
         if self.current and self._width == len(self._state.space) and not self._redraw and not closed:
             return
@@ -124,11 +122,11 @@ class FutureMatrix:
             self._read_row(row)
 
     def _draw(self, changed: list[int] | None, late: Iterable[int] = ()) -> None:
-        """The time line, and what is free on it of what somebody has asked about."""
+        """Rebuild the time line, and the free amounts of queried resources where they changed."""
         kept = {when for window in self._standing.values() for when in (window.start, window.end)}
         extent = self._state.nodes.extent
         maintenance = self._state.nodes.maintenance
-        edges = (when for each in maintenance.closures for when in (each.start, each.end))
+        edges = (when for closure in maintenance.closures for when in (closure.start, closure.end))
         line = timeline(self._now, self._moments, kept, extent, self.line, edges)
         same = changed is not None and line.shape == self.line.shape and self._extent == extent
         same &= self._closed_version == maintenance.version
@@ -154,19 +152,19 @@ class FutureMatrix:
         if self._width != len(self._state.space):
             self._width, self._cursor = len(self._state.space), -1
         limit, retimed = max(64, nodes.extent // _REBUILD_PART), self._state.pods.retimed
-        found = nodes.changes.since(self._cursor, limit)
-        more = retimed.since(self._time_cursor, limit)
+        changed = nodes.changes.since(self._cursor, limit)
+        retimed_rows = retimed.since(self._time_cursor, limit)
         self._cursor, self._time_cursor = nodes.changes.end, retimed.end
-        if found is None or more is None:
+        if changed is None or retimed_rows is None:
             return None
-        return sorted({row for row in (*found, *more) if row >= 0})
+        return sorted({row for row in (*changed, *retimed_rows) if row >= 0})
 
     def _read_row(self, row: int) -> None:
         former = self._ends.pop(row, None)
         for end in former[0].tolist() if former is not None else ():
-            left = self._moments[end] - 1
-            if left:
-                self._moments[end] = left
+            count = self._moments[end] - 1
+            if count:
+                self._moments[end] = count
             else:
                 del self._moments[end]
         ends, usages, endless = [], [], 0
@@ -196,13 +194,13 @@ class FutureMatrix:
             outdated[chosen] = True
 
     def _profile(self, column: int, rows: RowArray) -> IntArray:
-        """int64[T, rows]: what the rows have free of one resource."""
+        """Return int64[T, rows]: the free amounts of one resource on the rows."""
         free = np.zeros((len(self.line), len(rows)), dtype=np.int64)
-        here = [(at, *self._ends[row]) for at, row in enumerate(rows.tolist()) if row in self._ends]
-        if here:
-            ends = np.concatenate([each for _, each, _ in here])
-            amounts = np.concatenate([usages[:, column] for _, _, usages in here])
-            where = np.repeat([at for at, _, _ in here], [len(each) for _, each, _ in here])
+        ending = [(at, *self._ends[row]) for at, row in enumerate(rows.tolist()) if row in self._ends]
+        if ending:
+            ends = np.concatenate([pod_ends for _, pod_ends, _ in ending])
+            amounts = np.concatenate([usages[:, column] for _, _, usages in ending])
+            where = np.repeat([at for at, _, _ in ending], [len(pod_ends) for _, pod_ends, _ in ending])
             slots = np.searchsorted(self.line.moments, ends, side="left")
             inside = (slots < len(free)) & (amounts != 0)
             np.add.at(free, (slots[inside], where[inside]), amounts[inside])
@@ -222,20 +220,20 @@ class FutureMatrix:
         return free
 
     def _closed(self, rows: RowArray) -> BoolArray:
-        """bool[T, rows]: when each row is in maintenance."""
+        """Return bool[T, rows]: the slots in which each row is in maintenance."""
         closed = np.zeros((len(self.line), len(rows)), dtype=np.bool_)
-        for each in self._state.nodes.maintenance.closures:
-            begin, end = self.line.slots(each.start, each.end)
-            if begin < end and each.end > self.line.edges[0]:
-                closed[begin:end] |= np.isin(rows, each.rows)
+        for closure in self._state.nodes.maintenance.closures:
+            begin, end = self.line.slots(closure.start, closure.end)
+            if begin < end and closure.end > self.line.edges[0]:
+                closed[begin:end] |= np.isin(rows, closure.rows)
         ends = self._state.nodes.maintenance.ends_of(rows)
-        # From the slot on in which it begins.
+        # A row closes from the slot in which its maintenance begins.
         first = np.searchsorted(self.line.moments, ends, side="right") - 1
         closed |= (ends < FOREVER) & (np.arange(len(closed))[:, None] >= first)
         return closed
 
     def _on(self, rows: RowArray) -> Iterable[Window]:
-        """The windows that have something on the rows."""
+        """Return the windows with room on the rows."""
         if len(rows) == self._extent:
             return self._standing.values()
         return {
@@ -245,17 +243,17 @@ class FutureMatrix:
     # -- windows ----------------------------------------------------------------------------------------------
 
     def take(self, window: Window) -> None:
-        """Takes a window off."""
+        """Subtract a window."""
         self._standing[id(window)] = window
-        # An exact time line has an edge wherever a window ends.
+        # An exact time line needs an edge at every end of a window.
         self._redraw |= self.line.exact and window.end < FOREVER and window.end not in self.line.edges
-        self._lay(window, True)
+        self._index_window(window, True)
         self._change(window, -1)
 
     def give_back(self, window: Window) -> None:
-        """Adds back what was taken off for a window."""
+        """Add the amounts of a window back."""
         self._standing.pop(id(window), None)
-        self._lay(window, False)
+        self._index_window(window, False)
         self._change(window, 1)
 
     def _change(self, window: Window, sign: int) -> None:
@@ -267,7 +265,7 @@ class FutureMatrix:
                 if kept.any():
                     free[begin:end, share.rows] += sign * kept
         for unseen in self._unseen.values():
-            # What is taken off and put back before anybody asks has changed nothing.
+            # A window that is subtracted and added back between two queries changes nothing.
             if unseen.pop(id(window), None) is None:
                 unseen[id(window)] = window
 
@@ -276,7 +274,7 @@ class FutureMatrix:
         self._changed_at[rows[rows < len(self._changed_at)]] = self._changes
 
     def _replace(self, pod_class: ClassRecord, copies: IntArray, rows: RowArray, begin: int, end: int) -> None:
-        """Counts the copies on some rows anew, and keeps their sum true."""
+        """Recount the copies on some rows, and update their sum."""
         fresh = self._count(pod_class, rows, begin, end)
         self._growth[pod_class.number].note(copies, rows)
         known = self._rooms.get(pod_class.number)
@@ -288,24 +286,24 @@ class FutureMatrix:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def free(self, column: int) -> IntArray:
-        """int64[T, N] of one resource."""
-        found = self._free.get(column)
-        if found is None:
+        """Return int64[T, N]: the free amounts of one resource."""
+        free = self._free.get(column)
+        if free is None:
             rows = np.arange(self._extent, dtype=np.intp)
-            found = self._free[column] = self._profile(column, rows)
-        return found
+            free = self._free[column] = self._profile(column, rows)
+        return free
 
     def copies(self, pod_class: ClassRecord) -> IntArray:
-        """int64[T, N]: how many copies each row takes from each edge to the next, filters aside."""
-        found = self._copies.get(pod_class.number)
-        if found is None:
+        """Return int64[T, N]: the number of copies that each row fits in each slot, without filters."""
+        entry = self._copies.get(pod_class.number)
+        if entry is None:
             rows = np.arange(self._extent, dtype=np.intp)
-            found = self._copies[pod_class.number] = (pod_class, self._count(pod_class, rows))
+            entry = self._copies[pod_class.number] = (pod_class, self._count(pod_class, rows))
             self._unseen[pod_class.number] = {}
             self._outdated[pod_class.number] = np.zeros(self._extent, dtype=np.bool_)
             self._growth[pod_class.number] = _Growth(self._extent)
-        self._catch_up(*found)
-        return found[1]
+        self._catch_up(*entry)
+        return entry[1]
 
     def _catch_up(self, pod_class: ClassRecord, copies: IntArray) -> None:
         unseen, outdated = self._unseen[pod_class.number], self._outdated[pod_class.number]
@@ -320,13 +318,13 @@ class FutureMatrix:
             self._replace(pod_class, copies, rows, 0, len(self.line))
 
     def grown(self, pod_class: ClassRecord) -> int:
-        """How many copies more than it did all rows together take at most, at any moment, summed from one call to
-        the next since everything was counted from nothing."""
+        """Return the sum over rows of the largest growth of copies at any moment, accumulated since the last full
+        recount."""
         copies = self.copies(pod_class)
         return self._growth[pod_class.number].measure(copies)
 
     def room(self, pod_class: ClassRecord, rows: BoolArray) -> IntArray:
-        """int64[T]: how many copies the rows bool[N] take together from each edge to the next."""
+        """Return int64[T]: the number of copies that the rows bool[N] fit together in each slot."""
         mask = rows[: self._extent]
         copies = self.copies(pod_class)
         known = self._rooms.get(pod_class.number)
@@ -339,53 +337,54 @@ class FutureMatrix:
         whole = len(rows) == self._extent
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
             free = self.free(column)[begin:end]
-            here = (free if whole else free[:, rows]) // amount
-            fits = here if fits is None else np.minimum(fits, here, out=fits)
-        assert fits is not None  # every pod takes a slot
+            copies = (free if whole else free[:, rows]) // amount
+            fits = copies if fits is None else np.minimum(fits, copies, out=fits)
+        assert fits is not None  # every pod takes a pod slot
         return np.maximum(fits, 0, out=fits)
 
     def copies_until(self, pod_class: ClassRecord, rows: RowArray, end: float) -> IntArray:
-        """int64[rows]: how many copies that start now and last until `end` each row takes all that time."""
+        """Return int64[rows]: the number of copies that each row fits from now until `end`."""
         _, last = self.line.slots(self.line.edges[0], end)
         known = self._least.get((pod_class.number, last))
         if known is None:
             if len(self._least) >= _MOST_LEAST:
                 self._least.clear()
-            least = self._count_until(pod_class, np.arange(self._extent, dtype=np.intp), last)
+            copies = self._count_until(pod_class, np.arange(self._extent, dtype=np.intp), last)
         else:
-            since, least = known
+            since, copies = known
             changed = np.flatnonzero(self._changed_at > since)
             if len(changed):
-                least[changed] = self._count_until(pod_class, changed, last)
-        self._least[pod_class.number, last] = (self._changes, least)
-        return least[rows]
+                copies[changed] = self._count_until(pod_class, changed, last)
+        self._least[pod_class.number, last] = (self._changes, copies)
+        return copies[rows]
 
     def _count_until(self, pod_class: ClassRecord, rows: RowArray, last: int) -> IntArray:
-        least: IntArray | None = None
+        fewest: IntArray | None = None
         whole = len(rows) == self._extent
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
             free = self.free(column)[:last]
-            here = (free if whole else free[:, rows]).min(axis=0) // amount
-            least = here if least is None else np.minimum(least, here)
-        assert least is not None  # every pod takes a slot
-        return np.maximum(least, 0)
+            copies = (free if whole else free[:, rows]).min(axis=0) // amount
+            fewest = copies if fewest is None else np.minimum(fewest, copies)
+        assert fewest is not None  # every pod takes a pod slot
+        return np.maximum(fewest, 0)
 
     def copies_beside(
         self, pod_class: ClassRecord, rows: RowArray, start: float, end: float, lifted: Iterable[Window]
     ) -> IntArray:
-        """int64[rows]: how many copies each row takes over [start, end) if some windows did not stand."""
+        """Return int64[rows]: the number of copies that each row fits over [start, end) without the `lifted`
+        windows."""
         first, last = self.line.slots(start, end)
         lifted = list(lifted)
-        least: IntArray | None = None
+        fewest: IntArray | None = None
         for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
             free = self.free_beside(column, first, last, lifted)[:, rows]
-            here = free.min(axis=0) // amount
-            least = here if least is None else np.minimum(least, here)
-        assert least is not None  # every pod takes a slot
-        return np.maximum(least, 0)
+            copies = free.min(axis=0) // amount
+            fewest = copies if fewest is None else np.minimum(fewest, copies)
+        assert fewest is not None  # every pod takes a pod slot
+        return np.maximum(fewest, 0)
 
     def free_beside(self, column: int, first: int, last: int, lifted: Iterable[Window]) -> IntArray:
-        """int64[slots, N] of one resource from slot `first` to `last` if some windows did not stand."""
+        """Return int64[slots, N] of one resource from slot `first` to `last` without the `lifted` windows."""
         free = self.free(column)[first:last].copy()
         for window in lifted:
             begin, end = (min(max(slot, first), last) - first for slot in self.line.slots(window.start, window.end))
@@ -394,7 +393,7 @@ class FutureMatrix:
         return free
 
     def copies_at_last(self, pod_class: ClassRecord) -> IntArray:
-        """int64[N]: how many copies each row takes once everything has left whose end is known, however late."""
+        """Return int64[N]: the number of copies that each row fits after all pods with a known end have left."""
         free = self._state.nodes.idle[pod_class.columns][:, : self._extent].copy()
         for row, (_, usages) in self._ends.items():
             free[:, row] += usages[:, pod_class.columns].sum(axis=0)
@@ -407,7 +406,7 @@ class FutureMatrix:
         return copies
 
     def overbooks(self, window: Window, rows: Sequence[int]) -> bool:
-        """Whether one of these rows is not there, or has less than nothing free, while the window lasts."""
+        """Return whether one of the rows is gone or overcommitted while the window lasts."""
         begin, end = self.line.slots(window.start, window.end)
         for share in window.shares:
             for column in share.pod_class.columns.tolist():
@@ -420,7 +419,7 @@ class FutureMatrix:
         return False
 
     def overbooked(self) -> BoolArray:
-        """bool[N]: the rows from which more was taken off than they have, at some moment."""
+        """Return bool[N]: the rows that are overcommitted at some moment."""
         over = np.zeros(self._extent, dtype=np.bool_)
         for free in self._free.values():
             over |= (free < 0).any(axis=0)
@@ -428,7 +427,7 @@ class FutureMatrix:
 
 
 class _Growth:
-    """How much the copies of a class have grown: what they were on every row that was counted anew since."""
+    """Growth of the copies of a class, from the former counts of all recounted rows."""
 
     __slots__ = ("_former", "_noted", "_sum")
 
@@ -438,7 +437,7 @@ class _Growth:
         self._former: list[tuple[RowArray, IntArray]] = []
 
     def note(self, copies: IntArray, rows: RowArray) -> None:
-        """The rows of `copies` int64[T, N] are about to be counted anew."""
+        """Store the counts of rows of `copies` int64[T, N] before they are recounted."""
         new = rows[~self._noted[rows]]
         if len(new):
             self._noted[new] = True

@@ -1,4 +1,4 @@
-"""Proofs that a unit cannot run even if no other unit did: the nodes are too small or closed, or an account is."""
+"""Proof that a unit can never run: the nodes are too small or closed, or an account limit is too small."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from phalanx.scheduling.reservations.window import Part
 
 
 class Never(msgspec.Struct, frozen=True):
-    """`closed`: there would be room on nodes that are not open to it now. Nodes are opened, labels change."""
+    """Reason why a unit can never run.
+
+    With `closed`, it would fit on nodes that are closed to it now: that can change.
+    """
 
     message: str
     closed: bool = False
 
 
 def why_never(state: ClusterState, quotas: QuotaCheck, parts: Sequence[Part]) -> Never | None:
-    """Why the parts could not run even if nobody else did; None where they could."""
+    """Return the reason why the parts could not run in an empty cluster; None if they could."""
     alive = state.nodes.alive
     for part in parts:
         usable = part.rows & alive
@@ -42,7 +45,7 @@ def _copies_when_empty(state: ClusterState, part: Part, rows: BoolArray) -> int:
 
 
 def _never_allowed(quotas: QuotaCheck, parts: Sequence[Part]) -> str:
-    """The account that would not allow the parts even if it held nothing, "" for none."""
+    """Return the limit that the parts exceed even in an empty account, "" for none."""
     wanted: dict[ChargePath, dict[str, int]] = {}
     for part in parts:
         if part.charge_path is not None:

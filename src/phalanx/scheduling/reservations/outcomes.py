@@ -1,4 +1,4 @@
-"""What became of promised starts: kept, or broken by what."""
+"""Outcomes of promised starts: on time, late, or lost."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
 
 KEPT: Final = "Kept"
-#: Later than promised, and no cause is known: a fault of ours.
+#: A late start without a known cause: a fault of Phalanx.
 NO_CAUSE: Final = "NoCause"
 
 
 class PromiseOutcomes:
-    """`counts` says how many ended how: `KEPT`, a cause (they started late, or were lost), `NO_CAUSE`."""
+    """Counts of outcomes: `KEPT`, the cause of a late or lost start, or `NO_CAUSE`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -22,14 +22,14 @@ class PromiseOutcomes:
         self.counts[_cause(reservation) if now > reservation.promised else KEPT] += 1
 
     def lost(self, cause: SlipCause) -> None:
-        """It was given up before it could start."""
+        """Count a start that was given up before its time."""
         self.counts[cause.value] += 1
 
 
 def _cause(reservation: Reservation) -> str:
-    """Of the last of its slips: what was promised before it was lost once is not what was promised now."""
+    """Return the cause of the last slip of the present promise; slips of an earlier, lost promise do not count."""
     causes = [slip.cause.value for slip in reservation.slips if slip.when >= reservation.made]
     if causes:
         return causes[-1]
-    # It had its turn in time, and what is no amount was in its way.
+    # A reservation with failed turns had its turn in time, and something other than amounts blocked it.
     return SlipCause.NOT_PLACEABLE.value if reservation.failures else NO_CAUSE

@@ -1,4 +1,5 @@
-"""The plan of starts: carried over from cycle to cycle, mended where the cluster broke it, and compressed."""
+"""Plan of start reservations: carried over between cycles, repaired after changes of the cluster, and
+compressed."""
 
 from __future__ import annotations
 
@@ -25,45 +26,45 @@ from phalanx.scheduling.reservations.timeline import FOREVER
 from phalanx.scheduling.reservations.window import Part, Window
 from phalanx.scheduling.reservations.window_search import FoundWindow, earliest_window
 
-#: So many of its slips a reservation remembers.
+#: Number of slips that a reservation stores.
 _REMEMBERED = 8
-#: After so many turns at its time in which it could not be placed a reservation is given up.
+#: A reservation is given up after this many failed turns at its time.
 _MOST_FAILURES = 8
-#: On a grid what fits beside the windows is looked at again after so many seconds; meanwhile a pod counts as if it
-#: lasted so much longer.
+#: On a grid, pods that fit beside the windows are retried after this many seconds; until then a pod counts as that
+#: much longer.
 _SLACK = 60
-#: Seconds from one such turn to the next, unless something changes before.
+#: Seconds between two such turns, unless the cluster changes before.
 _RETRY = 30
 
 
 class ReservationPlan(StandingPlan):
-    """Which waiting units have a start that is kept for them.
+    """Start reservations of waiting units.
 
-    A plan that is made anew at every event breaks promises though nobody is late: who ranks higher
-    and finds a better hole pushes others back. So it is carried over. An event mends the windows that it breaks,
-    last come first, and each slip has a named cause; then every window may move forward, in the order of rank,
-    never back.
+    A plan that is rebuilt at every event breaks promises without delays in the cluster: a unit of higher rank that
+    finds a better hole displaces others. So the plan is carried over. An event replaces the windows that it breaks,
+    the newest reservations first, and each slip has a named cause. Then every window can move forward, in order of
+    rank, but never back.
     """
 
     def __init__(self, state: ClusterState, settings: ReservationSettings) -> None:
         super().__init__(state, settings)
         self._loaded: list[StoredReservation] = []
-        # What stands again of the loaded promises, as it was loaded.
+        # Loaded promises that are restored, in their stored form.
         self.restored: dict[UnitKey, StoredReservation] = {}
-        # Grows with every change of what is to be remembered.
+        # Number that grows with every change of the stored state.
         self.version = 0
         self._compressed_at = (-1, -1)
         self._looked_at = 0.0
         self._advance_version = 0
         self._displacers: dict[UnitKey, str] = {}
-        # Who was found to have no start, and when in the history of the cluster.
-        # As of which version of the capacity, and why it never can ("": what is in its way has no known end).
+        # Units without a possible start: the capacity version of the search, and the reason why they can never
+        # start (None: a blocking pod has no known end).
         self._hopeless: dict[UnitKey, tuple[int, Never | None]] = {}
-        # The unit of each gang that has asked for a start.
+        # Unit of each gang that has requested a start.
         self._unit_of: dict[GangKey, UnitKey] = {}
         self.starts = PromisedStarts()
 
-    # -- looking ---------------------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._reservations)
@@ -72,17 +73,17 @@ class ReservationPlan(StandingPlan):
         return self._reservations.get(key)
 
     def unit_of(self, of: GangKey | str) -> UnitKey | None:
-        """Return the unit of a gang that has asked for a start (None for others), or of a pod (its uid)."""
+        """Return the unit of a gang that has requested a start (else None), or of a pod (its uid)."""
         return self._unit_of.get(of) if isinstance(of, GangKey) else of
 
     def promise(self, of: GangKey | str) -> str:
-        """What a gang, or a pod on its own (its uid), is told about its start; "" for nothing."""
+        """Return the published text about the start of a gang, or of a pod on its own (its uid); "" for none."""
         key = self.unit_of(of)
         if key is None:
             return ""
         reservation = self._reservations.get(key)
         if reservation is not None:
-            words = reservation.words = reservation.words or self._words(reservation)
+            words = reservation.words = reservation.words or self._basis_of(reservation)
             return start_sentence(reservation.told, words, reservation.slips, reservation.spares)
         return self.starts.without_promise(key, self._hopeless.get(key))
 
@@ -90,14 +91,14 @@ class ReservationPlan(StandingPlan):
         """Return whether a start is reserved for the unit of a gang."""
         return self._unit_of.get(gang) in self._reservations
 
-    def _words(self, reservation: Reservation) -> ToldStart:
+    def _basis_of(self, reservation: Reservation) -> ToldStart:
         self._catch_up()
         delay = self.settings.start_delay
         rests = basis(self._state, self._future, reservation.parts, reservation.window, self._now, delay)
         return ToldStart(int(self._now), *rests, *self.starts.expected(reservation, self._now))
 
     def note_forecast(self, key: UnitKey, start: int, queue: str, pods: int) -> bool:
-        """A unit without a promise starts at a moment by the plan; whether people are to be told anything new."""
+        """Store the planned start of a unit without promise; return whether its published forecast changes."""
         forecasts = self.starts.forecasts
         former = forecasts.told(key)
         forecasts.note(key, int(self._now), start, queue, pods)
@@ -106,40 +107,43 @@ class ReservationPlan(StandingPlan):
         return forecasts.told(key) != former
 
     def forecast_started(self, key: UnitKey) -> None:
-        """A unit has started, with or without a promise."""
+        """Record the start of a unit, with or without a promise."""
         self.starts.forecasts.started(key, int(self._now))
         self.version += 1
 
     def all(self) -> list[Reservation]:
-        """In the order in which they are compressed."""
-        return sorted(self._reservations.values(), key=lambda each: (-each.priority, each.made))
+        """Return the reservations in the order of compression: by priority, then by age."""
+        return sorted(
+            self._reservations.values(), key=lambda reservation: (-reservation.priority, reservation.made)
+        )
 
     def count(self, queue: str) -> int:
-        """How many of a queue have one."""
-        return sum(each.queue == queue for each in self._reservations.values())
+        """Return the number of reservations of a queue."""
+        return sum(reservation.queue == queue for reservation in self._reservations.values())
 
     @property
     def next_due(self) -> float | None:
-        """When a cycle has something to do for one of them: its start, or another try."""
-        starts = [max(each.start, each.retry_at) for each in self._reservations.values()]
+        """The next time at which a cycle is due for a reservation: its start, a retry, or a change of an advance
+        reservation."""
+        starts = [max(reservation.start, reservation.retry_at) for reservation in self._reservations.values()]
         change = self.advance.next_change
         return min([*starts, change] if change is not None else starts, default=None)
 
     @property
     def outdated(self) -> bool:
-        """Whether a pod will have left at another time than the plan was made with."""
+        """Whether the end of a pod has changed since the plan was updated."""
         return self.advance.outdated or (self.active and not self._future.times_current)
 
     @property
     def disturbed(self) -> bool:
-        """Whether somebody has taken since what is kept for others: the next cycle finds them another start."""
+        """Whether a placement has used reserved room since: the next cycle then moves the windows."""
         if not self._reservations:
             return False
         self._catch_up()
         return bool(self._displacers) or (self._accounts is not None and self._accounts.any_overdrawn())
 
     def configure(self, settings: ReservationSettings) -> None:
-        """Goes on under other settings; what is promised stays."""
+        """Apply new settings; promises stay."""
         if settings.start_delay != self.settings.start_delay:
             self.settings = settings
             self._future = self._new_future()
@@ -154,12 +158,11 @@ class ReservationPlan(StandingPlan):
         quotas: QuotaCheck,
         waits: Callable[[UnitKey], bool],
         out_of_time: Callable[[], bool] = lambda: False,
-        ask: Ask = lambda spec: "nobody can say what it asks for",
+        ask: Ask = lambda spec: "its request cannot be resolved",
     ) -> list[UnitKey]:
-        """Brings the plan up to `now`. `waits` tells whether a unit still asks for something, `ask` what an advance
-        reservation asks for.
+        """Update the plan to `now`; return the units that need a turn: they are due, or their start has changed.
 
-        Returns the units that are to have a turn: they are due, or have to be told another start.
+        `waits` returns whether a unit still waits. `ask` resolves the request of an advance reservation.
         """
         self._now, self._quotas, self._accounts, self._stale = now, quotas, None, True
         self._lifted.clear()
@@ -177,25 +180,32 @@ class ReservationPlan(StandingPlan):
         self._unit_of = {
             gang: key for gang, key in self._unit_of.items() if key in self._reservations or waits(key)
         }
-        self._mend()
+        self._repair()
         self._grant(ask)
         if self._compressed_at != self._moment():
             self._compress(out_of_time)
-        # Who fits beside them changes with the time.
+        # The time decides which pods fit beside the windows.
         if self._future.line.exact or now - self._looked_at >= _SLACK:
             self._looked_at = now
-            self._look_again([*(each.window for each in self._reservations.values()), *self.advance.windows()])
+            self._look_again(
+                [*(reservation.window for reservation in self._reservations.values()), *self.advance.windows()]
+            )
         lost = self.starts.pop_untold()
-        turns = [(each.key, self._is_due(each), self._refresh_told(each)) for each in self.all()]
-        return lost + [key for key, due, news in turns if due or news]
+        turns = [
+            (reservation.key, self._is_due(reservation), self._refresh_told(reservation))
+            for reservation in self.all()
+        ]
+        return lost + [key for key, due, changed in turns if due or changed]
 
     def _grant(self, ask: Ask) -> None:
-        """Asks for advance reservations, one after the other: each on the plan that holds those before it."""
+        """Grant pending advance reservations one after the other, each beside the earlier ones."""
         while self.advance.wanted:
             self._catch_up()
             assert self._accounts is not None
-            others = [(f"the promised start of {each.name}", each.window) for each in self.all()]
-            granted = self.advance.ask(self._future, self._accounts, ask, others, self._moment())
+            waiting = [
+                (f"the promised start of {reservation.name}", reservation.window) for reservation in self.all()
+            ]
+            granted = self.advance.ask(self._future, self._accounts, ask, waiting, self._moment())
             if granted is None or granted.window is None:
                 break
             self._stale = True
@@ -204,7 +214,7 @@ class ReservationPlan(StandingPlan):
         self._advance_version = self.advance.version
 
     def recount_users(self) -> None:
-        """Counts off what has just been placed in advance reservations."""
+        """Update the unused room of advance reservations after placements."""
         for grant in self.advance.recount():
             former = grant.window
             self.advance.redraw(grant)
@@ -216,73 +226,78 @@ class ReservationPlan(StandingPlan):
                 self._put_on(grant.window)
 
     def _is_due(self, reservation: Reservation) -> bool:
-        """Whether its time has come; after a try only once something has changed, or after a while."""
+        """Return whether the reservation's time has come.
+
+        After a failed turn it is due once the cluster changes, or after a while.
+        """
         moment = self._moment()
         if reservation.start > self._now:
             return False
         if reservation.retry_at > self._now and reservation.attempted_at == moment:
             return False
-        # Whatever becomes of its turn, it asks for none at once.
+        # Set the retry time in any case, so that the next turn is not due at once.
         reservation.retry_at, reservation.attempted_at = self._now + _RETRY, moment
         return True
 
     def _refresh_told(self, reservation: Reservation) -> bool:
-        """Whether people are to be told another start, or when to expect it."""
+        """Update the published start if it has changed enough; return whether it has."""
         if not self.starts.has_news(reservation, self._now):
             return False
         reservation.told, reservation.words = reservation.start, None
         self.version += 1
         return True
 
-    def _mend(self) -> None:
-        """Finds new windows for those whose room is not there any more."""
+    def _repair(self) -> None:
+        """Find new windows for reservations that have lost their room."""
         future = self._future
-        for each in self._reservations.values():
-            for part in each.parts:
+        for reservation in self._reservations.values():
+            for part in reservation.parts:
                 for column in part.pod_class.columns.tolist():
                     future.free(column)
-        over = future.overbooked()
+        overbooked = future.overbooked()
         broken: list[tuple[Reservation, SlipCause, str]] = []
-        for each in reversed(self.all()):
+        for reservation in reversed(self.all()):
             rows = [
                 row
-                for row in each.window.rows.tolist()
-                if row >= len(over) or over[row] or not self._state.nodes.alive[row]
+                for row in reservation.window.rows.tolist()
+                if row >= len(overbooked) or overbooked[row] or not self._state.nodes.alive[row]
             ]
-            if rows and future.overbooks(each.window, rows):
-                broken.append((each, *self._cause(each, rows)))
-            elif self._accounts is not None and (account := self._accounts.overdrawn(each.window)) is not None:
-                broken.append((each, SlipCause.QUOTA_CHANGED, account.label))
+            if rows and future.overbooks(reservation.window, rows):
+                broken.append((reservation, *self._cause(reservation, rows)))
+            elif (
+                self._accounts is not None and (account := self._accounts.overdrawn(reservation.window)) is not None
+            ):
+                broken.append((reservation, SlipCause.QUOTA_CHANGED, account.label))
             else:
                 continue
-            self._take_off(each.window)
-            over = future.overbooked()
+            self._take_off(reservation.window)
+            overbooked = future.overbooked()
         self._displacers.clear()
-        for each, cause, by in reversed(broken):
-            found = self._search(each.parts, each.duration)
-            self._move(each, found, cause, by)
+        for reservation, cause, by in reversed(broken):
+            window = self._search(reservation.parts, reservation.duration)
+            self._move(reservation, window, cause, by)
 
     def _cause(self, reservation: Reservation, rows: Sequence[int]) -> tuple[SlipCause, str]:
-        """What took the room of a window, and who."""
+        """Return the cause of a lost window, and the pod or unit that took its room."""
         by = self._displacers.pop(reservation.key, "")
         if by:
             return SlipCause.DISPLACED, by
         return cause_on(self._state, rows, reservation, self._now, self.settings.start_delay)
 
     def _compress(self, out_of_time: Callable[[], bool]) -> None:
-        """Moves windows forward where room has come free, in the order of rank; never back."""
-        for each in self.all():
-            if each.start <= self._now or not self._may_move(each):
+        """Move windows forward into released room in the order of rank; never back."""
+        for reservation in self.all():
+            if reservation.start <= self._now or not self._may_move(reservation):
                 continue
-            grown = self._grown(each)
-            self._take_off(each.window)
-            found = self._find(each.parts, each.duration, each.start)
-            if found.window is not None:
-                self._open([each.window])
-                each.window = found.window
+            grown = self._grown(reservation)
+            self._take_off(reservation.window)
+            result = self._find(reservation.parts, reservation.duration, reservation.start)
+            if result.window is not None:
+                self._open([reservation.window])
+                reservation.window = result.window
                 self.version += 1
-            each.lacks = (self._future.drawn, grown + found.lacking)
-            self._put_on(each.window)
+            reservation.lacks = (self._future.drawn, grown + result.lacking)
+            self._put_on(reservation.window)
             if out_of_time():
                 return
         self._compressed_at = self._moment()
@@ -291,12 +306,12 @@ class ReservationPlan(StandingPlan):
         return sum(self._future.grown(part.pod_class) for part in reservation.parts)
 
     def _moment(self) -> tuple[int, int]:
-        """Changes with whatever may let windows move forward."""
+        """Return a version that changes whenever windows could move forward."""
         return self._state.capacity_version, self._state.pods.retimed.end
 
     def _may_move(self, reservation: Reservation) -> bool:
-        """Whether room has grown as much as it lacked when it was looked at last, and each of its parts has room at
-        some moment before its start: its own window adds nothing there."""
+        """Return whether the window could move forward: room has grown enough since the last search, and each part
+        has room before the start."""
         self._catch_up()
         drawn, needed = reservation.lacks
         if drawn == self._future.drawn and self._grown(reservation) < needed:
@@ -310,38 +325,43 @@ class ReservationPlan(StandingPlan):
     # -- a restart ----------------------------------------------------------------------------------------------
 
     def load(self, promises: Sequence[StoredReservation]) -> None:
-        """What an earlier process had promised; it stands again with the next cycle, for those who still wait."""
+        """Load the promises of an earlier process. The next cycle restores those of units that still wait."""
         self._loaded = list(promises)
 
     def restore_loaded(
         self, ask: Callable[[StoredReservation], Reservation | None], quotas: QuotaCheck, now: float
     ) -> None:
-        """Lets loaded promises stand again, in their old order. `ask` gives the reservation of a unit that is the
-        one to whom it was promised and waits still, with its window where its rows are what they were."""
+        """Restore loaded promises in their old order.
+
+        `ask` returns the reservation of a unit that still waits and is the one that got the promise. Its window has
+        shares if its rows are unchanged.
+        """
         loaded, self._loaded = self._loaded, []
         self._quotas, self._now = quotas, now
-        for kept in loaded:
-            made = ask(kept)
-            if made is None or made.key in self._reservations:
+        for promise in loaded:
+            reservation = ask(promise)
+            if reservation is None or reservation.key in self._reservations:
                 continue
-            if not isinstance(made.key, str):
-                self._unit_of.update(dict.fromkeys(made.key, made.key))
-            self._reservations[made.key] = made
-            self.restored[made.key] = kept
-            if not made.window.shares:
+            if not isinstance(reservation.key, str):
+                self._unit_of.update(dict.fromkeys(reservation.key, reservation.key))
+            self._reservations[reservation.key] = reservation
+            self.restored[reservation.key] = promise
+            if not reservation.window.shares:
                 self._catch_up()
-                self._move(made, self._search(made.parts, made.duration), SlipCause.LIMIT_CHANGED, "")
+                self._move(
+                    reservation, self._search(reservation.parts, reservation.duration), SlipCause.LIMIT_CHANGED, ""
+                )
             elif not self._stale:
-                self._put_on(made.window)
+                self._put_on(reservation.window)
         self.version += 1
 
     def load_grants(self, grants: Sequence[StoredGrant]) -> None:
-        """What an earlier process had granted stands again with the next cycle."""
+        """Load the grants of an earlier process; the next cycle restores them."""
         self.advance.load(grants)
 
     @property
     def has_loaded(self) -> bool:
-        """Whether promises of an earlier process are to be looked at."""
+        """Whether loaded promises are to be restored."""
         return bool(self._loaded)
 
     # -- reserving ------------------------------------------------------------------------------------------------
@@ -356,7 +376,7 @@ class ReservationPlan(StandingPlan):
         duration: int,
         quotas: QuotaCheck,
     ) -> Reservation | None:
-        """Keeps the earliest common window for the parts; None if nobody knows one within the horizon."""
+        """Reserve the earliest common window for the parts; None if there is none within the horizon."""
         self._quotas = quotas
         self._catch_up()
         duration += self.settings.start_delay if duration else 0
@@ -367,19 +387,19 @@ class ReservationPlan(StandingPlan):
             self._hopeless[key] = self._state.capacity_version, why_never(self._state, quotas, parts)
             return None
         self._hopeless.pop(key, None)
-        made = Reservation(key, name, queue, priority, parts, duration, window, int(self._now))
-        self.starts.made(made)
-        self._reservations[key] = made
+        reservation = Reservation(key, name, queue, priority, parts, duration, window, int(self._now))
+        self.starts.made(reservation)
+        self._reservations[key] = reservation
         self.version += 1
         self._put_on(window)
         self._look_again([window])
-        return made
+        return reservation
 
     def revise(self, key: UnitKey, parts: tuple[Part, ...], duration: int, quotas: QuotaCheck) -> bool:
-        """Keeps another window where the unit asks for something else than it was promised; whether it does."""
+        """Replace the window if the unit's request has changed; return whether it has."""
         reservation = self._reservations[key]
         duration += self.settings.start_delay if duration else 0
-        if duration == reservation.duration and _asked(parts) == _asked(reservation.parts):
+        if duration == reservation.duration and _request_of(parts) == _request_of(reservation.parts):
             return False
         self._quotas = quotas
         self._catch_up()
@@ -389,15 +409,15 @@ class ReservationPlan(StandingPlan):
         return True
 
     def hopeless(self, key: UnitKey) -> bool:
-        """Whether no start was found for the unit, and room has not grown since."""
-        found = self._hopeless.get(key)
-        if found is not None and found[0] != self._state.capacity_version:
+        """Return whether no start was found for the unit, and capacity has not grown since."""
+        entry = self._hopeless.get(key)
+        if entry is not None and entry[0] != self._state.capacity_version:
             del self._hopeless[key]
             return False
-        return found is not None
+        return entry is not None
 
     def question(self, parts: tuple[Part, ...], duration: int) -> Window | None:
-        """When the parts could start beside everything that is reserved; nothing is kept."""
+        """Return the window in which the parts could start beside all reservations; reserve nothing."""
         self._catch_up()
         return self._search(parts, duration)
 
@@ -409,14 +429,14 @@ class ReservationPlan(StandingPlan):
         return earliest_window(self._future, parts, duration, self._accounts, before)
 
     def started(self, key: UnitKey) -> None:
-        """The unit has been placed: what was kept for it is its own now."""
+        """Release the reservation of a unit that has been placed."""
         reservation = self._reservations.get(key)
         if reservation is not None:
             self.starts.started(reservation, int(self._now))
             self._drop(reservation)
 
     def failed(self, key: UnitKey, reason: str) -> None:
-        """The unit had its turn at its time and could not be placed, whatever the amounts say."""
+        """Record a failed turn of a unit at its time: enough amounts are reserved, but the unit was not placed."""
         reservation = self._reservations.get(key)
         if reservation is None or reservation.start > self._now:
             return
@@ -456,8 +476,8 @@ class ReservationPlan(StandingPlan):
 
     @contextmanager
     def opened_to(self, keys: Iterable[UnitKey]) -> Iterator[None]:
-        """While somebody looks where units could be, what is kept for them themselves is open to them; also within
-        a turn in which something was lifted."""
+        """Open the windows of these units while the context is active, also within a turn that has lifted
+        windows."""
         chosen = [
             each for key in keys if (each := self._reservations.get(key)) is not None and key not in self._lifted
         ]
@@ -478,41 +498,41 @@ class ReservationPlan(StandingPlan):
             self._look_again(each.window for each in chosen)
 
     def lift(self, key: UnitKey, priority: int) -> bool:
-        """Opens to a unit what is kept for it, and for those whom it outranks, while it has its turn.
+        """Open the windows of a unit, and of units of lower priority, during its turn.
 
-        Whether anything was closed to it.
+        Return whether any window was closed.
         """
         chosen = [
-            each
-            for each in self._reservations.values()
-            if (each.key == key or each.priority < priority) and each.key not in self._lifted
+            reservation
+            for reservation in self._reservations.values()
+            if (reservation.key == key or reservation.priority < priority) and reservation.key not in self._lifted
         ]
         if not chosen:
             return False
         self._catch_up()
-        for each in chosen:
-            self._lifted[each.key] = each
-            self._take_off(each.window)
-        self._look_again(each.window for each in chosen)
+        for reservation in chosen:
+            self._lifted[reservation.key] = reservation
+            self._take_off(reservation.window)
+        self._look_again(reservation.window for reservation in chosen)
         return True
 
     def restore(self, placed: UnitKey | None = None, name: str = "", rows: Iterable[int] = ()) -> None:
-        """Ends the turn: what was lifted stands again. Who has been placed `placed` has taken `rows`."""
+        """End a turn: reserve the lifted windows again. The `placed` unit has used `rows`."""
         lifted, self._lifted = self._lifted, {}
-        taken = set(rows)
-        for key, each in lifted.items():
+        used_rows = set(rows)
+        for key, reservation in lifted.items():
             if key == placed:
                 continue
-            self._put_on(each.window)
-            if taken.intersection(each.window.rows.tolist()):
+            self._put_on(reservation.window)
+            if used_rows.intersection(reservation.window.rows.tolist()):
                 self._displacers[key] = name
-        self._look_again(each.window for each in lifted.values())
+        self._look_again(reservation.window for reservation in lifted.values())
         if placed is not None:
             if placed in lifted:
                 self._lifted[placed] = lifted[placed]
             self.started(placed)
 
 
-def _asked(parts: Sequence[Part]) -> list[tuple[int, int, ChargePath | None, bool]]:
-    """What parts ask for, whatever nodes are like."""
+def _request_of(parts: Sequence[Part]) -> list[tuple[int, int, ChargePath | None, bool]]:
+    """Return the request of parts, without the state of nodes."""
     return [(part.pod_class.number, part.count, part.charge_path, part.domains is not None) for part in parts]

@@ -1,4 +1,4 @@
-"""When what occupies a node has left it, at the latest."""
+"""Latest times at which pods leave their nodes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.reservations.timeline import FOREVER
 
-#: What is past its end is expected to be there for so many seconds more, at first for a minute (Tsafrir, Etsion and
-#: Feitelson, "Backfilling using system-generated predictions", 2007: the steps by which a prediction grows).
+#: An overdue pod is expected to stay this many seconds more, at first one minute (Tsafrir, Etsion and Feitelson,
+#: "Backfilling using system-generated predictions", 2007: the steps by which a prediction grows).
 _OVERRUN = tuple(60 * minutes for minutes in (1, 6, 21, 51, 111, 231, 531, 1131, 2331, 5331, 11331))
 
 
 def latest_end(record: PodRecord, now: float, start_delay: int = 0) -> int:
-    """Seconds since the epoch; FOREVER where no end is known. Of a pod that is past its end, a moment soon.
+    """Return the latest end of a pod in seconds since the epoch; FOREVER if unknown. An overdue pod ends soon.
 
-    `start_delay` is how long a pod takes from its binding to its start (its clock begins there).
+    `start_delay` is the time from a pod's binding to its start, when its clock begins.
     """
     pod = record.pod
     if record.state is MemberState.TERMINATING or record.evicting:
         end = float(pod.leaves) if pod.leaves else now + pod.grace
     elif record.state in (MemberState.PENDING, MemberState.OTHER_SCHEDULER):
-        # Room is held for it; when it begins, nobody knows.
+        # A nominated pod occupies room from an unknown time on.
         return FOREVER
     else:
         start = pod.started or max((pod.bound or now) + start_delay, now)
@@ -34,7 +34,7 @@ def latest_end(record: PodRecord, now: float, start_delay: int = 0) -> int:
 
 
 def overdue(record: PodRecord, now: float) -> bool:
-    """Whether the pod should have left already."""
+    """Return whether the pod should have ended already."""
     pod = record.pod
     if record.state is MemberState.TERMINATING:
         return bool(pod.leaves) and pod.leaves <= now
@@ -43,13 +43,13 @@ def overdue(record: PodRecord, now: float) -> bool:
 
 
 def begun_late(record: PodRecord, now: float, start_delay: int) -> bool:
-    """Whether its clock began, or will begin, later than was planned with: it was bound long before."""
+    """Return whether the pod starts later after its binding than planned."""
     pod = record.pod
     return bool(pod.node) and bool(pod.bound) and (pod.started or now) > pod.bound + start_delay
 
 
 def after_overrun(end: float, now: float) -> int:
-    """When a pod is expected to have left that should have by `end`, which has passed."""
+    """Return the expected end of a pod after its planned `end`."""
     late = now - end
     step = next((step for step in _OVERRUN if step > late), late + _OVERRUN[-1])
     return math.ceil(end + step)

@@ -1,4 +1,4 @@
-"""A promise: who starts when, where, and what became of the promise so far."""
+"""Start reservation of a waiting unit, with its promised start and the history of that promise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.scheduling.reservations.window import Part, Window
 
 
 class SlipCause(enum.StrEnum):
-    """Why a promised start has moved to a later time."""
+    """Cause of a postponement of a promised start."""
 
     NODE_LOST = "NodeLost"
     OVERRUN = "Overrun"
@@ -26,12 +26,13 @@ class SlipCause(enum.StrEnum):
     UNKNOWN = "Unknown"
 
 
-#: Of a window that has not been tried to move forward.
+#: `lacks` of a window that was not searched for an earlier place yet.
 NOT_SEARCHED: Final = (-1, 0)
 
 
 class Slip(msgspec.Struct, frozen=True):
-    """At `when` the start moved from one moment to another (0: to no known one), for a cause; `by` says whose."""
+    """Postponement at `when` from one start to another (0: unknown), with its cause; `by` names the pod or object
+    responsible."""
 
     when: int
     former: int
@@ -41,11 +42,11 @@ class Slip(msgspec.Struct, frozen=True):
 
 
 class ToldStart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What people were told beside the start itself, `at` a moment: on the limits of how many `gangs` (and pods on
-    their own) it rests, and how many pods without an end (`endless`) are on other nodes that it could use.
+    """Published basis of a start at the moment `at`.
 
-    `expected` is when half of those that were told the like had started, `until` when 80 of 100 had; 0 where nobody
-    can say.
+    The start rests on the run-time limits of `gangs` gangs and single pods; `endless` pods without a known end are
+    on other usable nodes. `expected` and `until` are the times by which 50 and 80 of 100 comparable units have
+    started; 0 if unknown.
     """
 
     at: int
@@ -56,15 +57,18 @@ class ToldStart(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reservation:
-    """The window that is kept for one waiting unit.
+    """Window that is reserved for one waiting unit.
 
-    `promised` is the start that it was told first, `made` when that was; both in seconds since the epoch. `parts`
-    is what it asks for. Who has a lower `priority` may lose its window to who has a higher one. `slips` are
-    the moves to later times, the last ones. `told` is what people see: it follows the window when that moves back,
-    and when it moves forward by enough to be worth a write. `lacks` tells since which count of the future it is
-    known that nothing earlier will do before its classes have grown to so many copies. `words` are what was told
-    with `told`, None until somebody asks. It `spares` others while they could be evicted for it and are not,
-    since it starts soon enough. `predicted` are the quantiles of its wait when it was made (StartCalibration).
+    - `promised`: the first promised start; `made`: the time of that promise; both in seconds since the epoch.
+    - `parts`: the unit's request.
+    - `priority`: a unit of higher priority can displace the window.
+    - `slips`: the last postponements.
+    - `told`: the published start. It follows the window when that is postponed, or moves forward by enough to
+      justify a write.
+    - `lacks`: recount number of the future, and the growth of copies before which no earlier window exists.
+    - `words`: the published basis, None until the first query.
+    - `spares`: the window starts so soon that no victims are evicted for it.
+    - `predicted`: quantiles of its wait at `made` (StartCalibration).
     """
 
     __slots__ = (
@@ -127,5 +131,5 @@ class Reservation:
 
     @property
     def pods(self) -> int:
-        """How many start together."""
+        """Number of pods that start together."""
         return sum(part.count for part in self.parts)

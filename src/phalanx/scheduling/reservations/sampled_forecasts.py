@@ -1,4 +1,4 @@
-"""Forecasts that are remembered until their units start, so that it is known what forecasts are worth."""
+"""Forecasts that are stored until their units start, so that their accuracy is known."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.reservations.calibration import ObservedStart, StartCalibration
 from phalanx.scheduling.reservations.telling import expected_start
 
-#: So many units are remembered at once.
+#: Largest number of stored units.
 MOST_SAMPLES: Final = 256
-#: Another expected start is told once it differs by so many seconds, or a tenth of the wait.
+#: An expected start is published again once it differs by this many seconds, or by a tenth of the wait.
 _WORTH_TELLING: Final = 60
 
 
 class _Sample(msgspec.Struct):
-    """The first forecast of a unit, what the quantiles said then, and what is told now (0: nothing)."""
+    """First forecast of a unit, the quantiles at that time, and the published expectation (0: none)."""
 
     made: int
     start: int
@@ -30,7 +30,8 @@ class _Sample(msgspec.Struct):
 
 
 class SampledForecasts:
-    """Of units that wait without a promise, each counted by its first forecast: when it is asked is chance."""
+    """Sample of waiting units without a promise, each with its first forecast: a later one depends on when it is
+    queried."""
 
     def __init__(self) -> None:
         self.calibration = StartCalibration()
@@ -47,7 +48,7 @@ class SampledForecasts:
         return list(self._samples)
 
     def note(self, key: UnitKey, now: int, start: int, queue: str, pods: int) -> None:
-        """A unit is expected to start at a moment, by the plan alone."""
+        """Store the forecast start of a unit, and update its expected start."""
         sample = self._samples.get(key)
         if sample is None:
             if len(self._samples) >= MOST_SAMPLES or start <= now:
@@ -67,11 +68,11 @@ class SampledForecasts:
         )
 
     def forget(self, keys: Iterable[UnitKey]) -> None:
-        """They are gone, or nobody knows their starts any more."""
+        """Drop units that are gone or have no forecast any more."""
         for key in keys:
             self._samples.pop(key, None)
 
     def told(self, key: UnitKey) -> tuple[int, int]:
-        """(when half of those like it, when 80 of 100 have started); zeros where nobody can say."""
+        """Return the times by which 50 and 80 of 100 comparable units have started; zeros if unknown."""
         sample = self._samples.get(key)
         return (sample.expected, sample.until) if sample is not None else (0, 0)

@@ -1,4 +1,4 @@
-"""Why the room of a window is not there any more."""
+"""Causes of lost room of a reserved window."""
 
 from __future__ import annotations
 
@@ -12,22 +12,28 @@ from phalanx.scheduling.reservations.reservation import Reservation, SlipCause
 def cause_on(
     state: ClusterState, rows: Sequence[int], reservation: Reservation, now: float, start_delay: int
 ) -> tuple[SlipCause, str]:
-    """What has happened on the rows to the window of a reservation, and whose doing it is."""
+    """Return the cause of the lost room on the rows of a reservation, and the pod or node responsible for it."""
     if not all(state.nodes.alive[row] for row in rows):
         return SlipCause.NODE_LOST, ""
     if closed := state.nodes.maintenance.closed_by(rows, reservation.start, reservation.window.end):
         return SlipCause.MAINTENANCE, closed
     for row in rows:
-        for record in sorted(state.pods.on(row), key=lambda each: each.pod.key):
+        for record in sorted(state.pods.on(row), key=lambda pod_record: pod_record.pod.key):
             if overdue(record, now):
                 return SlipCause.OVERRUN, f"pod {record.pod.key}"
     for row in rows:
-        for record in sorted(state.pods.on(row), key=lambda each: each.pod.key):
+        for record in sorted(state.pods.on(row), key=lambda pod_record: pod_record.pod.key):
             if begun_late(record, now, start_delay):
                 return SlipCause.STARTED_LATE, f"pod {record.pod.key}"
     for row in rows:
-        new = [each for each in state.pods.on(row) if max(each.pod.bound, each.pod.started) >= reservation.made]
+        new = [
+            pod_record
+            for pod_record in state.pods.on(row)
+            if max(pod_record.pod.bound, pod_record.pod.started) >= reservation.made
+        ]
         if new:
-            latest = max(new, key=lambda each: (each.pod.bound, each.pod.started, each.pod.key))
+            latest = max(
+                new, key=lambda pod_record: (pod_record.pod.bound, pod_record.pod.started, pod_record.pod.key)
+            )
             return SlipCause.DISPLACED, f"pod {latest.pod.key}"
     return SlipCause.UNKNOWN, ""

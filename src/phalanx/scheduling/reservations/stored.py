@@ -1,4 +1,4 @@
-"""Promises as they are written down, so that they outlive the process."""
+"""Stored promises: their JSON form, which outlives the process."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class StoredShare(msgspec.Struct, frozen=True):
-    """So many copies of a class (by what tells it from others) on each node."""
+    """Copies of a class (by its hash) on each node."""
 
     kind: str
     nodes: dict[str, int]
 
 
 class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One promise. `gangs` (namespace, name, uid of the object that declares it) or `pod` (its uid) say whose it
-    is: another object of the same name has none. `titles` are NAMESPACE/NAME of the gangs, `name`
-    (namespace/name) that of the pod, `queue` the queue of the unit: for views only, empty in records of older
-    versions."""
+    """Stored promise of one unit.
+
+    `gangs` (namespace, name, uid of the declaring object) or `pod` (its uid) identify the unit: a new object of the
+    same name has no promise. `titles` are NAMESPACE/NAME of the gangs, `name` (namespace/name) that of the pod,
+    `queue` the queue of the unit. These three are for views only and empty in records of older versions.
+    """
 
     start: int
     end: int
@@ -55,14 +57,14 @@ class StoredReservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept on one node."""
+    """Reserved room on one node."""
 
     amounts: dict[str, int]
     copies: int = 1
 
 
 class StoredEnd(msgspec.Struct, frozen=True):
-    """An occurrence that is over, whose pods are to go."""
+    """Ended occurrence with pods to evict."""
 
     start: int
     end: int
@@ -70,7 +72,8 @@ class StoredEnd(msgspec.Struct, frozen=True):
 
 
 class StoredGrant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was decided about one advance reservation: the object of this uid, as long as it asks for this."""
+    """Stored decision on one advance reservation: valid for the object of this uid while its request is
+    unchanged."""
 
     name: str
     uid: str
@@ -84,22 +87,25 @@ class StoredGrant(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredStarts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How long those waited that had a promise, and that had a forecast, beside what they were told."""
+    """Observed starts of units with a promise, and of units with a forecast only."""
 
     promised: tuple[ObservedStart, ...] = ()
     forecast: tuple[ObservedStart, ...] = ()
 
 
 def kind_of(pod_class: PodClass) -> str:
-    """What tells a class from others, whichever process decodes it."""
+    """Return a hash of the class that is equal in all processes."""
     return hashlib.blake2b(_ENCODER.encode(pod_class), digest_size=8).hexdigest()
 
 
 def stored(
     reservation: Reservation, nodes: NodeTable, uids: Mapping[GangKey, str], titles: Mapping[GangKey, str] = {}
 ) -> StoredReservation:
-    """Return the promise as it is written down. `uids` are those of the objects that declare the gangs, `titles`
-    the names of the gangs where they do not follow from the keys."""
+    """Return the stored form of a promise.
+
+    `uids` are the uids of the objects that declare the gangs; `titles` the names of gangs that do not follow from
+    their keys.
+    """
     window, key = reservation.window, reservation.key
     return StoredReservation(
         start=window.start,
@@ -117,21 +123,21 @@ def stored(
             )
             for share in window.shares
         ],
-        gangs=[] if isinstance(key, str) else [(each.namespace, each.name, uids.get(each, "")) for each in key],
+        gangs=[] if isinstance(key, str) else [(gang.namespace, gang.name, uids.get(gang, "")) for gang in key],
         pod=key if isinstance(key, str) else "",
         slips=list(reservation.slips),
         words=reservation.words,
         predicted=reservation.predicted,
         name=reservation.name.removeprefix("pod ") if isinstance(key, str) else "",
         queue=reservation.queue,
-        titles=[titles.get(each, str(each)) for each in key] if titles and not isinstance(key, str) else [],
+        titles=[titles.get(gang, str(gang)) for gang in key] if titles and not isinstance(key, str) else [],
     )
 
 
 def shares_of(kept: StoredReservation, parts: Sequence[Part], nodes: NodeTable) -> tuple[Share, ...] | None:
-    """The rows that were kept, for what the unit asks for now; None where that is not the same any more."""
-    by_kind = {each.kind: each.nodes for each in kept.shares}
-    found: list[Share] = []
+    """Return the stored shares for the unit's present parts; None if the parts or nodes have changed."""
+    by_kind = {share.kind: share.nodes for share in kept.shares}
+    shares: list[Share] = []
     for part in parts:
         counts = by_kind.get(kind_of(part.pod_class.spec))
         if counts is None or sum(counts.values()) != part.count:
@@ -139,10 +145,10 @@ def shares_of(kept: StoredReservation, parts: Sequence[Part], nodes: NodeTable) 
         rows = [nodes.row(name) for name in counts]
         if NO_ROW in rows:
             return None
-        found.append(
+        shares.append(
             Share(part.pod_class, np.array(rows, dtype=np.intp), np.array(list(counts.values()), dtype=np.int64))
         )
-    return tuple(found)
+    return tuple(shares)
 
 
 def encode(promises: Iterable[StoredReservation], grants: Iterable[StoredGrant] = ()) -> str:
@@ -152,7 +158,7 @@ def encode(promises: Iterable[StoredReservation], grants: Iterable[StoredGrant] 
 
 
 def decode_grants(text: str) -> tuple[list[StoredGrant], list[str]]:
-    """What can be read of the grants in a text of which `decode` can read the promises, and what is wrong."""
+    """Return the readable grants of a text, and a sentence for each fault. A text that is no JSON has no grants."""
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:
@@ -162,18 +168,18 @@ def decode_grants(text: str) -> tuple[list[StoredGrant], list[str]]:
     )
     if not isinstance(entries, list):
         return [], ["grants is no list and all are forgotten"]
-    found: list[StoredGrant] = []
+    grants: list[StoredGrant] = []
     faults: list[str] = []
     for place, entry in enumerate(entries):
         try:
-            found.append(msgspec.convert(entry, StoredGrant))
+            grants.append(msgspec.convert(entry, StoredGrant))
         except msgspec.ValidationError as error:
             faults.append(f"grants[{place}] is forgotten: {error}")
-    return found, faults
+    return grants, faults
 
 
 def decode(text: str) -> tuple[list[StoredReservation], list[str]]:
-    """What can be read of the promises in a text, and what is wrong with the rest of it, a sentence each."""
+    """Return the readable promises of a text, and a sentence for each fault."""
     try:
         document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError as error:
@@ -183,7 +189,7 @@ def decode(text: str) -> tuple[list[StoredReservation], list[str]]:
     entries = document.get("reservations")
     if not isinstance(entries, list):
         return [], ["reservations is no list and its promises are forgotten"]
-    found: list[StoredReservation] = []
+    promises: list[StoredReservation] = []
     faults: list[str] = []
     for place, entry in enumerate(entries):
         try:
@@ -194,12 +200,12 @@ def decode(text: str) -> tuple[list[StoredReservation], list[str]]:
         if min(promise.start, promise.promised, promise.told, promise.made) <= 0:
             faults.append(f"reservations[{place}] is forgotten: one of start, promised, told and made is no time")
             continue
-        found.append(promise)
-    return found, faults
+        promises.append(promise)
+    return promises, faults
 
 
 def encode_starts(starts: StoredStarts, most: int) -> str:
-    """As many of the last ones as `most` bytes hold."""
+    """Encode the last starts that fit into `most` bytes."""
     while True:
         text = _ENCODER.encode({"version": VERSION, "starts": starts}).decode()
         if len(text.encode()) <= most:
@@ -208,7 +214,7 @@ def encode_starts(starts: StoredStarts, most: int) -> str:
 
 
 def decode_starts(text: str) -> tuple[StoredStarts, str]:
-    """What can be read of a text, and what is wrong with it, "" for nothing."""
+    """Return the readable starts of a text, and its fault ("" for none)."""
     if not text:
         return StoredStarts(), ""
     try:

@@ -1,4 +1,4 @@
-"""What people are told about a start: when, how surely, and what it rests on."""
+"""Published texts about starts: the time, its probability, and its basis."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ _MINUTE = 60
 def expected_start(
     calibration: StartCalibration, queue: str, pods: int, made: int, start: int, now: int, latest: int = 0
 ) -> tuple[int, int]:
-    """When half, and 80 of 100, have started of those that were told as much at `made` and wait still, rounded up
-    to minutes and no later than `latest` (0: nobody knows); (0, 0) where quantiles do not hold, or too few starts
-    are known."""
+    """Return the times by which 50 and 80 of 100 comparable units have started; (0, 0) without calibrated
+    quantiles.
+
+    Comparable units had the same forecast at `made` and were still waiting at `now`. Times are rounded up to
+    minutes, to at most `latest` (0: no bound).
+    """
     if not calibration.calibrated(queue):
         return 0, 0
     waits = calibration.quantiles(start - made, pods, max(0, now - made))
     if not waits:
         return 0, 0
-    median, most = (_rounded(made + waits[PERCENTS.index(percent)], latest) for percent in (50, 80))
-    return median, most
+    median, upper = (_rounded(made + waits[PERCENTS.index(percent)], latest) for percent in (50, 80))
+    return median, upper
 
 
 def _rounded(moment: int, latest: int) -> int:
@@ -47,40 +50,40 @@ def basis(
     now: float,
     start_delay: int,
 ) -> tuple[int, int]:
-    """(On the limits of how many gangs and pods on their own the window rests, how many pods without an end are on
-    other nodes that its unit could use)."""
-    limited: set[object] = set()
+    """Return (number of gangs and single pods on whose run-time limits the window rests, number of pods without a
+    known end on other usable nodes)."""
+    owners: set[object] = set()
     for row in window.rows.tolist():
         for record in state.pods.on(row):
             if latest_end(record, now, start_delay) <= window.start:
-                limited.add(_whose(record))
+                owners.add(_owner_of(record))
     elsewhere: BoolArray = np.zeros(len(future.endless), dtype=np.bool_)
     for part in parts:
         rows = part.rows[: len(elsewhere)]
         elsewhere[: len(rows)] |= rows
     elsewhere[window.rows] = False
-    return len(limited), int(future.endless[elsewhere].sum())
+    return len(owners), int(future.endless[elsewhere].sum())
 
 
-def _whose(record: PodRecord) -> object:
+def _owner_of(record: PodRecord) -> object:
     return record.gang.key if record.gang is not None else record.pod.uid
 
 
 def start_sentence(start: int, words: ToldStart, slips: Sequence[Slip], spares: bool = False) -> str:
-    """What the condition of somebody who has a promise says."""
-    told = f"it starts no later than {format_moment(start)}, {basis_of(words.gangs, words.endless)}"
+    """Return the condition text of a unit with a promised start."""
+    sentence = f"it starts no later than {format_moment(start)}, {basis_of(words.gangs, words.endless)}"
     if words.expected:
-        told += f"; {_expected(words.expected, words.until)}"
+        sentence += f"; {_expected(words.expected, words.until)}"
     if spares:
-        told += "; so soon that nobody is evicted for it"
+        sentence += "; so soon that no pod is evicted for it"
     if words.at > 0:
-        told += f"; planned {format_moment(words.at)}"
-    return told + (f"; {postponement(slips[-1])}" if slips else "")
+        sentence += f"; planned {format_moment(words.at)}"
+    return sentence + (f"; {postponement(slips[-1])}" if slips else "")
 
 
 def forecast_sentence(expected: int, until: int) -> str:
-    """The same of somebody who has a forecast only."""
-    return f"no start is kept for it; {_expected(expected, until)}"
+    """Return the condition text of a unit that only has a forecast."""
+    return f"no start is promised; {_expected(expected, until)}"
 
 
 def _expected(expected: int, until: int) -> str:
@@ -88,17 +91,21 @@ def _expected(expected: int, until: int) -> str:
 
 
 def basis_of(gangs: int, endless: int) -> str:
-    told = "beside what runs"
+    sentence = "beside running pods"
     if gangs:
-        told = "by the limits of a gang that runs" if gangs == 1 else f"by the limits of {gangs} gangs that run"
+        sentence = (
+            "by the run-time limit of a running gang"
+            if gangs == 1
+            else f"by the run-time limits of {gangs} running gangs"
+        )
     if endless:
-        told += f" ({endless} pod{'s' if endless != 1 else ''} without an end on other nodes)"
-    return told
+        sentence += f" ({endless} pod{'s' if endless != 1 else ''} without a known end on other nodes)"
+    return sentence
 
 
 def postponement(slip: Slip) -> str:
-    """Where a promised start has gone, and why."""
-    whose = slip.cause.value + (f" ({slip.by})" if slip.by else "")
+    """Return the text of a postponed or lost start, with its cause."""
+    cause = slip.cause.value + (f" ({slip.by})" if slip.by else "")
     if not slip.start:
-        return f"its start at {format_moment(slip.former)} was lost at {format_moment(slip.when)}: {whose}"
-    return f"moved at {format_moment(slip.when)} from {format_moment(slip.former)}: {whose}"
+        return f"its start at {format_moment(slip.former)} was lost at {format_moment(slip.when)}: {cause}"
+    return f"moved at {format_moment(slip.when)} from {format_moment(slip.former)}: {cause}"

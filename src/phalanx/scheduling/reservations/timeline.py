@@ -1,4 +1,4 @@
-"""The time line of a plan: moments at which something may change, in whole seconds since the epoch."""
+"""Time line of a plan: moments at which free room changes, in whole seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import numpy as np
 from phalanx.cluster.resource_space import IntArray
 
 FOREVER: Final = 2**62
-"""An end that nobody knows."""
+"""End of a pod or window without a known end."""
 
-#: Up to so many different moments, and moments times nodes, a plan is exact to the second; beyond, ends are rounded
-#: up to a grid.
+#: Up to this many moments, and moments times nodes, a plan is exact to the second. Beyond, ends are rounded up to a
+#: grid.
 _MOST_EXACT: Final = 256
 _MOST_CELLS: Final = 100_000
-#: (up to how far from now, grain), both in seconds. Each grain is a multiple of the one before, so what is far away
-#: now and comes nearer stays on the grid.
+#: (distance from now, grain) in seconds. Each grain is a multiple of the one before it, so edges stay on the grid
+#: as they come nearer.
 _GRAINS: Final = ((3600, 60), (4 * 3600, 300), (12 * 3600, 1800), (48 * 3600, 7200), (7 * 86400, 21600))
 HORIZON: Final = _GRAINS[-1][0]
-"""How far a plan looks ahead, in seconds."""
+"""Look-ahead of a plan in seconds."""
 
 
 class Timeline:
     """Slots between moments: slot i lasts from `edges[i]` to the next edge, the last one for ever.
 
-    The first slot begins now. A release counts from the first edge at or after it, a use covers every slot that it
-    touches: so a plan may lose up to a slot, but never promises what is not there. `moments` are the edges as an
-    array; `kept` are those of windows.
+    The first slot begins now. A release counts from the first edge at or after it; a use covers every slot that it
+    touches. So a plan can lose up to one slot of room, but never promises missing room. `moments` are the edges as
+    an array; `kept` are the edges of windows.
     """
 
     __slots__ = ("edges", "exact", "kept", "moments")
@@ -46,17 +46,17 @@ class Timeline:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Equal for time lines that differ in their first moment only."""
+        """Edges after the first; equal for time lines that differ in their first moment only."""
         return self.edges[1:]
 
     def slots(self, start: float, end: float) -> tuple[int, int]:
-        """The slots [first, last) that a use over [start, end) touches; at least one."""
+        """Return the slots [first, last) that a use over [start, end) touches; at least one."""
         first = max(0, bisect_right(self.edges, start) - 1)
         last = len(self.edges) if end >= FOREVER else bisect_left(self.edges, end)
         return first, max(last, first + 1)
 
     def covering(self, end: int) -> int:
-        """The end of a window as it is kept: on a grid, the next edge."""
+        """Return the end of a window as it is reserved: on a grid, the next edge."""
         if self.exact or end >= FOREVER:
             return end
         place = bisect_left(self.edges, end)
@@ -71,11 +71,11 @@ def timeline(
     former: Timeline | None = None,
     closures: Iterable[int] = (),
 ) -> Timeline:
-    """The time line from `now` on for a table of so many nodes.
+    """Return the time line from `now` on for a table of `nodes` nodes.
 
-    `ends` are the different moments at which room comes free; `kept` are edges of windows that stand already: they
-    stay on it to the second. A `former` one that still holds is returned as it is. `closures` are edges of
-    maintenance, which a grid covers with whole slots.
+    `ends` are the moments at which room is released. `kept` are edges of reserved windows, which stay exact to the
+    second. A `former` grid that is still valid is returned unchanged. `closures` are edges of maintenance, which a
+    grid covers with whole slots.
     """
     first = math.floor(now)
     last = first + HORIZON

@@ -1,4 +1,4 @@
-"""What is reserved: copies of classes on nodes, from one moment to another."""
+"""Windows: reserved copies of classes on nodes over a time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RowArray = npt.NDArray[np.intp]
 
 
 class Part(msgspec.Struct, frozen=True, eq=False):
-    """`count` pods of one class and one `charge_path` that start together, on the `rows` bool[N] they may use.
+    """`count` pods of one class and `charge_path` that start together, on the usable `rows` bool[N].
 
-    Parts that share `domains` (int64[N]: the number of each row's topology domain, 0: none) start in one of them.
+    Parts with the same `domains` (int64[N]: topology domain of each row, 0: none) start in one domain.
     """
 
     pod_class: ClassRecord
@@ -27,7 +27,7 @@ class Part(msgspec.Struct, frozen=True, eq=False):
 
 
 class Share(msgspec.Struct, frozen=True, eq=False):
-    """`counts[i]` copies of a class on each distinct `rows[i]`."""
+    """Reserved `counts[i]` copies of a class on each distinct `rows[i]`."""
 
     pod_class: ClassRecord
     rows: RowArray
@@ -35,38 +35,40 @@ class Share(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def columns(self) -> list[int]:
-        """The resources that are kept."""
-        found: list[int] = self.pod_class.columns.tolist()
-        return found
+        """Columns of the reserved resources."""
+        columns: list[int] = self.pod_class.columns.tolist()
+        return columns
 
     def kept(self, column: int) -> IntArray:
-        """int64[rows]: what is kept of one resource."""
+        """Return int64[rows]: the reserved amounts of one resource."""
         usage = self.pod_class.footprint.usage
         return self.counts * (usage[column] if column < len(usage) else 0)
 
 
 class AmountShare(msgspec.Struct, frozen=True, eq=False):
-    """`amounts[:, i]` of the resources on each distinct `rows[i]`, whoever uses them."""
+    """Reserved `amounts[:, i]` on each distinct `rows[i]`, of any class."""
 
     rows: RowArray
     amounts: IntArray
 
     @property
     def columns(self) -> list[int]:
-        found: list[int] = np.flatnonzero(self.amounts.any(axis=1)).tolist()
-        return found
+        columns: list[int] = np.flatnonzero(self.amounts.any(axis=1)).tolist()
+        return columns
 
     def kept(self, column: int) -> IntArray:
-        found: IntArray = (
+        reserved: IntArray = (
             self.amounts[column] if column < len(self.amounts) else np.zeros(len(self.rows), dtype=np.int64)
         )
-        return found
+        return reserved
 
 
 class Window:
-    """The room of a whole unit over [start, end), in seconds since the epoch (end may be FOREVER), and what its
-    charge paths are charged meanwhile. `kept` are its shares, by class or in amounts. `rows` int[R] are the rows of
-    all, each once, in order."""
+    """Reserved room of a whole unit over [start, end) in seconds since the epoch (end can be FOREVER), with its
+    charges.
+
+    `kept` are its shares, by class or in amounts. `rows` int[R] are the distinct rows of all shares in order.
+    """
 
     __slots__ = ("charges", "end", "kept", "rows", "shares", "start")
 

@@ -1,4 +1,4 @@
-"""The earliest common window of a unit: all its pods, from one moment on, for as long as they last."""
+"""Search for the earliest common window of a unit: all its pods start together and run for their whole duration."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from phalanx.scheduling.reservations.window import Part, Share, Window
 
 
 class AccountRoom(Protocol):
-    """Whether accounts allow a unit over a stretch of slots."""
+    """Check of account limits over a range of slots."""
 
     def allows(self, parts: Sequence[Part], begin: int, end: int) -> bool:
-        """Whether all charge paths may hold the parts from slot `begin` to slot `end`, on top of what they hold
-        then."""
+        """Return whether all charge paths can be charged for the parts from slot `begin` to `end`, beside their
+        usage then."""
 
 
 class FoundWindow(msgspec.Struct, frozen=True):
-    """`window` is None if there is none; then no moment will do before `lacking` copies more fit (0: unknown)."""
+    """Result of a search. Without a `window`, no window exists until `lacking` more copies fit (0: unknown)."""
 
     window: Window | None
     lacking: int = 0
@@ -38,10 +38,11 @@ def earliest_window(
     before: float = FOREVER,
     not_before: float = 0,
 ) -> FoundWindow:
-    """The first moment at which every part fits for `duration` seconds (0: for ever), strictly before `before`.
+    """Return the window of the first moment before `before` at which all parts fit for `duration` seconds (0: for
+    ever).
 
-    One moment for all parts: the latest of what each could have for itself would not do. Within it the scarcest
-    part is placed first, each on the rows that it fills up best; nothing is taken off `future`.
+    All parts share one moment: the latest of their own first moments is not enough. The scarcest part is placed
+    first, each on the rows that it fills up best. `future` is unchanged afterwards.
     """
     ordered = sorted(parts, key=lambda part: (_scarcity(future, part), part.pod_class.number))
     begins, lacking = _candidates(future, ordered, duration, before, not_before)
@@ -60,15 +61,17 @@ def earliest_window(
 
 
 def _scarcity(future: FutureMatrix, part: Part) -> float:
-    """How often the part fits at the end of the time line: there most is free."""
+    """Return the number of times that the part fits in the last slot, where the most is free."""
     return float(future.room(part.pod_class, part.rows)[-1]) / part.count
 
 
 def _candidates(
     future: FutureMatrix, parts: Sequence[Part], duration: int, before: float, not_before: float
 ) -> tuple[list[int], int]:
-    """The slots from which on each part has room by itself as long as it lasts, in order; and how many copies more
-    would have to fit to make another slot one of them (0 where that cannot be told: more parts, or domains)."""
+    """Return the slots at which each part by itself has room for its duration, and the number of missing copies.
+
+    The number is the smallest that would add a slot; 0 where it is unknown (several parts, or domains).
+    """
     edges = future.line.moments
     begins = np.arange(len(edges))
     lasts = np.searchsorted(edges, edges + duration, side="left") if duration else np.full(len(edges), len(edges))
@@ -86,16 +89,16 @@ def _candidates(
         if lacking:
             lacking = int(short[open_slots & (short > 0)].min(initial=FOREVER))
         open_slots &= short <= 0
-    for together in _together(parts):
-        if together[0].domains is not None and open_slots.any():
-            open_slots &= _open_in_a_domain(future, together, together[0].domains, stretches)
+    for group in _by_domains(parts):
+        if group[0].domains is not None and open_slots.any():
+            open_slots &= _open_in_a_domain(future, group, group[0].domains, stretches)
     return np.flatnonzero(open_slots).tolist(), lacking
 
 
 def _open_in_a_domain(
     future: FutureMatrix, parts: Sequence[Part], domains: IntArray, stretches: IntArray
 ) -> BoolArray:
-    """bool[T]: from which slots on some domain has room for each part by itself as long as it lasts."""
+    """Return bool[T]: the slots at which some domain has room for each part by itself for its duration."""
     fits: BoolArray = np.ones((len(stretches) // 2, int(domains.max(initial=0)) + 1), dtype=np.bool_)
     fits[:, 0] = False
     for part in parts:
@@ -104,54 +107,54 @@ def _open_in_a_domain(
         room = np.vstack([room, np.full(room.shape[1], FOREVER)])
         lasting: IntArray = np.minimum.reduceat(room, stretches, axis=0)[::2]
         np.logical_and(fits, lasting >= part.count, out=fits)
-    found: BoolArray = np.asarray(fits.any(axis=1), dtype=np.bool_)
-    return found
+    open_in_domain: BoolArray = np.asarray(fits.any(axis=1), dtype=np.bool_)
+    return open_in_domain
 
 
 def _place(
     future: FutureMatrix, parts: Sequence[Part], start: int, end: int, first: int, last: int
 ) -> tuple[tuple[Share, ...] | None, int]:
-    """The rows for all parts; else None, and by how many copies the one that found none was short."""
+    """Return the rows of all parts and 0; or None and the missing copies of the part that did not fit."""
     shares: list[Share] = []
     tried: list[Window] = []
     try:
-        for together in _together(parts):
-            found: list[Share] | None = None
+        for group in _by_domains(parts):
+            group_shares: list[Share] | None = None
             short = 0
-            for limit in _limits(future, together, first, last):
+            for limit in _limits(future, group, first, last):
                 mark = len(tried)
-                found, short = [], 0
-                for part in together:
+                group_shares, short = [], 0
+                for part in group:
                     share, short = _fill(future, part, limit, first, last)
                     if share is None:
-                        found = None
+                        group_shares = None
                         break
-                    found.append(share)
+                    group_shares.append(share)
                     if len(parts) > 1:
                         tried.append(Window(start, end, (share,)))
                         future.take(tried[-1])
-                if found is not None:
+                if group_shares is not None:
                     break
                 _give_back(future, tried, mark)
-            if found is None:
+            if group_shares is None:
                 return None, short
-            shares += found
+            shares += group_shares
         return tuple(shares), 0
     finally:
         _give_back(future, tried, 0)
 
 
-def _together(parts: Sequence[Part]) -> list[list[Part]]:
-    """The parts that share a domain, and each of the others by itself; in their order."""
-    found: dict[int, list[Part]] = {}
+def _by_domains(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the parts grouped by shared domains, in their order; each part without domains is its own group."""
+    groups: dict[int, list[Part]] = {}
     for part in parts:
-        found.setdefault(id(part if part.domains is None else part.domains), []).append(part)
-    return list(found.values())
+        groups.setdefault(id(part if part.domains is None else part.domains), []).append(part)
+    return list(groups.values())
 
 
 def _limits(future: FutureMatrix, parts: Sequence[Part], first: int, last: int) -> Iterator[BoolArray | None]:
-    """bool[N] of each domain in which each part fits by itself all the time, that first which has least room; once
-    None where there are no domains."""
+    """Yield bool[N] of each domain in which each part fits by itself, the fullest first; None once without
+    domains."""
     domains = parts[0].domains
     if domains is None:
         yield None
@@ -169,14 +172,14 @@ def _limits(future: FutureMatrix, parts: Sequence[Part], first: int, last: int) 
 
 
 def _room_by_domain(copies: IntArray, domains: IntArray) -> IntArray:
-    """int64[T, D] of copies int64[T, N]: how many fit into each domain."""
-    of = domains[: copies.shape[1]]
-    order = np.argsort(of, kind="stable")
-    numbers, begins = np.unique(of[order], return_index=True)
-    found = np.zeros((len(copies), int(domains.max(initial=0)) + 1), dtype=np.int64)
+    """Return int64[T, D], the copies that fit into each domain, from int64[T, N]."""
+    domain_of_row = domains[: copies.shape[1]]
+    order = np.argsort(domain_of_row, kind="stable")
+    numbers, begins = np.unique(domain_of_row[order], return_index=True)
+    totals = np.zeros((len(copies), int(domains.max(initial=0)) + 1), dtype=np.int64)
     if len(numbers):
-        found[:, numbers] = np.add.reduceat(copies[:, order], begins, axis=1)
-    return found
+        totals[:, numbers] = np.add.reduceat(copies[:, order], begins, axis=1)
+    return totals
 
 
 def _give_back(future: FutureMatrix, tried: list[Window], mark: int) -> None:
@@ -187,7 +190,7 @@ def _give_back(future: FutureMatrix, tried: list[Window], mark: int) -> None:
 def _fill(
     future: FutureMatrix, part: Part, limit: BoolArray | None, first: int, last: int
 ) -> tuple[Share | None, int]:
-    """The rows that have room all the time: those first on which fewest copies fit, so that large holes stay."""
+    """Return the part's rows with room in all slots, those with the fewest copies first: large holes stay free."""
     room = _room(future, part, first, last)
     if limit is not None:
         room = room * limit[: len(room)]
@@ -204,14 +207,14 @@ def _fill(
 
 
 def _room(future: FutureMatrix, part: Part, first: int, last: int) -> IntArray:
-    """int64[N]: how many copies each row has room for all the time."""
+    """Return int64[N]: the number of copies that each row has room for in all slots."""
     copies = future.copies(part.pod_class)
     room: IntArray = copies[first:last].min(axis=0) * part.rows[: copies.shape[1]]
     return room
 
 
 def charges_of(parts: Sequence[Part]) -> tuple[tuple[ChargePath, tuple[tuple[str, int], ...]], ...]:
-    """What the parts cost their charge paths, in sum."""
+    """Return the sum of the parts' amounts by charge path."""
     amounts: dict[ChargePath, dict[str, int]] = {}
     for part in parts:
         if part.charge_path is not None:

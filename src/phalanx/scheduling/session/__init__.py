@@ -1,1 +1,1 @@
-"""One cycle: what is asked and decided in it, and what is remembered for the next."""
+"""State of one cycle, its decisions, and the state that is preserved for the next cycle."""

@@ -1,4 +1,4 @@
-"""What queues share at one moment, to be worked out by another thread while planning goes on."""
+"""Copy of the accounts at one moment, for computations in another thread while planning continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class CopiedAccounts:
-    """The session's `AccountView`: it refers to nothing that changes, as long as the copies are not refreshed."""
+    """The session's `AccountView` on copied accounts. It does not change until the copies are refreshed."""
 
     def __init__(self, session: Session, copies: AccountCopies) -> None:
         self.now = session.now
@@ -24,13 +24,13 @@ class CopiedAccounts:
         self.history = CopiedUsage(session, copies if shifts else None)
         self._totals = session.totals()
         self._offered, self._usable = session.offered(), session.usable()
-        self._found: dict[Hashable, Any] = {}
+        self._memo: dict[Hashable, Any] = {}
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
-        if key not in self._found:
-            self._found[key] = compute()
-        found: T = self._found[key]
-        return found
+        if key not in self._memo:
+            self._memo[key] = compute()
+        value: T = self._memo[key]
+        return value
 
     def totals(self) -> dict[str, tuple[int, int]]:
         return self._totals
@@ -43,7 +43,7 @@ class CopiedAccounts:
 
 
 class CopiedUsage:
-    """What accounts have held; nothing where it makes no difference to anybody's share."""
+    """Past usage of copied accounts; empty where it does not change any share."""
 
     def __init__(self, session: Session, copies: AccountCopies | None) -> None:
         self._averages: dict[AccountKey, Mapping[str, float]] = {}

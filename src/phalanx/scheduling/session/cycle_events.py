@@ -1,4 +1,4 @@
-"""Events for features of the cycle, found in what the cluster and the plan record."""
+"""Events for features of the cycle, derived from changes of the cluster and the plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Events(msgspec.Struct, frozen=True):
-    """Events since the last call, each kind in a stated order: by node and uid, and by the order of the units."""
+    """Events since the last call in a fixed order: by node and uid, and by the order of the units."""
 
     ready: list[GangRecord]
     allocated: list[Allocation]
@@ -27,7 +27,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 class CycleEvents:
-    """Compares the pods on the rows that have changed, and the gangs that were touched, with the last call."""
+    """Comparison of changed rows and affected gangs with the last call."""
 
     def __init__(self) -> None:
         self._cursor = -1
@@ -35,11 +35,11 @@ class CycleEvents:
         self._ready: dict[GangKey, None] = {}
 
     def collect(self, session: Session) -> Events:
-        """Return what has happened up to now."""
-        allocated, deallocated = self._moved(session.state)
-        return Events(self._became_ready(session), allocated, deallocated)
+        """Return the events since the last call."""
+        allocated, deallocated = self._allocation_changes(session.state)
+        return Events(self._newly_ready(session), allocated, deallocated)
 
-    def _moved(self, state: ClusterState) -> tuple[list[Allocation], list[Allocation]]:
+    def _allocation_changes(self, state: ClusterState) -> tuple[list[Allocation], list[Allocation]]:
         nodes = state.nodes
         changed = nodes.changes.since(self._cursor, max(64, nodes.extent))
         self._cursor = nodes.changes.end
@@ -48,41 +48,51 @@ class CycleEvents:
         after: dict[str, Allocation] = {}
         for row in (row for row in rows if row >= 0):
             before |= self._by_row.pop(row, {})
-            found = {record.pod.uid: Allocation(record, nodes.names[row]) for record in state.pods.on(row)}
-            found = {uid: each for uid, each in sorted(found.items()) if _allocated(each.record)}
-            if found:
-                self._by_row[row] = found
-                after |= found
-        came = [each for uid, each in after.items() if uid not in before or before[uid].node != each.node]
-        left = [each for uid, each in before.items() if uid not in after or after[uid].node != each.node]
-        return came, left
+            allocations = {record.pod.uid: Allocation(record, nodes.names[row]) for record in state.pods.on(row)}
+            allocations = {
+                uid: allocation for uid, allocation in sorted(allocations.items()) if _allocated(allocation.record)
+            }
+            if allocations:
+                self._by_row[row] = allocations
+                after |= allocations
+        allocated = [
+            allocation
+            for uid, allocation in after.items()
+            if uid not in before or before[uid].node != allocation.node
+        ]
+        deallocated = [
+            allocation
+            for uid, allocation in before.items()
+            if uid not in after or after[uid].node != allocation.node
+        ]
+        return allocated, deallocated
 
-    def _became_ready(self, session: Session) -> list[GangRecord]:
+    def _newly_ready(self, session: Session) -> list[GangRecord]:
         gangs = session.state.gangs
         for key in [key for key in self._ready if not _waits_complete(session, gangs.get(key))]:
             del self._ready[key]
-        admitted = {each.gang: None for each in session.plan.admissions}
-        found: list[GangRecord] = []
+        admitted = {admission.gang: None for admission in session.plan.admissions}
+        ready: list[GangRecord] = []
         for key in {gang.key: None for unit in session.units for gang in unit.gangs} | admitted:
             gang = gangs.get(key)
             if gang is None or key in self._ready:
                 continue
             if _waits_complete(session, gang):
                 self._ready[key] = None
-                found.append(gang)
+                ready.append(gang)
             elif key in admitted and gang.spec is not None and session.requirement(gang).satisfied:
-                # It was admitted and placed in one cycle.
-                found.append(gang)
-        return found
+                # The gang was admitted and placed in the same cycle.
+                ready.append(gang)
+        return ready
 
 
 def _allocated(record: PodRecord) -> bool:
-    """Return whether a pod on a row holds it, rather than a nomination for it."""
+    """Return whether a pod on a row is allocated there, not only nominated."""
     return record.state is not MemberState.PENDING and not record.pod.placeholder
 
 
 def _waits_complete(session: Session, gang: GangRecord | None) -> bool:
-    """Return whether a gang waits for nothing but room and quota."""
+    """Return whether a complete gang waits only for room and quota."""
     if gang is None or gang.spec is None or gang.spec.problem is not None or not gang.pending:
         return False
     need = session.requirement(gang)

@@ -1,4 +1,4 @@
-"""The features of a scheduler's cycle, by extension point, and what becomes of one that fails."""
+"""Features of a scheduler's cycle by extension point, and the handling of failed ones."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=CyclePlugin)
 
 Guarded = Callable[["Session", str, Callable[[], object]], None]
-"""Calls a function; where it raises, undoes what it has decided and reports it."""
+"""A function that calls another; on an exception it rolls back the decisions and reports the failure."""
 
 _EVENTS = ("deallocated", "ready", "allocated")
 
 
 class CycleFeatures:
-    """Features in the order of the registry, which is the order in which each point asks them."""
+    """Features in the order of the registry; each extension point calls them in this order."""
 
     def __init__(self, features: Sequence[CyclePlugin] = ()) -> None:
-        self._offered = [each for each in features if isinstance(each, OfferedFeature)]
-        own = [each.feature if isinstance(each, OfferedFeature) else each for each in features]
+        self._offered = [feature for feature in features if isinstance(feature, OfferedFeature)]
+        own = [feature.feature if isinstance(feature, OfferedFeature) else feature for feature in features]
         self._by_type = {type(feature): feature for feature in own}
-        self._at = {point: [each for each in features if _takes_part(each, point)] for point in CYCLE_POINTS}
+        self._at = {
+            point: [feature for feature in features if _takes_part(feature, point)] for point in CYCLE_POINTS
+        }
         self._events: CycleEvents | None = CycleEvents() if any(self._at[point] for point in _EVENTS) else None
 
     def get(self, kind: type[F]) -> F | None:
-        """Return the feature of a class; None where it is not part of this scheduler."""
+        """Return the feature of a class; None if this scheduler does not have it."""
         return self._by_type.get(kind)  # type: ignore[return-value]  # each is filed under its own class
 
     # between cycles
@@ -47,9 +49,9 @@ class CycleFeatures:
             feature.configure(policy)
 
     def reserved_room(self) -> ReservedRoom | None:
-        """Return the room that is closed to pods: that of the first feature that closes any."""
-        found = (feature.reserved_room() for feature in self._at["reserved_room"])
-        return next((room for room in found if room is not None), None)
+        """Return the room that the first feature with reservations closes to pods; None without reservations."""
+        rooms = (feature.reserved_room() for feature in self._at["reserved_room"])
+        return next((room for room in rooms if room is not None), None)
 
     @property
     def outdated(self) -> bool:
@@ -95,7 +97,7 @@ class CycleFeatures:
         return turn
 
     def recheck(self, session: Session, unit: QueuedUnit) -> Turn:
-        """Return a context in which the cycle looks whether a unit would get something."""
+        """Return a context for a recheck of a unit."""
         turn = Turn()
         for feature in self._at["guard_recheck"]:
             if (guard := feature.guard_recheck(session, unit)) is not None:
@@ -103,7 +105,7 @@ class CycleFeatures:
         return turn
 
     def search(self, session: Session, unit: QueuedUnit) -> Turn:
-        """Return a context in which victims for a unit are searched."""
+        """Return a context for a search for victims for a unit."""
         turn = Turn()
         for feature in self._at["guard_search"]:
             if (guard := feature.guard_search(session, unit)) is not None:
@@ -111,35 +113,35 @@ class CycleFeatures:
         return turn
 
     def refused(self, session: Session, units: list[QueuedUnit]) -> None:
-        """Let the features react to those of the units that are unschedulable after their turn."""
+        """Call the features with the units that are unschedulable after their turn."""
         refused = [unit for unit in units if unit.key in session.unschedulable]
         for feature in self._at["refused"] if refused else ():
             feature.refused(session, refused)
 
     def evict_ended(self, session: Session, guarded: Guarded) -> None:
-        self._ask_each("evict_ended", session, guarded)
+        self._call_guarded("evict_ended", session, guarded)
 
     def revise(self, session: Session, guarded: Guarded) -> None:
-        self._ask_each("revise", session, guarded)
+        self._call_guarded("revise", session, guarded)
 
     def published(self, session: Session, guarded: Guarded) -> None:
         if self._events is not None:
             self._announce(session, self._events)
-        self._ask_each("published", session, guarded)
+        self._call_guarded("published", session, guarded)
         for offered in self._offered:
             offered.report(session)
 
     def _announce(self, session: Session, events: CycleEvents) -> None:
-        """Let the features react to what has happened to pods and gangs."""
-        found = events.collect(session)
-        for feature in self._at["deallocated"] if found.deallocated else ():
-            feature.deallocated(session, found.deallocated)
-        for feature in self._at["ready"] if found.ready else ():
-            feature.ready(session, found.ready)
-        for feature in self._at["allocated"] if found.allocated else ():
-            feature.allocated(session, found.allocated)
+        """Call the features with the events on pods and gangs since the last call."""
+        events_since = events.collect(session)
+        for feature in self._at["deallocated"] if events_since.deallocated else ():
+            feature.deallocated(session, events_since.deallocated)
+        for feature in self._at["ready"] if events_since.ready else ():
+            feature.ready(session, events_since.ready)
+        for feature in self._at["allocated"] if events_since.allocated else ():
+            feature.allocated(session, events_since.allocated)
 
-    def _ask_each(self, point: str, session: Session, guarded: Guarded) -> None:
+    def _call_guarded(self, point: str, session: Session, guarded: Guarded) -> None:
         for feature in self._at[point]:
             guarded(session, f"{feature.name} at {point}", partial(getattr(feature, point), session))
 

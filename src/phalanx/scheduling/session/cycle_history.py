@@ -1,4 +1,4 @@
-"""What the scheduler remembers from one cycle to the next, beside the cluster and what waits."""
+"""State of the scheduler that is preserved across cycles, besides the cluster and the queue."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
 
 class CycleHistory:
-    """`history` is what accounts have held, `timers` when plugins last did what they do now and then, `evictions`
-    who lost how many pods when, `no_solutions` which searches for victims found nothing, `searches` who wants to
-    know of them, and `node_backoff` which nodes are left alone because they refused pods. Only the first survives a
-    restart: the others are about minutes.
+    """`history` is the past usage of accounts, `timers` are the last rounds of periodic plugins. `evictions` are
+    the recent evictions per account, `no_solutions` the searches for victims without a result. `searches` is the
+    observer of searches, `node_backoff` the nodes in back-off after rejections. Only `history` survives a restart:
+    the others cover minutes.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
@@ -29,10 +29,10 @@ class CycleHistory:
         self._victim_classes: VictimClassArrays | None = None
 
     def victim_classes(self, state: ClusterState) -> VictimClassArrays:
-        """The victim classes of `state` as arrays, up to date."""
-        found = self._victim_classes
-        if found is None or found.state is not state:
-            found = self._victim_classes = VictimClassArrays(state)
+        """Return the victim classes of `state` as arrays, up to date."""
+        classes = self._victim_classes
+        if classes is None or classes.state is not state:
+            classes = self._victim_classes = VictimClassArrays(state)
         else:
-            found.update()
-        return found
+            classes.update()
+        return classes

@@ -1,4 +1,4 @@
-"""The extension points of a feature that takes part in every cycle."""
+"""Extension points of a feature that takes part in every cycle."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ Guard = AbstractContextManager[None]
 
 
 class Turn:
-    """The turn of units with one demand, as a context within the guards of features.
+    """The turn of units with one demand: a context within the guards of features.
 
-    `opened` is set where something that is reserved was opened to them, `placed` to the unit that got a node for
-    which something was reserved.
+    `opened` is set if reserved room was opened to the units. `placed` is the unit that was placed on reserved room.
     """
 
     __slots__ = ("_guards", "opened", "placed")
@@ -38,7 +37,7 @@ class Turn:
         self._guards: ExitStack | None = None
 
     def guard(self, guard: Guard) -> None:
-        """Enter a guard, which is left with the turn."""
+        """Enter a guard; the end of the turn exits it."""
         if self._guards is None:
             self._guards = ExitStack()
         self._guards.enter_context(guard)
@@ -54,73 +53,82 @@ class Turn:
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """A pod and the node that it holds, or has held."""
+    """A pod and the node to which it is, or was, allocated."""
 
     record: PodRecord
     node: str
 
 
 class CyclePlugin:
-    """A feature of the cycle. Override the methods in which it takes part; the cycle calls only those.
+    """A feature of the cycle. Override the methods that it implements; the cycle calls only overridden methods.
 
-    One instance lives as long as the scheduler, also under another policy. The order of the methods below is the
-    order in which a cycle calls them. Times are seconds since the epoch. A feature of another package that raises
-    is reported in the plan, what it had decided at that point is undone, and it rests for a minute
-    (`offered_feature.py`). Of ours that holds at `evict_ended`, `revise` and `published`, and none rests.
+    One instance exists as long as the scheduler, also under another policy. The methods are listed in the order of
+    their calls in a cycle. Times are seconds since the epoch. If a third-party feature raises an exception, the
+    plan reports it, its decisions at that point are rolled back, and it is skipped for a minute
+    (`offered_feature.py`). For our features this applies at `evict_ended`, `revise` and `published`, without a
+    pause.
     """
 
     name: str
 
-    # under which policy
+    # policy
 
     def configure(self, policy: Policy) -> None:
-        """Adapt to a policy, before the first cycle under it."""
+        """Adapt to a policy before its first cycle."""
         raise NotImplementedError
 
     def reserved_room(self) -> ReservedRoom | None:
-        """Return the room on nodes that is closed to pods for a time; None where none is. Asked in each cycle."""
+        """Return the room on nodes that is closed to pods; None without reservations. Called in each cycle."""
         raise NotImplementedError
 
     # before and between cycles
 
     def outdated(self) -> bool:
-        """Return whether a cycle is wanted although no unit has changed."""
+        """Return whether a cycle is needed although no unit has changed."""
         raise NotImplementedError
 
     def next_due(self) -> float | None:
-        """Return the time from which on a cycle is wanted although nothing may have happened by then."""
+        """Return the time from which a cycle is needed even without events; None if never."""
         raise NotImplementedError
 
     def observe(self, now: float) -> None:
-        """Record what accounts hold from `now` on: before and after each cycle, and when pods came or went."""
+        """Record the usage of accounts from `now` on: before and after each cycle, and when pods were added or
+        removed.
+        """
         raise NotImplementedError
 
     # within a cycle
 
     def advance(self, now: float) -> None:
-        """Let time pass, before the session of a cycle begins: end what has expired, open the room that is free."""
+        """Advance the time before the session of a cycle begins: end expired reservations, open freed room."""
         raise NotImplementedError
 
     def wake(self, session: Session) -> Iterable[UnitKey]:
-        """Return the units that get a turn although nothing about them has changed."""
+        """Return the units that get a turn although they have not changed."""
         raise NotImplementedError
 
     def wake_behind(self, session: Session) -> Iterable[UnitKey]:
-        """Return further such units, now that `session.units` is known and not empty."""
+        """Return further units that get a turn, now that `session.units` is known and not empty."""
         raise NotImplementedError
 
     def deallocated(self, session: Session, allocations: list[Allocation]) -> None:
-        """React to pods that have left their nodes since the last call (finished, deleted, not bound after all)."""
+        """Handle pods that were removed from their nodes since the last call (finished, deleted, failed
+        binding).
+        """
         raise NotImplementedError
 
     def ready(self, session: Session, gangs: list[GangRecord]) -> None:
-        """React to gangs that are complete and admitted now and wait for nothing but room and quota. Asked here,
-        and again before `published` with the gangs that the cycle has admitted."""
+        """Handle gangs that are complete and admitted now and wait only for room and quota.
+
+        Called here, and again before `published` with the gangs that the cycle has admitted.
+        """
         raise NotImplementedError
 
     def allocated(self, session: Session, allocations: list[Allocation]) -> None:
-        """React to pods that hold a node since the last call: placed by this scheduler, or seen on it. Asked here,
-        and again before `published` with what the cycle has decided; the first call has all pods on nodes."""
+        """Handle pods that were allocated to a node since the last call, by this scheduler or another.
+
+        Called here, and again before `published` with the cycle's decisions; the first call gets all pods on nodes.
+        """
         raise NotImplementedError
 
     def begin(self, session: Session) -> None:
@@ -128,35 +136,35 @@ class CyclePlugin:
         raise NotImplementedError
 
     def guard_turn(self, session: Session, units: list[QueuedUnit], turn: Turn) -> Guard | None:
-        """Return a context in which units with one demand have their turn; None where nothing concerns them."""
+        """Return a context for the turn of units with one demand; None if the feature does not concern them."""
         raise NotImplementedError
 
     def guard_recheck(self, session: Session, unit: QueuedUnit) -> Guard | None:
-        """Return a context in which the cycle looks whether a unit would get something."""
+        """Return a context for a recheck of a unit; None if the feature does not concern it."""
         raise NotImplementedError
 
     def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:
-        """Return a context in which victims for a unit are searched."""
+        """Return a context for a search for victims for a unit; None if the feature does not concern it."""
         raise NotImplementedError
 
     def refused(self, session: Session, units: list[QueuedUnit]) -> None:
-        """React to units that could not be placed in their turn and are unschedulable now."""
+        """Handle units that could not be placed in their turn and are unschedulable now."""
         raise NotImplementedError
 
     def evict_ended(self, session: Session) -> None:
-        """Evict the pods whose time is over, after the actions."""
+        """Evict pods beyond their time limit, after the actions."""
         raise NotImplementedError
 
     def revise(self, session: Session) -> None:
-        """Look at the decisions of a cycle before its verdicts are published."""
+        """Inspect the decisions of a cycle before its verdicts are published."""
         raise NotImplementedError
 
     def note(self, of: GangKey | str) -> str:
-        """Return what the verdict of a gang, or of a pod by its uid, says beside the reason; "" for nothing."""
+        """Return a note for the verdict of a gang, or of a pod by its uid, besides the reason; "" for none."""
         raise NotImplementedError
 
     def published(self, session: Session) -> None:
-        """Record the outcome of a cycle, for the next one or for another process."""
+        """Record the outcome of a cycle, for the next cycle or another process."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What a cycle decides: bindings, nominations, evictions and verdicts, written into its plan."""
+"""Decisions of a cycle: bindings, nominations, evictions and verdicts, recorded in its plan."""
 
 from __future__ import annotations
 
@@ -25,13 +25,18 @@ def _no_note(of: GangKey | str) -> str:
     return ""
 
 
-def _with_more(message: str, more: str) -> str:
-    """Messages about nodes are kube-scheduler's, with its full stop: others read them."""
+def _append_note(message: str, more: str) -> str:
+    """Append a note to a message.
+
+    Messages about nodes have kube-scheduler's full stop, because other tools parse them.
+    """
     return f"{message} {more[0].upper()}{more[1:]}." if message.endswith(".") else f"{message}; {more}"
 
 
 class Decisions:
-    """The plan is their sum. `steps` counts what was done that the next cycle will not have to do again."""
+    """Decisions of a cycle; the plan contains them all. `steps` counts the work that the next cycle need not
+    repeat.
+    """
 
     def __init__(self, state: ClusterState, plan: Plan, now: float, log: EvictionLog) -> None:
         self._state = state
@@ -40,35 +45,37 @@ class Decisions:
         self.plan = plan
         self.cause = f"c{plan.cycle}"
         self.steps = 0
-        # Who is counted as placed and not in the plan yet.
+        # Pods that are assumed but not in the plan yet.
         self._unbound: tuple[PodRecord, ...] = ()
         self._causes = 0
-        # Room that was found for members that are expected; so many of them are nominated already.
-        self._held: list[tuple[PodRecord, int]] = []
+        # Placeholders with reserved room; the first `_nominated_holds` of them are nominated already.
+        self._reserved: list[tuple[PodRecord, int]] = []
         self._nominated_holds = 0
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
-        # One object for all pods that are refused alike.
+        # One verdict object for all pods with the same refusal.
         self._shared_verdicts: dict[Refusal, Verdict] = {}
-        # What the verdict of a gang, or of a pod by its uid, says beside the reason.
+        # Note for the verdict of a gang, or of a pod by its uid, besides the reason.
         self.note: Callable[[GangKey | str], str] = _no_note
 
     def begin_turn(self) -> tuple[int, ...]:
-        """What there is of the plan, for `undo_turn`."""
-        self._nominate_held()
+        """Return the present lengths of the plan's lists, for `undo_turn`."""
+        self._nominate_reserved()
         self._state.transactions.forget()
-        return *map(len, self._lists()), len(self._held)
+        return *map(len, self._lists()), len(self._reserved)
 
     def undo_turn(self, marks: tuple[int, ...]) -> None:
-        """Takes back what was begun and decided since then, but for pods that belong to no gang: each of them is
-        complete by itself."""
+        """Roll back transactions and decisions since `marks`, except bindings of pods without a gang.
+
+        Each such binding is complete by itself.
+        """
         self._state.transactions.end_all()
         plan = self.plan
         binds, nominations, evictions, admissions = (
             part[mark:] for part, mark in zip(self._lists(), marks, strict=False)
         )
-        kept = [bind for bind in binds if bind.gang is None]
-        plan.binds[marks[0] :] = kept
+        single_binds = [bind for bind in binds if bind.gang is None]
+        plan.binds[marks[0] :] = single_binds
         written = {bind.uid for bind in binds}
         for unbound in self._unbound:
             if unbound.pod.uid not in written:
@@ -79,11 +86,11 @@ class Decisions:
         for bind in binds:
             if bind.gang is not None:
                 self._state.pods.binding_failed(bind.uid)
-        for placeholder, _ in self._held[marks[-1] :]:
+        for placeholder, _ in self._reserved[marks[-1] :]:
             self._state.pods.binding_failed(placeholder.pod.uid)
             self._state.pods.cancel_nomination(placeholder)
-        del self._held[marks[-1] :]
-        self._nominated_holds = min(self._nominated_holds, len(self._held))
+        del self._reserved[marks[-1] :]
+        self._nominated_holds = min(self._nominated_holds, len(self._reserved))
         for evict in evictions:
             self._state.pods.eviction_refused(evict.uid, self._now)
         for uid in {nomination.uid for nomination in nominations}:
@@ -104,8 +111,10 @@ class Decisions:
         together: str = "",
         held: tuple[str, ...] = (),
     ) -> None:
-        """Records a placement whose row is already charged (by a committed transaction); `together` names the
-        decision where none of its pods may be bound before all are prepared."""
+        """Record one placement whose row is already charged by a committed transaction.
+
+        `together` names the decision whose pods are bound only after all are prepared.
+        """
         self.bind_all([(record, row)], gang, mark, together, held)
 
     def bind_all(
@@ -116,10 +125,10 @@ class Decisions:
         together: str = "",
         held: tuple[str, ...] = (),
     ) -> None:
-        """The same for pods of one gang, or for several of none."""
+        """Record placements of pods of one gang, or of several pods without a gang."""
         self.steps += len(placed)
         self._state.pods.assume_all(placed, mark)
-        # The binding clears the nomination, and one that this cycle has made need not be written.
+        # The binding clears the nomination, so a nomination of this cycle need not be written.
         self._unbound = tuple(record for record, _ in placed)
         names, binds = self._state.nodes.names, self.plan.binds
         for record, row in placed:
@@ -146,21 +155,24 @@ class Decisions:
                 self.set_pod_verdict(record, None)
 
     def bind_member(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
-        """The same for a pod on its own (no `gang`), or one more member of a gang that has its quorum."""
+        """Record the binding of a pod without a gang, or of one more member of a gang with its quorum."""
         if gang is None or gang.spec is None:
             self.bind(record, row, None, None)
         else:
             self.bind(record, row, gang.key, joining_mark(gang.spec, self.cause, int(self._now)))
 
     def hold(self, placeholder: PodRecord, row: int) -> None:
-        """The same for a member that is expected: nobody is bound. It counts as placed for this turn, and from then
-        on as nominated: who is worth more may take the room, and in time it is given back."""
+        """Reserve a row for a placeholder.
+
+        The placeholder counts as placed in this turn and as nominated afterwards: units of higher rank can use the
+        row, and the nomination expires.
+        """
         self.steps += 1
         self._state.pods.assume(placeholder, row, None)
-        self._held.append((placeholder, row))
+        self._reserved.append((placeholder, row))
 
-    def _nominate_held(self) -> None:
-        for placeholder, row in self._held[self._nominated_holds :]:
+    def _nominate_reserved(self) -> None:
+        for placeholder, row in self._reserved[self._nominated_holds :]:
             gang, uid = placeholder.gang, placeholder.pod.uid
             assert gang is not None
             expected = gang.spec.expected if gang.spec is not None else None
@@ -168,26 +180,28 @@ class Decisions:
             self._state.pods.binding_failed(uid)
             self._state.pods.nominate(placeholder, row, Nomination(until=until, cause=self.cause))
             self._state.pods.placeholders.end_at(uid, until)
-        self._nominated_holds = len(self._held)
+        self._nominated_holds = len(self._reserved)
 
     def next_cause(self) -> str:
-        """A name for one more decision of this cycle."""
+        """Return a new name for a decision of this cycle."""
         self._causes += 1
         return f"{self.cause}.{self._causes}"
 
     def nominate(self, record: PodRecord, row: int, nomination: Nomination) -> None:
-        """Holds room for a pod that waits until others have left."""
+        """Nominate a pod on a row until its victims have terminated."""
         self._state.pods.nominate(record, row, nomination)
-        self._nominated(record)
+        self._record_nomination(record)
 
     def withdraw_nominations(self, records: Iterable[PodRecord], successor: str = "") -> None:
-        """Gives up what is held for the pods; `successor` is the cause of the decision that takes it over."""
+        """Withdraw the nominations of the pods. `successor` is the cause of the decision that uses their room
+        instead.
+        """
         for record in records:
             if self._state.pods.cancel_nomination(record):
-                self._nominated(record, successor)
+                self._record_nomination(record, successor)
 
-    def _nominated(self, record: PodRecord, successor: str = "") -> None:
-        """Says on which node room is held for a pod now, if on any."""
+    def _record_nomination(self, record: PodRecord, successor: str = "") -> None:
+        """Record the pod's present nomination in the plan, or its absence."""
         pod, nomination = record.pod, record.nomination
         if pod.placeholder:
             return
@@ -199,7 +213,7 @@ class Decisions:
     def evict(
         self, record: PodRecord, reason: EvictionReason, message: str, preemptor: str = "", cause: str = ""
     ) -> None:
-        """Tells a pod to leave; from now on it counts as terminating."""
+        """Evict a pod; from now on it counts as terminating."""
         pod, gang = record.pod, record.gang
         self.steps += 1
         self._log.evicted(record, self._now)
@@ -210,11 +224,11 @@ class Decisions:
         )
 
     def set_gang_verdict(self, gang: GangRecord, verdict: Verdict | None) -> None:
-        """The last judgement of a cycle counts."""
+        """Set the verdict of a gang; the last one of a cycle counts."""
         self._gang_verdicts[gang.key] = (gang, verdict)
 
     def set_pod_verdict(self, record: PodRecord, verdict: Verdict | None) -> None:
-        """A pod on its own, or a member above its gang's minimum."""
+        """Set the verdict of a pod without a gang, or of a surplus member."""
         self._pod_verdicts[record.pod.uid] = (record, verdict)
 
     def explain(self, unit: QueuedUnit, refusal: Refusal | None) -> None:
@@ -245,8 +259,8 @@ class Decisions:
         return any(gang.key in self._gang_verdicts for gang in unit.gangs)
 
     def publish_verdicts(self) -> None:
-        """Puts into the plan what is news to somebody: a new verdict, or a gang that has a new pending member."""
-        self._nominate_held()
+        """Add changed verdicts to the plan, and verdicts of gangs with a new pending member."""
+        self._nominate_reserved()
         for key, (gang, verdict) in self._gang_verdicts.items():
             verdict = self._with_note(verdict, key)
             news = (verdict, gang.arrivals)
@@ -254,7 +268,7 @@ class Decisions:
                 gang.last_verdict = news
                 self.plan.gangs.append(GangVerdict(key, verdict))
                 for member in gang.pending.values() if verdict is not None else ():
-                    member.last_verdict = None  # what the gang is told now takes the place of it
+                    member.last_verdict = None  # the gang's new verdict replaces the member's
         for uid, (record, verdict) in self._pod_verdicts.items():
             verdict = self._with_note(verdict, uid) if record.gang is None else verdict
             if record.last_verdict != verdict:
@@ -264,5 +278,5 @@ class Decisions:
     def _with_note(self, verdict: Verdict | None, of: GangKey | str) -> Verdict | None:
         if verdict is None or not (note := self.note(of)):
             return verdict
-        # What a note names (who delays a promised start, which node) is not known here.
-        return msgspec.structs.replace(verdict, message=_with_more(verdict.message, note), objects=None)
+        # The objects that a note names (a preemptor, a node) are unknown here.
+        return msgspec.structs.replace(verdict, message=_append_note(verdict.message, note), objects=None)

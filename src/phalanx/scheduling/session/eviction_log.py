@@ -1,4 +1,4 @@
-"""Who lost how many pods when: how fast accounts may lose pods is counted over cycles."""
+"""Log of evictions per account, for eviction rates across cycles."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ _DAY = 24 * 3600.0
 
 
 class EvictionLog:
-    """When how many pods of an account were evicted, over cycles. Times are in seconds since the epoch, windows in
-    seconds. An eviction counts for a whole window from its time on."""
+    """Numbers of evicted pods per account and time, across cycles.
+
+    Times are in seconds since the epoch, windows in seconds. An eviction counts for one whole window.
+    """
 
     def __init__(self) -> None:
         self._noted: dict[AccountKey, deque[tuple[float, int]]] = {}
-        # What is older than the longest window that was asked about is forgotten.
+        # Entries older than the longest requested window are removed.
         self._windows: dict[AccountKey, float] = {}
 
     @property
     def noted(self) -> int:
-        """How many notes are kept."""
+        """Number of entries."""
         return sum(map(len, self._noted.values()))
 
     def evicted(self, record: PodRecord, now: float) -> None:
-        """Notes that a pod is told to leave, with every account that cares."""
+        """Record an eviction for every account of the pod with an eviction rate."""
         for account, rate in rates(record):
             self._windows[account.key] = max(rate.window, self._windows.get(account.key, 0))
             self.note(account.key, now, 1)
@@ -41,30 +43,30 @@ class EvictionLog:
         noted.append((now, pods))
 
     def count(self, account: AccountKey, now: float, window: float) -> int:
-        """How many pods went within the window that ends now."""
+        """Return the number of evictions within the window that ends now."""
         self._windows[account] = max(window, self._windows.get(account, 0))
         return sum(pods for when, pods in self._noted.get(account, ()) if when > now - window)
 
     def free_at(self, account: AccountKey, now: float, rate: EvictionRate, pods: int = 1) -> float:
-        """The earliest time, `now` or later, at which so many more pods may go."""
-        gone = self.count(account, now, rate.window)
+        """Return the earliest time, `now` or later, at which `pods` more evictions are allowed."""
+        evicted = self.count(account, now, rate.window)
         for when, number in self._noted.get(account, ()):
             if when <= now - rate.window:
                 continue
-            if not gone or gone + pods <= rate.pods:
+            if not evicted or evicted + pods <= rate.pods:
                 break
-            gone -= number
+            evicted -= number
             now = max(now, when + rate.window)
         return now
 
 
 def rates(record: PodRecord) -> Iterator[tuple[AccountRecord, EvictionRate]]:
-    """The accounts that the pod is charged to and that may lose so many pods only."""
+    """Yield the accounts on the pod's charge path with an eviction rate."""
     for account in record.charge_path.path if record.charge_path is not None else ():
         if account.spec is not None and account.spec.eviction_rate is not None:
             yield account, account.spec.eviction_rate
 
 
 def pace(account: AccountRecord, rate: EvictionRate) -> str:
-    """The rate as a sentence."""
-    return f"{account.label} may lose no more than {rate.pods} pods within {format_duration(rate.window)}"
+    """Return the rate as a sentence."""
+    return f"{account.label} allows at most {rate.pods} evictions within {format_duration(rate.window)}"

@@ -1,4 +1,4 @@
-"""Who wants to know how searches for victims go: none reads a clock here."""
+"""Observer of searches for victims. This module does not read a clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class SearchOutcome(enum.StrEnum):
-    """Somebody goes; nobody has to, as room comes free anyway; or no choice of victims helps."""
+    """Outcome of a search: victims are evicted; room becomes free without evictions; no victims help."""
 
     EVICTS = "evicts"
     WAITS = "waits"
@@ -15,17 +15,17 @@ class SearchOutcome(enum.StrEnum):
 
 
 class SearchObserver(Protocol):
-    """Told when a search begins and how it ends. One that raises ends with the beginning of the next."""
+    """Observer of the begin and the end of searches. A search that raises ends when the next one begins."""
 
     def begin(self) -> None: ...
     def end(self, outcome: SearchOutcome) -> None: ...
     def discard(self) -> None:
-        """What the last search has found is not done, as more would be lost than gained."""
+        """Discard the result of the last search: its victims would lose more work than the preemptor gains."""
         ...
 
 
 class Unobserved:
-    """Nobody wants to know."""
+    """Observer that ignores all calls."""
 
     def begin(self) -> None:
         pass

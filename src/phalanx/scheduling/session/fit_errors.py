@@ -1,4 +1,4 @@
-"""What was found to be lacking in a cycle, and why, told to everyone who asks for the same."""
+"""Fit errors of a cycle, shared by all units with the same demand."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 class FitErrors:
-    """Lives for one cycle. Room only shrinks in it: what did not fit goes on not fitting, except for pods that may
-    be helped by the placement of others."""
+    """Fit errors of one cycle. Room only shrinks in it, so a refused demand stays refused. Demands that placements
+    of other pods can satisfy are excepted.
+    """
 
     def __init__(
         self,
@@ -44,38 +45,40 @@ class FitErrors:
         self._placer = placer
         self._queue = queue
         self._quota_check = quota_check
-        # With the `affinity_version` as of then.
-        self._found: dict[WaitReason, tuple[FitError, int]] = {}
+        # demand -> (fit error, `affinity_version` at that time)
+        self._by_demand: dict[WaitReason, tuple[FitError, int]] = {}
         self._shortages: dict[ClassRecord, tuple[Shortage, int]] = {}
 
     def known(self, demand: WaitReason) -> FitError | None:
-        """The fit error of a demand after which room has not grown: in a cycle it only shrinks, except for pods
-        that hope for others to be placed."""
-        found, affinity_version = self._found.get(demand, (None, 0))
-        if found is not None:
+        """Return the valid fit error of a demand; None if it can fit now.
+
+        Within a cycle room only shrinks, except for demands that placements of other pods can satisfy.
+        """
+        fit_error, affinity_version = self._by_demand.get(demand, (None, 0))
+        if fit_error is not None:
             current = affinity_version == self.state.affinity_version
-            return found if current or not demand.helped_by_placements else None
+            return fit_error if current or not demand.helped_by_placements else None
         return self._queue.known_fit_error(demand)
 
     def record(self, demand: WaitReason, facts: Refusal, version: int | None = None) -> FitError:
-        """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
+        """Record the fit error of a demand; `facts` are as of `version`, by default the present one."""
         fit_error = FitError(facts, self.state.version if version is None else version)
-        self._found[demand] = (fit_error, self.state.affinity_version)
+        self._by_demand[demand] = (fit_error, self.state.affinity_version)
         return fit_error
 
     def shortage(self, pod_class: ClassRecord, afresh: bool = False) -> tuple[Shortage, int]:
-        """Return why no further copy of the class fits, and as of which version of the cluster.
+        """Return why no further copy of the class fits, and the version of the cluster for which this holds.
 
-        The answer is from earlier in the cycle unless it must hold now (`afresh`).
+        The result can be from earlier in the cycle unless `afresh` is set.
         """
-        found = self._shortages.get(pod_class)
-        if found is None or (afresh and found[1] != self.state.version):
+        known = self._shortages.get(pod_class)
+        if known is None or (afresh and known[1] != self.state.version):
             facts = shortage(self.plugin_runtime, self.state.nodes, pod_class)
-            found = self._shortages[pod_class] = facts, self.state.version
-        return found
+            known = self._shortages[pod_class] = facts, self.state.version
+        return known
 
     def facts_now(self, kind: PodDemand) -> Shortage | OverQuota:
-        """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
+        """Return why no further pod of the kind fits or is allowed, inside an open transaction."""
         excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
         if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):
             return excess
@@ -84,7 +87,7 @@ class FitErrors:
         return shortage(self.plugin_runtime, self.state.nodes, kind.pod_class)
 
     def facts(self, kind: PodDemand, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
-        """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
+        """Return (why no further pod of the kind fits or is allowed, version of the cluster)."""
         excess = self._quota_check.over_quota(kind.charge_path, kind.pod_class.footprint)
         if excess is not None and not (excess.computed and not self._placer.fits(kind.pod_class)):
             return excess, self.state.version

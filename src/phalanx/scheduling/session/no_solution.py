@@ -1,4 +1,4 @@
-"""Searches that found nothing, so that nobody asks the same again before something has changed."""
+"""Cache of searches for victims without a result, so that they are repeated only after a relevant change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 10_000
 
 
 class EvictionQuestion(msgspec.Struct, frozen=True, eq=True):
-    """What the answer depends on besides the cluster. Who asks for the same with the same rights gets the same."""
+    """Inputs of a search besides the cluster. Units with equal inputs get the same result."""
 
     demand: Demand
     priority: int
@@ -27,8 +27,9 @@ class EvictionQuestion(msgspec.Struct, frozen=True, eq=True):
 
 
 class NoSolutionFound(Protocol):
-    """A search that found nothing: `retry_at` is when (seconds since the epoch) to ask again, if at some time;
-    `pods_arriving` tells whether pods that may help are on their way to their nodes."""
+    """A search without a result. `retry_at` is the time of a useful retry in seconds since the epoch, if there is
+    one; `pods_arriving` tells whether pods that could become victims are being bound.
+    """
 
     @property
     def retry_at(self) -> float | None: ...
@@ -37,30 +38,33 @@ class NoSolutionFound(Protocol):
 
 
 class NoSolutionCache:
-    """Kept by the scheduler over cycles."""
+    """Searches without a result; the scheduler preserves them across cycles."""
 
     def __init__(self) -> None:
         self._freed_since = -1
-        self._found: dict[EvictionQuestion, tuple[NoSolutionFound, int]] = {}
+        self._results: dict[EvictionQuestion, tuple[NoSolutionFound, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._results)
 
     def known_no_solution(
         self, question: EvictionQuestion, freed: int, bound: int, now: float
     ) -> NoSolutionFound | None:
-        """The answer, if it cannot have changed: `freed` counts the changes that may help, `bound` the pods that
-        have arrived on their nodes, `now` may be time."""
-        if freed != self._freed_since:
-            self._found.clear()
-            self._freed_since = freed
-        found, when = self._found.get(question, (None, -1))
-        if found is None or (found.retry_at is not None and now >= found.retry_at):
-            return None
-        return found if not found.pods_arriving or when == bound else None
+        """Return the known result if it is still valid.
 
-    def add_no_solution(self, question: EvictionQuestion, freed: int, bound: int, found: NoSolutionFound) -> None:
-        if freed != self._freed_since or len(self._found) >= _MOST:
-            self._found.clear()
+        `freed` counts relevant changes, `bound` the pods that arrived on their nodes; `retry_at` can have passed at
+        `now`.
+        """
+        if freed != self._freed_since:
+            self._results.clear()
             self._freed_since = freed
-        self._found[question] = (found, bound)
+        result, bound_then = self._results.get(question, (None, -1))
+        if result is None or (result.retry_at is not None and now >= result.retry_at):
+            return None
+        return result if not result.pods_arriving or bound_then == bound else None
+
+    def add_no_solution(self, question: EvictionQuestion, freed: int, bound: int, result: NoSolutionFound) -> None:
+        if freed != self._freed_since or len(self._results) >= _MOST:
+            self._results.clear()
+            self._freed_since = freed
+        self._results[question] = (result, bound)

@@ -1,4 +1,4 @@
-"""One cycle's view of the cluster: what actions and plugins ask, answered once."""
+"""Session: one cycle's view of the cluster for actions and plugins; results are cached."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ T = TypeVar("T")
 
 
 class Memo:
-    """What was computed from demand, until demand changes. It holds over cycles."""
+    """Values computed from demand, valid until the demand changes. The cache is preserved across cycles."""
 
     def __init__(self) -> None:
         self._version = -1
-        self._found: dict[Hashable, Any] = {}
+        self._values: dict[Hashable, Any] = {}
 
     def get_or_compute(self, key: Hashable, version: int, compute: Callable[[], T]) -> T:
         if version != self._version:
-            self._found.clear()
+            self._values.clear()
             self._version = version
-        if key not in self._found:
-            self._found[key] = compute()
-        found: T = self._found[key]
-        return found
+        if key not in self._values:
+            self._values[key] = compute()
+        value: T = self._values[key]
+        return value
 
 
 F = TypeVar("F", bound=CyclePlugin)
 
-# A cycle that is short of time does at least one part in so many of its work.
+# A cycle without time left still does at least 1 / _LEAST_PART of its work.
 _LEAST_PART = 64
 
 
@@ -73,16 +73,16 @@ def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
 
 
 def _pass(units: list[QueuedUnit]) -> None:
-    """Nobody gets a turn."""
+    """Default of `walk`: give no unit a turn."""
 
 
 class Session:
-    """Lives for one cycle. `now` is in seconds since the epoch; `should_stop` ends the cycle between transactions
+    """State of one cycle. `now` is in seconds since the epoch; `should_stop` ends the cycle between transactions
     (see `out_of_time`).
 
-    What is decided is recorded in `decisions`, what was found to be lacking in `fit_errors`. An action tells of
-    every unit that it has dealt with (`mark_attempted`), and what the unit waits for if room or a vote can help it
-    (`set_unschedulable`). `disruptions` are the evictions decided for the units that wait for them.
+    Decisions are recorded in `decisions`, refusals in `fit_errors`. An action calls `mark_attempted` for every unit
+    that it has handled, and `set_unschedulable` for units that room or a vote can help. `disruptions` are the
+    decided evictions by waiting preemptor.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class Session:
         self.plan = plan
         self.now = now
         self._should_stop = should_stop
-        # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
+        # Without `allocate` only `backfill` places gang members: those without resource requests.
         self.best_effort_only = plugin_runtime.policy.places_best_effort_only
         self.attempted: set[UnitKey] = set()
-        # Units of queues that keep their order: admitted or refused after the turns of the units before them.
+        # Units of fifo queues: admitted or refused after the turns of the units before them.
         self.postponed_admissions: set[UnitKey] = set()
-        # Units that wait for a change of their own because planning them raised.
+        # Units whose planning raised an exception; they wait for a change of their own.
         self.set_aside: list[UnitKey] = []
         self.unschedulable: dict[UnitKey, tuple[WaitReason, FitError]] = {}
         self.queue = work
@@ -124,21 +124,21 @@ class Session:
             past.no_solutions,
         )
         self.searches = past.searches
-        # Whether those have their turns that others, for whom starts are kept, have left behind.
+        # Whether the turns after the first unit with a start reservation have begun.
         self.backfilling = False
         self.decisions = Decisions(state, plan, now, self.evictions)
         self.features = features if features is not None else CycleFeatures()
         self.decisions.note = self.features.note
-        # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.
+        # Units that were refused in an earlier cycle before a search for victims.
         self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
         self.preempted = False
         self.disruptions: dict[UnitKey, object] = {}
-        # What is above the session: giving units their turn, and who could make room for whom.
+        # Functions of higher layers: turns of units, and the estimate of reclaimable amounts.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
         self.reclaimable: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._past = past
-        # For whoever computes something from the kinds of pods that there are.
+        # Cache for computations over the kinds of pods.
         self.protected_pods: object = None
         self.quota_check = QuotaCheck(state.ledger, self._limits)
         network = plugin_runtime.policy.topology
@@ -150,22 +150,22 @@ class Session:
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
 
-    # what plugins ask
+    # queries of plugins
 
     def priority(self, gang: GangRecord | PodRecord) -> int:
-        """A pod's priority; of a gang the group's own, else the highest among its members."""
+        """Return a pod's priority; of a gang the group's own, else the highest of its members."""
         return self._priorities.own(gang)
 
     def turn_priority(self, gang: GangRecord | PodRecord) -> int:
-        """With which priority it takes its turn."""
+        """Return the priority of a gang or pod for its turn."""
         return self._priorities.turn(gang)
 
     def victim_priority(self, gang: GangRecord | None, own: int) -> int:
-        """What must be exceeded by whoever evicts a pod for its priority."""
+        """Return the priority that a preemptor of the pod must exceed."""
         return self._priorities.victim(gang, own)
 
     def victim_classes(self) -> VictimClassArrays:
-        """The kinds of pods that there are, as arrays."""
+        """Return the classes of placed pods as arrays."""
         return self._past.victim_classes(self.state)
 
     def requirement(self, gang: GangRecord) -> QuorumRequirement:
@@ -179,7 +179,7 @@ class Session:
         return need
 
     def totals(self) -> dict[str, tuple[int, int]]:
-        """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
+        """Return (allocatable, used) of all nodes by resource, as of the first call in this cycle."""
         if self._totals is None:
             self._totals_version = self.state.version
             nodes = self.state.nodes
@@ -191,23 +191,23 @@ class Session:
 
     @property
     def totals_version(self) -> int:
-        """As of which version of the cluster `totals` speak."""
+        """Version of the cluster to which `totals` belongs."""
         return self._totals_version
 
     def offered(self) -> Mapping[str, int]:
-        """resource -> what there is to share: what nodes offer, or hold where that is more."""
+        """Return the shareable amounts by resource: allocatable of nodes, or usage where it is larger."""
         return self.memo("offered", lambda: offered(self.state))
 
     def usable(self) -> Mapping[str, int]:
-        """The same without what no queue can have."""
+        """Return the amounts that queues can share by resource, without nodes and usage outside of all queues."""
         return self.memo("usable", lambda: usable(self.state))
 
     def forget_totals(self) -> None:
-        """What is asked from now on is as of now."""
+        """Recompute `totals` at its next call."""
         self._totals = None
 
     def inqueue_resources(self) -> Mapping[str, int]:
-        """What admitted groups announced in minResources and their members do not use yet."""
+        """Return the minResources of admitted groups that their members do not use yet, by resource."""
         return self.state.gangs.inqueue.total()
 
     @property
@@ -218,27 +218,27 @@ class Session:
         return ledger
 
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed.
+        """Return the cached result of `compute` since the last change of total demand or cluster size.
 
-        Kept over cycles. Placing a pod changes neither: it holds then what it asked for before.
+        The cache is preserved across cycles. A placement does not invalidate it: pending amounts become used ones.
         """
         return self._memory.get_or_compute(key, self.state.ledger.demand_version, compute)
 
     @property
     def usage_decay(self) -> UsageDecay:
-        """How far the policy lets what accounts have held count."""
+        """The policy's decay of past usage."""
         return self.plugin_runtime.policy.usage_decay
 
     def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
-        """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
+        """Return the amounts by resource that can be reclaimed for a group (in one account, or in all)."""
         return self.reclaimable(gang, account)
 
     def _limits(self, account: AccountRecord) -> list[Limit]:
-        found = [plugin.limit(self, account) for plugin in self.plugin_runtime.plugins("limit")]
-        return [limit for limit in found if limit is not None]
+        limits = [plugin.limit(self, account) for plugin in self.plugin_runtime.plugins("limit")]
+        return [limit for limit in limits if limit is not None]
 
     def charge_path(self, unit: GangRecord | PodRecord) -> ChargePath:
-        """Who pays for a pod, or for a gang's next members."""
+        """Return the charge path of a pod, or of a gang's next members."""
         if isinstance(unit, PodRecord):
             assert unit.charge_path is not None
             return unit.charge_path
@@ -249,7 +249,7 @@ class Session:
         return self.state.ledger.charge_path_of_group(unit.key.namespace, unit.spec.queue)
 
     def blocked(self, unit: GangRecord | PodRecord) -> Blocked | None:
-        """What forbids the unit's charge path anything new."""
+        """Return why no new pod can be charged to the unit's charge path; None if one can."""
         charge_path = self.charge_path(unit)
         self.state.ledger.refresh()
         if charge_path.fault is not None:
@@ -262,25 +262,29 @@ class Session:
         return None
 
     def recheck_at(self, unit: QueuedUnit) -> float | None:
-        """When what the plugins say about a waiting unit changes by itself."""
+        """Return the time at which the plugins' results for a waiting unit change; None if never."""
         plugins = self.plugin_runtime.plugins("recheck_at")
         times = [
-            plugin.recheck_at(self, each, self.charge_path(each)) for plugin in plugins for each in unit.members
+            plugin.recheck_at(self, member, self.charge_path(member))
+            for plugin in plugins
+            for member in unit.members
         ]
         return min((when for when in times if when is not None and when > self.now), default=None)
 
     def feature(self, kind: type[F]) -> F | None:
-        """Return the feature of the cycle of a class; None where it is not part of this scheduler."""
+        """Return the feature of a class; None if this scheduler does not have it."""
         return self.features.get(kind)
 
-    # what actions ask
+    # queries of actions
 
     def rank(self, gang: GangRecord | PodRecord) -> Rank:
-        """The plugins' opinion on the order, first tier first."""
+        """Return the sort keys of all plugins, first tier first."""
         return tuple([plugin.gang_order(self, gang) for plugin in self.plugin_runtime.plugins("gang_order")])
 
     def pending_in_order(self, gang: GangRecord) -> list[PodRecord]:
-        """Pending members whom the policy's actions place, by the plugins' pod order, then index, age and name."""
+        """Return pending members that the policy's actions place, by the plugins' pod order, then index, age and
+        name.
+        """
         plugins = self.plugin_runtime.plugins("pod_order")
         pending: Iterable[PodRecord] = gang.pending.values()
         if self.best_effort_only:
@@ -293,7 +297,7 @@ class Session:
         return [members[place] for place in sorted(range(len(members)), key=keys.__getitem__)]
 
     def task_buckets(self, gang: GangRecord) -> TaskBuckets | None:
-        """Which members of a gang would rather be on one node."""
+        """Return the members of a gang that prefer a common node; None without a preference."""
         for plugin in self.plugin_runtime.plugins("task_buckets"):
             buckets = plugin.task_buckets(self, gang)
             if buckets is not None:
@@ -301,11 +305,11 @@ class Session:
         return None
 
     def is_blocked(self, unit: WaitingUnit) -> bool:
-        """Return whether an account of the unit may be charged nothing new."""
+        """Return whether an account of the unit is blocked."""
         return any(self.blocked(member) for member in unit.members)
 
     def max_admissions(self, unit: WaitingUnit) -> int:
-        """Return at most how many groups like those of the unit could be admitted now, one after the other."""
+        """Return an upper bound on the number of groups like those of the unit that can be admitted now."""
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
         return min((self.plugin_runtime.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)
 
@@ -323,11 +327,11 @@ class Session:
         return runtime.pre_filter(pod_class) is None and runtime.unready(pod_class) is None
 
     def shortfall_in_sum(self, wanted: Requests, afresh: bool = False) -> Requests:
-        """What the amounts exceed, per resource, that which all nodes together have idle; with what an open
-        transaction has changed if `afresh`.
+        """Return the amounts per resource that exceed the idle sum of all nodes.
 
-        The test of the coscheduling plugin before it tries a group (docs/rules/coscheduling.md, section 2). A sum
-        can only say no: whether the members really fit is for the placement to find out.
+        With `afresh`, changes of an open transaction count. This is the check of the coscheduling plugin before it
+        tries a group (docs/rules/coscheduling.md, section 2). A sufficient sum does not prove that the members fit;
+        the placement decides that.
         """
         if not wanted:
             return ()
@@ -339,35 +343,35 @@ class Session:
         return tuple((name, amount - idle.get(name, 0)) for name, amount in wanted if amount > idle.get(name, 0))
 
     def place(self, units: Iterable[WaitingUnit]) -> None:
-        """Gives some of the units their turn, as the action `allocate` does."""
-        ours = {id(unit): unit for unit in self.units}
-        self.walk([ours[id(unit)] for unit in units if id(unit) in ours])
+        """Give units their turn, as the action `allocate` does."""
+        units_by_id = {id(unit): unit for unit in self.units}
+        self.walk([units_by_id[id(unit)] for unit in units if id(unit) in units_by_id])
 
     def out_of_time(self) -> bool:
-        """Whether the cycle is to end here; asked between transactions.
+        """Return whether the cycle ends here; called between transactions.
 
-        Every cycle does at least a part of what there is to do before it looks at the clock. So it gets on even if
-        putting everything in order took all the time, and does not put it in order too often.
+        Every cycle does a part of its work before it reads the clock. It thus makes progress even if sorting took
+        all the time, and sorting is not repeated too often.
         """
         return self.decisions.steps * _LEAST_PART > len(self.units) and self._should_stop()
 
     def count_step(self) -> None:
-        """Something was done that the next cycle will not have to do again."""
+        """Count work that the next cycle need not repeat."""
         self.decisions.steps += 1
 
-    # what actions decide
+    # decisions of actions
 
     def mark_attempted(self, unit: QueuedUnit) -> None:
-        """The unit had its turn."""
+        """Record that the unit had its turn."""
         self.attempted.add(unit.key)
         self.decisions.steps += 1
 
     def set_unschedulable(self, unit: QueuedUnit, demand: WaitReason, fit_error: FitError) -> None:
-        """The unit could not get what it asks for; it wakes when it may."""
+        """Record that the unit's demand does not fit; the queue activates it after a relevant change."""
         self.unschedulable[unit.key] = (demand, fit_error)
 
     def refuse(self, unit: QueuedUnit, reason: WaitReason, fit_error: FitError) -> None:
-        """Let the unit wait for the reason, and set the verdicts that say why it was refused."""
+        """Record the unit's wait reason, and set the verdicts of the refusal."""
         self.decisions.explain(unit, fit_error.facts)
         self.unschedulable[unit.key] = (reason, fit_error)
 

@@ -1,4 +1,4 @@
-"""Kinds of pods as arrays, so that a question about all of them is a few comparisons."""
+"""Victim classes as arrays, so that a query about all pods is a few comparisons."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NUMBERS, _MARKS = 3, 6
 
 
 class VictimClassArrays:
-    """int64[K] each: `charge_path` (a place in `charge_paths`), `priority` (`Priorities.victim`), `pod_priority`;
-    and `other_scheduler` (of other schedulers), `daemon_or_static` (belongs to its node), `non_preemptible` (marked
-    so, pod by pod), `arriving`, `self_protected` (they, their gangs or their quotas are), `limited` (a cooldown or
-    a disruption budget may count), all bool[K].
+    """int64[K]: `charge_path` (position in `charge_paths`), `priority` (`Priorities.victim`), `pod_priority`.
+    bool[K]: `other_scheduler` (pods of other schedulers), `daemon_or_static` (pods tied to their node),
+    `non_preemptible` (pods marked so), `arriving`, `self_protected` (pods protected by themselves, their gangs or
+    quotas), `limited` (a cooldown or a disruption budget can apply).
 
-    Kept from cycle to cycle: `update` adds kinds that are new, and looks again at those whose gangs or composites
-    say something else.
+    The arrays are preserved across cycles. `update` adds new classes and refreshes those of changed gangs or
+    composites.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -39,7 +39,7 @@ class VictimClassArrays:
         self.update()
 
     def update(self) -> None:
-        """Brings the arrays up to date with `state.victims`; costs what has changed."""
+        """Update the arrays from `state.victims`; the cost depends on the changes only."""
         victims, composites = self.state.victims, self.state.gangs.composites.version
         if self._generation != victims.generation:
             self._generation, self._count = victims.generation, 0
@@ -96,7 +96,7 @@ class VictimClassArrays:
         return self._marks[5, : self._count]
 
     def lowest_priority(self, table: VictimTable) -> LowestPriority:
-        """Of the pods in the table, which must be that of now."""
+        """Return the lowest priority of the pods in the present table."""
         if self._lowest is None or self._lowest[0] is not table:
             self._lowest = (table, LowestPriority(self, table))
         return self._lowest[1]
@@ -118,7 +118,7 @@ class VictimClassArrays:
         )
 
     def _make_room(self, count: int) -> None:
-        """Grows by half, so that one kind more costs little."""
+        """Grow the arrays by half, so that one more class costs little."""
         have = self._numbers.shape[1]
         if count > have:
             more = max(count - have, have // 2, 64)
@@ -127,18 +127,18 @@ class VictimClassArrays:
 
 
 class LowestPriority:
-    """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
+    """The `lowest` priority of all pods on nodes, and their queues and quotas."""
 
     def __init__(self, classes: VictimClassArrays, table: VictimTable) -> None:
-        there = table.pods(len(classes.priority)) > 0
-        self.lowest = int(classes.priority[there].min()) if there.any() else None
-        charge_paths = [classes.charge_paths[place] for place in np.unique(classes.charge_path[there]).tolist()]
+        present = table.pods(len(classes.priority)) > 0
+        self.lowest = int(classes.priority[present].min()) if present.any() else None
+        charge_paths = [classes.charge_paths[place] for place in np.unique(classes.charge_path[present]).tolist()]
         self.queues = {charge_path.queue for charge_path in charge_paths}
         self.quotas = any(has_quota(charge_path) for charge_path in charge_paths)
 
 
 def has_quota(charge_path: ChargePath) -> bool:
-    """Whether a quota pays, beside a queue."""
+    """Return whether the charge path has a quota besides a queue."""
     return any(account.key.tree in _QUOTAS for account in charge_path.path)
 
 

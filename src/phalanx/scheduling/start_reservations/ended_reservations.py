@@ -10,23 +10,23 @@ from phalanx.scheduling.session.session import Session
 
 
 def evict_users_of_ended(session: Session, plan: ReservationPlan) -> bool:
-    """Evict the pods whose advance reservation is over, as whole gangs.
+    """Evict the users of ended advance reservations, as whole gangs.
 
     Return whether some could not be evicted yet. As with a run-time limit, no veto and no budget holds.
     """
-    left, gone = False, set[str]()
+    blocked, evicted = False, set[str]()
     for grant, record in plan.advance.left_over():
-        if record.pod.uid in gone or record.evicting or record.pod.terminating or record.pod.fixture:
+        if record.pod.uid in evicted or record.evicting or record.pod.terminating or record.pod.fixture:
             continue
         if record.pod.scheduler not in session.state.schedulers:
             continue
-        leaving = whole_gang_of(record, session.state) if record.state in CAN_LEAVE else "it is being bound"
-        if isinstance(leaving, str):
-            left = True
+        members = whole_gang_of(record, session.state) if record.state in CAN_LEAVE else "it is being bound"
+        if isinstance(members, str):
+            blocked = True
             continue
-        leaving = [member for member in leaving if member.pod.scheduler in session.state.schedulers]
-        gone.update(member.pod.uid for member in leaving)
-        cause, message = session.decisions.next_cause(), f"{grant.spec.title} is over"
-        for member in leaving:
+        members = [member for member in members if member.pod.scheduler in session.state.schedulers]
+        evicted.update(member.pod.uid for member in members)
+        cause, message = session.decisions.next_cause(), f"{grant.spec.title} has ended"
+        for member in members:
             session.decisions.evict(member, EvictionReason.REVOKED, message, cause=cause)
-    return left
+    return blocked

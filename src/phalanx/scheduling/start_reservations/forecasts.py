@@ -1,4 +1,4 @@
-"""The forecast of everybody who waits, in the order in which they have their turns."""
+"""Forecasts of all waiting units in queue order."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from phalanx.scheduling.reservations.window import Part
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.turns import parts_of, queue_of, run_limit
 
-#: So many of those first in line get a forecast at once; so many of them however short the time is.
+#: Number of units that get a forecast at once, and the number that get one even when time is short.
 _SAMPLED = 32
 _LEAST_SAMPLED = 8
 
 
 class UnitStart(msgspec.Struct, frozen=True, eq=False):
-    """When a unit starts: what is kept for it, and the forecast (of that, or without it)."""
+    """Start of a unit: its reservation, and its forecast with or without one."""
 
     unit: QueuedUnit
     queue: str
@@ -50,14 +50,21 @@ def forecast_starts(
     *,
     refused: bool = True,
 ) -> Iterator[UnitStart]:
-    """Of units that wait and have their ranks, in the order of their turns. With `refused` all have had a turn at
-    this moment, so that nobody starts now. Those that are left when the time is up are not planned."""
+    """Yield the forecasts of ranked waiting units in queue order.
+
+    With `refused` all units have just had a turn, so no unit starts now. Units that are left when the time is up
+    are NOT_PLANNED.
+    """
     settings = plan.settings if plan is not None else ReservationSettings()
-    kept = plan.all() if plan is not None else []
+    reservations = plan.all() if plan is not None else []
     forecaster = StartForecaster(
-        session.state, session.quota_check, settings.start_delay, session.now, [each.window for each in kept]
+        session.state,
+        session.quota_check,
+        settings.start_delay,
+        session.now,
+        [held_start.window for held_start in reservations],
     )
-    # Where a queue keeps its order nobody starts before those in front.
+    # Under strict queue order no unit starts before the units ahead of it.
     last_start: dict[str, int] = {}
     over = False
     for unit in _in_order(session, units):
@@ -82,8 +89,10 @@ def forecast_starts(
 
 
 def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool:
-    """Takes note of forecasts that have come true, and where it is `due` gives those first in line that have no
-    promise a forecast, so that it is known what forecasts are worth. Whether anybody got one."""
+    """Record sampled forecasts that have come true.
+
+    If `due`, sample forecasts of the first units without promise; return whether it sampled.
+    """
     for key in plan.starts.forecasts.keys if due or session.plan.binds else ():
         unit = session.queue.unit(key)
         if unit is None or (unit.gangs and all(session.requirement(gang).satisfied for gang in unit.gangs)):
@@ -99,19 +108,21 @@ def sample_forecasts(session: Session, plan: ReservationPlan, due: bool) -> bool
         unit.rank, unit.band = rank, rank[: 1 + session.plugin_runtime.band_width]
     if all(plan.get(unit.key) is not None or unit.key in plan.starts.forecasts for unit in units):
         return False
-    looked = 0
+    count = 0
 
     def stop() -> bool:
-        nonlocal looked
-        looked += 1
-        return looked > _LEAST_SAMPLED and session.out_of_time()
+        nonlocal count
+        count += 1
+        return count > _LEAST_SAMPLED and session.out_of_time()
 
-    for each in forecast_starts(session, plan, units, stop):
-        if each.reservation is None and each.forecast.no_start is None:
-            news = plan.note_forecast(each.unit.key, each.forecast.start, each.queue, each.pods)
-            fit_error = session.queue.fit_error_of(each.unit.key)
-            if news and fit_error is not None:
-                session.decisions.explain(each.unit, fit_error.facts)
+    for unit_start in forecast_starts(session, plan, units, stop):
+        if unit_start.reservation is None and unit_start.forecast.no_start is None:
+            changed = plan.note_forecast(
+                unit_start.unit.key, unit_start.forecast.start, unit_start.queue, unit_start.pods
+            )
+            fit_error = session.queue.fit_error_of(unit_start.unit.key)
+            if changed and fit_error is not None:
+                session.decisions.explain(unit_start.unit, fit_error.facts)
     return True
 
 
@@ -124,7 +135,10 @@ def _has_nodes(session: Session, key: UnitKey) -> bool:
 
 
 def _in_order(session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:
-    """As they would have their turns. What queues get decides whose turn it is: here they take turns one by one."""
+    """Return units in queue order.
+
+    Queue orders depend on usage that a forecast does not change, so queues alternate.
+    """
     order, ordered = QueueOrder(session, units), list[QueuedUnit]()
     while (turn := order.next()) is not None:
         if isinstance(turn, list):
@@ -145,7 +159,7 @@ def _priority(session: Session, unit: QueuedUnit) -> int:
 
 
 def _startable_parts(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
-    """What it needs to start; nothing where room is not what it waits for."""
+    """Return the parts that the unit needs to start; () if it waits for something other than room."""
     demand = session.queue.demand_of(unit.key)
     may_start = demand is not None and (demand.for_room or demand.behind_another)
     if not unit.starts_planned or not (may_start or session.queue.awaits_turn(unit.key)):
@@ -162,22 +176,22 @@ def _startable_parts(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
 def _held(session: Session, unit: QueuedUnit) -> StartForecast:
     if session.queue.awaits_turn(unit.key):
         return NOT_PLANNED
-    told = unit.pod.last_verdict if unit.pod is not None else None
+    verdict = unit.pod.last_verdict if unit.pod is not None else None
     if unit.gangs and unit.gangs[0].last_verdict is not None:
-        told = unit.gangs[0].last_verdict[0]
-    why = f" ({told.code})" if told is not None else ""
-    return StartForecast(no_start=NoStart.HELD, message=f"it waits for something else first{why}")
+        verdict = unit.gangs[0].last_verdict[0]
+    code_text = f" ({verdict.code})" if verdict is not None else ""
+    return StartForecast(no_start=NoStart.HELD, message=f"it waits for something else first{code_text}")
 
 
 def _asked(unit: QueuedUnit, parts: tuple[Part, ...], not_before: int) -> ForecastQuestion:
     pending = (
-        [unit.pod] if unit.pod is not None else [each for gang in unit.gangs for each in gang.pending.values()]
+        [unit.pod] if unit.pod is not None else [member for gang in unit.gangs for member in gang.pending.values()]
     )
-    deadlines = [each.pod.run_time.deadline for each in pending if each.pod.run_time.deadline]
+    deadlines = [member.pod.run_time.deadline for member in pending if member.pod.run_time.deadline]
     return ForecastQuestion(
         parts,
         run_limit(unit),
-        max((each.pod.run_time.estimate for each in pending), default=0),
+        max((member.pod.run_time.estimate for member in pending), default=0),
         min(deadlines, default=0),
         not_before,
     )

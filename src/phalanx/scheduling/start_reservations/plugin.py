@@ -1,4 +1,4 @@
-"""Reserved starts and advance reservations as a feature of the cycle."""
+"""Start reservations and advance reservations as a feature of the cycle."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from phalanx.scheduling.start_reservations.turns import (
 )
 from phalanx.scheduling.start_reservations.votes import reject_backfills
 
-# Seconds after which evictions that were refused are tried again.
+# Seconds until a retry of blocked evictions.
 _RETRY = 10.0
 
 
 class StartReservations(CyclePlugin):
-    """The plan of starts, in the turns of units and beside them.
+    """Plan of start reservations, applied in the turns of units and between cycles.
 
-    `plan` is None where the policy reserves no starts and there is no advance reservation. It outlives a change of
-    policy: a start that was promised stays promised.
+    `plan` is None where the policy reserves no starts and there is no advance reservation. It survives a change of
+    policy, so promised starts stay promised.
     """
 
     name = "start-reservations"
@@ -57,10 +57,10 @@ class StartReservations(CyclePlugin):
         self._again = False
         self._rejected: dict[UnitKey, None] = {}
         self._rehearses = False
-        #: When the promised starts were published last, in seconds since the epoch; 0 before that.
+        #: Time of the last publication of promised starts in seconds since the epoch; 0 before the first.
         self.published_at = 0.0
 
-    # under which policy
+    # Policy
 
     def configure(self, policy: Policy) -> None:
         self._settings = policy.reservations
@@ -75,12 +75,12 @@ class StartReservations(CyclePlugin):
 
     @property
     def _advance_wanted(self) -> bool:
-        """Whether there are advance reservations, which need a plan whatever the policy reserves."""
+        """Whether there are advance reservations, which need a plan under any policy."""
         wanted = self.plan is not None and self.plan.advance.wanted
         return bool(self._state.objects.advance) or bool(self._grants) or wanted
 
     def _follow_advance(self) -> None:
-        """Begin a plan for advance reservations under a policy that reserves no starts."""
+        """Create a plan for advance reservations under a policy that reserves no starts."""
         if self.plan is None and self._advance_wanted:
             self.plan = ReservationPlan(self._state, ReservationSettings(reserves_starts=False))
             self._queue.activate_everything()
@@ -88,7 +88,7 @@ class StartReservations(CyclePlugin):
     def reserved_room(self) -> ReservationPlan | None:
         return self.plan
 
-    # before and between cycles
+    # Between cycles
 
     def outdated(self) -> bool:
         if self._again:
@@ -99,14 +99,14 @@ class StartReservations(CyclePlugin):
         times = (self.plan.next_due if self.plan is not None else None, self._retry_at)
         return min((when for when in times if when is not None), default=None)
 
-    # within a cycle
+    # Within a cycle
 
     def advance(self, now: float) -> None:
         self._again = False
         self._follow_advance()
 
     def wake(self, session: Session) -> Iterable[UnitKey]:
-        # Votes may have changed, and the unit ahead may have started.
+        # Votes can have changed, and the unit ahead can have started.
         rejected, self._rejected = self._rejected, {}
         if self.plan is None:
             return rejected
@@ -131,11 +131,11 @@ class StartReservations(CyclePlugin):
         return beside_the_plan(session, plan, unit) if plan is not None and plan.active else None
 
     def guard_search(self, session: Session, unit: QueuedUnit) -> Guard | None:
-        """Open what is reserved for the unit: it is no reason to look for its room elsewhere."""
+        """Open the unit's own window: its reserved room is no reason to search room elsewhere."""
         return self.plan.opened_to([unit.key]) if self.plan is not None else None
 
     def permitted_backfills(self, session: Session, units: list[QueuedUnit]) -> list[QueuedUnit]:
-        """Return the units that may have their turn although it may be before a reserved start."""
+        """Return the units that no plugin rejects before a reserved start."""
         if self.plan is None or not self.plan.active:
             return units
         rejected = {unit.key: None for unit in reject_backfills(session, self.plan, units)}
@@ -149,25 +149,27 @@ class StartReservations(CyclePlugin):
 
     def evict_ended(self, session: Session) -> None:
         self._retry_at = session.now + _RETRY
-        left = self.plan is not None and evict_users_of_ended(session, self.plan)
-        if not left:
+        blocked = self.plan is not None and evict_users_of_ended(session, self.plan)
+        if not blocked:
             self._retry_at = None
 
     def revise(self, session: Session) -> None:
-        """Sample forecasts. Note whether another cycle is wanted because what is reserved has changed: then other
-        units may start now, or get another start."""
+        """Sample forecasts.
+
+        Request another cycle if reservations have changed: other units can start now, or get another start.
+        """
         plan = self.plan
         if plan is None:
             return
-        every = plan.settings.forecast_every
-        due = bool(every) and session.plan.complete and session.now >= self._forecast_at
-        decided = session.plan
-        moved = bool(decided.binds or decided.nominations or decided.evictions)
+        interval = plan.settings.forecast_every
+        due = bool(interval) and session.plan.complete and session.now >= self._forecast_at
+        plan_of_cycle = session.plan
+        changed = bool(plan_of_cycle.binds or plan_of_cycle.nominations or plan_of_cycle.evictions)
         try:
             if sample_forecasts(session, plan, due):
-                self._forecast_at = session.now + every
+                self._forecast_at = session.now + interval
         finally:
-            self._again = plan.version != self._version_at_begin or (moved and plan.disturbed)
+            self._again = plan.version != self._version_at_begin or (changed and plan.disturbed)
 
     def note(self, of: GangKey | str) -> str:
         if self.plan is None:
@@ -180,7 +182,7 @@ class StartReservations(CyclePlugin):
             self._grants = self.plan.advance.stored()
             self.published_at = session.now
 
-    # what outlives the process
+    # State that outlives the process
 
     def load(
         self,
@@ -188,7 +190,7 @@ class StartReservations(CyclePlugin):
         starts: StoredStarts | None = None,
         grants: Sequence[StoredGrant] = (),
     ) -> None:
-        """Restore what an earlier process had promised and granted, and the starts that it had observed."""
+        """Load the promises, grants and observed starts of an earlier process."""
         self._grants = list(grants)
         self._follow_advance()
         plan = self.plan
@@ -205,45 +207,45 @@ class StartReservations(CyclePlugin):
             self._again = True
 
     def rehearse(self, promised: Sequence[StoredReservation]) -> None:
-        """Restore the promised starts of the scheduler for a dry run, whose notes show them and no others."""
+        """Load the scheduler's promises into a dry run: its notes show these starts and no others."""
         self._rehearses = True
         self.load(promised)
 
     def promised(self) -> tuple[int, list[StoredReservation], list[StoredGrant]]:
-        """Return (a number that grows with every change, the promised starts, the granted advance reservations)."""
+        """Return (version of the plan, promised starts, granted advance reservations)."""
         return (self.plan.version if self.plan is not None else 0), self._promises, self._grants
 
     def advance_grants(self) -> Mapping[str, AdvanceGrant]:
-        """Return the state of each advance reservation by its name."""
+        """Return the advance reservations by name."""
         return self.plan.advance.grants if self.plan is not None else {}
 
     def observed_starts(self) -> StoredStarts:
-        """Return how waits compare with the starts that were promised or forecast."""
+        """Return the observed waits of units with a promise or a forecast."""
         if self.plan is None:
             return StoredStarts()
         return StoredStarts(self.plan.starts.calibration.starts, self.plan.starts.forecasts.calibration.starts)
 
 
 def reservation_plan(features: CycleFeatures) -> ReservationPlan | None:
-    """Return the plan of starts; None where none is reserved."""
+    """Return the plan of start reservations; None if there is none."""
     feature = features.get(StartReservations)
     return feature.plan if feature is not None else None
 
 
 def plan_of(session: Session) -> ReservationPlan | None:
-    """Return the plan of starts of a session's scheduler."""
+    """Return the plan of start reservations of a session's scheduler."""
     return reservation_plan(session.features)
 
 
 def rehearse_promises(features: CycleFeatures, promised: Sequence[StoredReservation]) -> None:
-    """Let a dry run with these features begin with the promised starts of the scheduler."""
+    """Load the scheduler's promises into the features of a dry run."""
     feature = features.get(StartReservations)
     if feature is not None:
         feature.rehearse(promised)
 
 
 def load_promises(features: CycleFeatures, promised: Sequence[StoredReservation]) -> None:
-    """Let the starts that another process had promised stand in a scheduler with these features."""
+    """Load the promises of another process into the features of a scheduler."""
     feature = features.get(StartReservations)
     if feature is not None:
         feature.load(promised)

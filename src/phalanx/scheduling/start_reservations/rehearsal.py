@@ -1,4 +1,4 @@
-"""Where a dry run moves the starts that the scheduler has promised."""
+"""Moves of promised starts in a dry run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from phalanx.scheduling.start_reservations.turns import due_units
 
 
 class PromiseMove(msgspec.Struct, frozen=True):
-    """Move of a promised start, from `promise.told` `to` a moment; 0 where no start is known any more. `cause` is
-    why it moves back, "" where it moves forward."""
+    """Move of a promised start from `promise.told` to the moment `to`; 0 if no start is known any more.
+
+    `cause` is the cause of a postponement, "" for a move forward.
+    """
 
     promise: StoredReservation
     to: int
@@ -21,10 +23,10 @@ class PromiseMove(msgspec.Struct, frozen=True):
 
 
 def promise_moves(session: Session) -> list[PromiseMove]:
-    """Return the promised starts that a dry run moves, after its cycle: `session` is one after it.
+    """Return the promised starts that a dry run moves. `session` is a session after its cycle.
 
-    The plan is brought up to date, as at the beginning of the next cycle: what the last one placed in reserved room
-    moves starts then. A unit that the cycle placed, or that waits no more, has no promise that could move.
+    The plan is updated as at the beginning of the next cycle: pods placed in reserved room move starts then. A unit
+    that the cycle placed, or that no longer waits, has no promise to move.
     """
     plan = plan_of(session)
     if plan is None or not plan.restored:
@@ -34,7 +36,7 @@ def promise_moves(session: Session) -> list[PromiseMove]:
 
 
 def moves_of(plan: ReservationPlan) -> list[PromiseMove]:
-    """Return the promised starts that were loaded into a plan and that it has moved since."""
+    """Return the promised starts that were loaded into a plan and have moved since."""
     moves = (_move(plan, promise) for promise in plan.restored.values())
     return [move for move in moves if move is not None]
 

@@ -12,13 +12,13 @@ from phalanx.scheduling.reservations.telling import start_sentence
 def rehearsed_note(plan: ReservationPlan, of: GangKey | str) -> str:
     """Return the note about the start of a gang, or of a pod on its own (its uid).
 
-    It has the start that the scheduler promised, wherever the dry run moves it. A start that only the dry run
-    reserves is called so.
+    It shows the start that the scheduler promised, even if the dry run moves it. A start that only the dry run
+    reserves is described as such.
     """
     key = plan.unit_of(of)
-    kept = plan.restored.get(key) if key is not None else None
-    if kept is not None:
-        return start_sentence(kept.told, kept.words or ToldStart(kept.made), kept.slips)
+    promise = plan.restored.get(key) if key is not None else None
+    if promise is not None:
+        return start_sentence(promise.told, promise.words or ToldStart(promise.made), promise.slips)
     reservation = plan.get(key) if key is not None else None
     if reservation is None:
         return plan.promise(of)

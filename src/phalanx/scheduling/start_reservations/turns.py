@@ -1,4 +1,4 @@
-"""Turns under a plan of starts: what is open to which unit, and which units get a start reserved."""
+"""Turns under a plan of starts: the windows that are open to a unit, and the units that get a start reservation."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from phalanx.scheduling.session.cycle_plugin import Turn
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.start_reservations.votes import start_vote
 
-#: So many starts are kept at most, whatever the policy says.
+#: Largest number of start reservations under any policy.
 MOST_RESERVATIONS = 1000
 
 
 class _ReservedQuota:
-    """What accounts allow beside the plan who runs so long, and may `use` an advance reservation."""
+    """Quota beside reserved windows, for a unit of limited run time that can `use` an advance reservation."""
 
     def __init__(self, plan: ReservationPlan, limit: int, use: ReservationUse | None) -> None:
         self._plan = plan
@@ -41,18 +41,18 @@ class _ReservedQuota:
         self._use = use
 
     def room(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> int:
-        with self._plan.accounts_until(self._limit, self._use) as found:
-            room = found[0].room(charge_path, amounts, found[1]) if found is not None else None
+        with self._plan.accounts_until(self._limit, self._use) as accounts:
+            room = accounts[0].room(charge_path, amounts, accounts[1]) if accounts is not None else None
         return UNLIMITED if room is None else room
 
     def excess(self, charge_path: ChargePath, amounts: Mapping[str, int]) -> tuple[AccountLimit, str, int] | None:
-        with self._plan.accounts_until(self._limit, self._use) as found:
-            return found[0].excess(charge_path, amounts, found[1]) if found is not None else None
+        with self._plan.accounts_until(self._limit, self._use) as accounts:
+            return accounts[0].excess(charge_path, amounts, accounts[1]) if accounts is not None else None
 
 
 @contextmanager
 def reserved_turn(session: Session, plan: ReservationPlan, units: list[QueuedUnit], turn: Turn) -> Iterator[None]:
-    """Open what is reserved for the first unit, and for units that it outranks, during a turn of equal units."""
+    """Open the windows of the first unit, and of units that it outranks, during a turn of equal units."""
     first = units[0]
     priority = min(session.turn_priority(member) for unit in units for member in unit.members)
     opened = plan.lift(first.key, priority)
@@ -74,9 +74,9 @@ def reserved_turn(session: Session, plan: ReservationPlan, units: list[QueuedUni
 
 @contextmanager
 def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> Iterator[None]:
-    """Close what is reserved in the accounts, as on nodes, while the cycle looks whether the unit would fit.
+    """Apply reserved quota, as on nodes, while the cycle rechecks whether the unit would fit.
 
-    What its turn refuses would seem open otherwise, turn after turn.
+    Otherwise the recheck would pass where the turn refuses, again and again.
     """
     session.quota_check.reserved_quota = _ReservedQuota(plan, run_limit(unit), _use_of(unit))
     try:
@@ -86,19 +86,21 @@ def beside_the_plan(session: Session, plan: ReservationPlan, unit: QueuedUnit) -
 
 
 def _use_of(unit: QueuedUnit) -> ReservationUse | None:
-    return next((each.pod_class.spec.reservation for each in _pending(unit)), None)
+    return next((member.pod_class.spec.reservation for member in _pending(unit)), None)
 
 
 def due_units(session: Session, plan: ReservationPlan) -> list[UnitKey]:
-    """Bring the plan up to date; return the units whose start has come."""
+    """Update the plan; return the units that are due."""
     if plan.has_loaded:
-        plan.restore_loaded(lambda kept: _loaded(session, plan, kept), session.quota_check, session.now)
+        plan.restore_loaded(
+            lambda kept: _restored_reservation(session, plan, kept), session.quota_check, session.now
+        )
     ask = partial(wanted_by, session)
     return plan.begin_cycle(session.now, session.quota_check, session.queue.waits, session.out_of_time, ask)
 
 
 def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, ...] | str:
-    """What an advance reservation asks for, by class; or why nobody can say."""
+    """Return the request of an advance reservation by class, or the reason why it has none."""
     if reservation.template is not None:
         pod_class = session.state.classes.record(reservation.template)
         rows = session.placer.class_view(pod_class).static.copy()
@@ -106,50 +108,54 @@ def wanted_by(session: Session, reservation: AdvanceReservation) -> tuple[Part, 
     key = GangKey(*reservation.gang) if reservation.gang is not None else None
     unit = session.queue.unit((key,)) if key is not None else None
     if unit is None:
-        return f"gang {key} has no pods that wait for room" if key is not None else "it asks for nothing"
-    return parts_of(session, unit) or f"gang {key} asks for nothing"
+        return f"gang {key} has no pods that wait for room" if key is not None else "it requests nothing"
+    return parts_of(session, unit) or f"gang {key} requests nothing"
 
 
 def promises(session: Session, plan: ReservationPlan) -> list[StoredReservation]:
-    """What is to be remembered beyond this process, in the order in which it was promised."""
+    """Return the promises to store, in the order of compression."""
     gangs = session.state.gangs
-    found = []
-    for each in plan.all():
-        keys = [] if isinstance(each.key, str) else each.key
+    records_to_store = []
+    for reservation in plan.all():
+        keys = [] if isinstance(reservation.key, str) else reservation.key
         records = {key: gangs.get(key) for key in keys}
         uids = {key: record.spec.uid for key, record in records.items() if record is not None and record.spec}
         titles = {key: record.title for key, record in records.items() if record is not None}
-        found.append(stored(each, session.state.nodes, uids, titles))
-    return found
+        records_to_store.append(stored(reservation, session.state.nodes, uids, titles))
+    return records_to_store
 
 
-def _loaded(session: Session, plan: ReservationPlan, kept: StoredReservation) -> Reservation | None:
-    """The promise of an earlier process, where the one to whom it was made waits still."""
-    unit = session.queue.unit(kept.key)
+def _restored_reservation(
+    session: Session, plan: ReservationPlan, promise: StoredReservation
+) -> Reservation | None:
+    """Return the reservation of a loaded promise; None if its unit no longer waits."""
+    unit = session.queue.unit(promise.key)
     if unit is None:
         return None
-    for namespace, name, uid in kept.gangs:
+    for namespace, name, uid in promise.gangs:
         record = session.state.gangs.get(GangKey(namespace, name))
         if record is None or record.spec is None or record.spec.uid != uid:
             return None
     parts = parts_of(session, unit)
     if not parts:
         return None
-    shares = shares_of(kept, parts, session.state.nodes) or ()
-    window = Window(kept.start, kept.end, shares, charges_of(parts))
+    shares = shares_of(promise, parts, session.state.nodes) or ()
+    window = Window(promise.start, promise.end, shares, charges_of(parts))
     priority = min(session.turn_priority(member) for member in unit.members)
     queue = queue_of(session, unit)
     limit = run_limit(unit)
     duration = limit + plan.settings.start_delay if limit else 0
-    made = Reservation(unit.key, unit.name, queue, priority, parts, duration, window, kept.made)
-    made.promised, made.told, made.slips = kept.promised, kept.told, tuple(kept.slips)
-    made.words, made.predicted = kept.words, kept.predicted
-    return made
+    reservation = Reservation(unit.key, unit.name, queue, priority, parts, duration, window, promise.made)
+    reservation.promised, reservation.told, reservation.slips = promise.promised, promise.told, tuple(promise.slips)
+    reservation.words, reservation.predicted = promise.words, promise.predicted
+    return reservation
 
 
 def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
-    """The unschedulable units that would get a start next, should those before them start now: nobody behind them
-    may have a turn before them."""
+    """Return the unschedulable units that get a start reservation next.
+
+    No unit behind them can have a turn before them.
+    """
     depth = plan.settings.depth
     if not depth:
         return []
@@ -163,7 +169,7 @@ def next_in_line(session: Session, plan: ReservationPlan) -> list[UnitKey]:
 
 
 def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> None:
-    """Reserve a start for a unit that is unschedulable, if it is entitled to one and there is any."""
+    """Reserve a start for an unschedulable unit, if it is eligible and a start exists."""
     demand, fit_error = session.unschedulable[unit.key]
     if plan.get(unit.key) is not None:
         parts = parts_of(session, unit) if demand.for_room else ()
@@ -189,7 +195,7 @@ def reserve_start(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> 
 
 
 def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
-    """Whether the policy keeps starts for such a unit, its age aside."""
+    """Return whether the policy reserves starts for such a unit, apart from its age."""
     if not plan.settings.reserves_starts or any(_inside(member) for member in _pending(unit)):
         return False
     if not unit.starts_planned or (unit.pod is not None and unit.pod.pod_class.spec.best_effort):
@@ -197,7 +203,7 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
     needs = [session.requirement(gang) for gang in unit.required]
     if any(need.repair or need.satisfied for need in needs):
         return False
-    # Nobody knows when others take back what they have announced.
+    # The end of an admission wait is unknown.
     if any(awaits_admission(gang) for gang in unit.gangs):
         return False
     if any(session.blocked(member) is not None for member in unit.members):
@@ -208,47 +214,49 @@ def entitled(session: Session, plan: ReservationPlan, unit: QueuedUnit) -> bool:
 
 
 def _permitted(session: Session, unit: QueuedUnit) -> bool:
-    """Return whether a plugin wants a start reserved for the unit, whatever its age."""
+    """Return whether a plugin permits a start reservation at any age of the unit."""
     return bool(session.plugin_runtime.plugins("reserve_start")) and start_vote(session, unit) is Vote.PERMIT
 
 
 def _inside(member: PodRecord) -> bool:
-    """Whether it starts in an advance reservation and nowhere else."""
+    """Return whether the pod can start in its advance reservation only."""
     use = member.pod_class.spec.reservation
     return use is not None and (use.inside or bool(use.fault))
 
 
 def queue_of(session: Session, unit: QueuedUnit) -> str:
-    """In whose name the unit waits."""
+    """Return the name of the unit's queue, "" for none."""
     charge_path = session.charge_path(unit.members[0])
     return charge_path.queue.key.name if charge_path.queue is not None else ""
 
 
 def run_limit(unit: QueuedUnit) -> int:
-    """For how many seconds at most the unit holds what it is given, 0 where nobody knows."""
+    """Return the run-time limit of the unit in seconds, 0 if a pod has none."""
     limits = [member.pod_class.spec.run_limit for member in _pending(unit)]
     return max(limits) if limits and all(limits) else 0
 
 
 def expected_run_time(unit: QueuedUnit) -> int:
-    """How long it says that it runs, in seconds; 0 where nobody says."""
+    """Return the declared run time of the unit in seconds; 0 for none."""
     return max((member.pod.run_time.expected() for member in _pending(unit)), default=0)
 
 
 def parts_of(session: Session, unit: QueuedUnit) -> tuple[Part, ...]:
-    """What the unit needs to start, by class and charge path (and gang, where a gang has to stay in one topology
-    domain): its quorum, the members that are placed first."""
+    """Return the quorum of the unit by class and charge path: the members that are placed first.
+
+    A gang that is bound to one topology domain has parts of its own.
+    """
     if unit.pod is not None:
         return tuple(_parts(session, [unit.pod], None))
-    found: list[Part] = []
+    parts: list[Part] = []
     anywhere: list[PodRecord] = []
     for gang in unit.required:
         domains = _domains(session, gang)
         if domains is None:
             anywhere += _quorum(session, gang)
         else:
-            found += _parts(session, _quorum(session, gang), domains)
-    return (*_parts(session, anywhere, None), *found)
+            parts += _parts(session, _quorum(session, gang), domains)
+    return (*_parts(session, anywhere, None), *parts)
 
 
 def _parts(session: Session, chosen: list[PodRecord], domains: IntArray | None) -> Iterator[Part]:
@@ -261,27 +269,28 @@ def _parts(session: Session, chosen: list[PodRecord], domains: IntArray | None) 
 
 
 def _domains(session: Session, gang: GangRecord) -> IntArray | None:
-    """int64[N]: in which of the widest domains that a gang may use each row is; None if it may go everywhere."""
+    """Return int64[N]: the number of the gang's widest allowed domain that each row is in; None without a required
+    domain."""
     area = area_of(gang.spec.topology if gang.spec is not None else None, gang.members.values())
     ladder = session.topology_domains.ladder(area.rule) if area is not None else None
     if area is None or ladder is None or not ladder.cap:
         return None
     if not ladder.levels:
         return np.zeros(session.state.nodes.capacity, dtype=np.int64)
-    found: IntArray = ladder.levels[-1].ids.astype(np.int64)
+    domain_of_row: IntArray = ladder.levels[-1].ids.astype(np.int64)
     if area.pins:
-        found[found != ladder.levels[-1].shared(area.pins)] = 0
-    return found
+        domain_of_row[domain_of_row != ladder.levels[-1].shared(area.pins)] = 0
+    return domain_of_row
 
 
 def _quorum(session: Session, gang: GangRecord) -> list[PodRecord]:
     need = session.requirement(gang)
     members = session.pending_in_order(gang) + (gang.starting_placeholders if gang.placeholders else [])
     chosen: list[PodRecord] = []
-    for role, least in need.roles:
-        chosen += [member for member in members if member.pod.role == role][:least]
-    there = {member.pod.uid for member in chosen}
-    chosen += [member for member in members if member.pod.uid not in there][: need.total - len(chosen)]
+    for role, minimum in need.roles:
+        chosen += [member for member in members if member.pod.role == role][:minimum]
+    chosen_uids = {member.pod.uid for member in chosen}
+    chosen += [member for member in members if member.pod.uid not in chosen_uids][: need.total - len(chosen)]
     return chosen
 
 
@@ -292,7 +301,7 @@ def _pending(unit: QueuedUnit) -> list[PodRecord]:
 
 
 def _created(unit: QueuedUnit) -> int:
-    """Since when it waits: its gang's age, which does not begin anew with its pods."""
+    """Return the creation time of the gang, or of the pod on its own; new pods of a gang do not reset it."""
     if unit.pod is not None:
         return unit.pod.pod.created
     return min(gang.spec.created for gang in unit.gangs if gang.spec is not None)

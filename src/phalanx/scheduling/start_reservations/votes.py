@@ -1,4 +1,4 @@
-"""Votes of plugins: which units get a start reserved, and which may start before those."""
+"""Votes of plugins: which units get a start reservation, and which units can start before reserved starts."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ BACKFILL_REJECTED = "BackfillRejected"
 
 
 class BackfillRejected(FifoBlocked, frozen=True):
-    """Units that a plugin keeps from starting before a unit whose start is reserved (`ahead`)."""
+    """Wait reason of units that a plugin rejects before a unit with a reserved start (`ahead`)."""
 
     plugin: str
     ahead: str
 
 
 def start_vote(session: Session, unit: QueuedUnit) -> Vote:
-    """Return whether the plugins let a start be reserved for a unit."""
+    """Return the vote of the plugins on a start reservation for a unit."""
     return _vote(session, "reserve_start", unit)[0]
 
 
 def reject_backfills(session: Session, plan: ReservationPlan, units: list[QueuedUnit]) -> list[QueuedUnit]:
-    """Make those of the units unschedulable that a plugin keeps from starting before a reserved start. Return them,
-    and the units whose plugin has raised."""
+    """Mark units unschedulable that a plugin rejects before a reserved start; return these units and the units
+    whose plugin raised."""
     reservations = plan.all()
     return [unit for unit in units if reservations and _is_rejected(session, unit, reservations[0])]
 
 
 def _is_rejected(session: Session, unit: QueuedUnit, first: Reservation) -> bool:
-    # `first` is one of the highest priority: a unit that outranks it starts before it in its own right.
+    # `first` has the highest priority: a unit that outranks it starts before it anyway.
     if unit.reserved or nominated_members(unit) or not _starts(session, unit):
         return False
     if min(session.turn_priority(member) for member in unit.members) > first.priority:
@@ -52,7 +52,7 @@ def _is_rejected(session: Session, unit: QueuedUnit, first: Reservation) -> bool
 
 
 def _starts(session: Session, unit: QueuedUnit) -> bool:
-    """Return whether the unit asks for a start, rather than for more members or the repair of a gang that runs."""
+    """Return whether the unit waits for its start, and not for more members or a repair."""
     needs = [session.requirement(gang) for gang in unit.gangs]
     return not any(need.satisfied or need.repair for need in needs)
 
@@ -63,7 +63,7 @@ def _queue_of(session: Session, unit: QueuedUnit) -> AccountKey:
 
 
 def _vote(session: Session, point: str, unit: QueuedUnit) -> tuple[Vote, str]:
-    """Return the vote and the plugin that decides it. Where a plugin raises, set the unit aside: (REJECT, "")."""
+    """Return the vote and its plugin. If a plugin raises, set the unit aside and return (REJECT, "")."""
     try:
         return session.plugin_runtime.vote(point, session, unit)
     except Exception as error:

@@ -1,1 +1,3 @@
-"""What each kind of unit does with each kind of wait reason: the one place that tells them apart."""
+"""Kinds of units, and the behaviour of each kind for each wait reason. Only this package distinguishes the
+kinds.
+"""

@@ -1,4 +1,4 @@
-"""One attempt to place a unit, as a turn makes it, and the bindings of the gangs that it has placed."""
+"""Attempts to place a unit in its turn, and the bindings of the placed gangs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from phalanx.scheduling.session.session import Session
 
 
 class Attempt(Protocol):
-    """What a unit without an obstacle asks for, and how it is placed. In all else turns of units are alike."""
+    """Demand of a unit without an obstacle, and its placement. All other parts of a turn are alike for all
+    units.
+    """
 
     @property
     def unit(self) -> QueuedUnit:
@@ -26,58 +28,67 @@ class Attempt(Protocol):
 
     @property
     def demand(self) -> WaitReason:
-        """What the unit asks for, where it asks for anything."""
+        """The demand of the unit, if it has one."""
 
     @property
     def nominated(self) -> list[PodRecord]:
-        """The pods of the unit for which room is held."""
+        """The pods of the unit that have a nomination."""
 
     @property
     def asks(self) -> bool:
-        """Whether anything is to be placed."""
+        """True if the unit needs a placement."""
 
     def least(self) -> Sequence[GangPlacement]:
-        """Return the gangs whose charges decide whether the unit borrows."""
+        """Return the gangs with the charges that decide whether the unit borrows."""
 
     def place(self, transaction: Transaction) -> Refusal | None:
-        """Place the unit; return None, or why it does not fit. The nominations of its pods are lifted."""
+        """Place the unit; return None, or the refusal if it does not fit. The nominations of its pods are
+        lifted.
+        """
 
     def wanted(self) -> Demand | None:
-        """Return the demand for which victims may be awaited; None where none are."""
+        """Return the demand for which the unit can wait for victims; None if it cannot."""
 
     def accept(self) -> None:
-        """Record the bindings and verdicts of what was placed; where nothing was to be placed, the verdicts."""
+        """Record the bindings and verdicts of the placed pods, or only the verdicts if nothing was to be placed."""
 
     def refuse(self, fit_error: FitError) -> bool:
-        """Set the verdicts of a refusal, and what the unit waits for. Return whether it has what it needs all the
-        same: gangs of a composite may wait for themselves."""
+        """Set the verdicts of a refusal and the unit's wait reason. Return whether the unit has all it needs,
+        although single gangs of a composite still wait.
+        """
 
 
 def bind_gangs(session: Session, placements: list[GangPlacement]) -> None:
-    """Record the bindings of all gangs that one decision has placed, and the room of members that are expected."""
+    """Record the bindings of all gangs of one decision, and reserve the nodes of placeholders."""
     prepares = any(record.allocated for placement in placements for record, _ in placement.placed)
     together = session.decisions.next_cause() if prepares else ""
     for placement in placements:
         placed, held = placement.placed, tuple[str, ...]()
         if placement.gang.placeholders:
             placed = [entry for entry in placed if not entry[0].pod.placeholder]
-            held = _hold(session, placement)
+            held = _reserve_placeholders(session, placement)
         mark = _mark(session, placement.gang, placement.need, len(placement.placed) - len(placed))
         session.decisions.bind_all(placed, placement.gang.key, mark, together, held)
 
 
-def _hold(session: Session, placement: GangPlacement) -> tuple[str, ...]:
-    """Hold the room of members that are expected; return their nodes, which the bindings name."""
+def _reserve_placeholders(session: Session, placement: GangPlacement) -> tuple[str, ...]:
+    """Reserve the nodes of placeholders; return the nodes' names for the bindings."""
     for record, row in placement.placed:
         if record.pod.placeholder:
             session.decisions.hold(record, row)
-    return tuple(sorted(each.assumed_node for each in placement.gang.placeholders.values() if each.assumed_node))
+    return tuple(
+        sorted(
+            placeholder.assumed_node
+            for placeholder in placement.gang.placeholders.values()
+            if placeholder.assumed_node
+        )
+    )
 
 
 def _mark(session: Session, gang: GangRecord, need: QuorumRequirement, expected: int) -> PlanMark | None:
-    """Return the mark that proves, should the rest of the plan be cut off, that the whole quorum was placed.
+    """Return the mark that proves after an interruption that the whole quorum was placed.
 
-    `expected` members of it do not exist yet.
+    `expected` members of the quorum do not exist yet.
     """
     assert gang.spec is not None
     if need.repair:

@@ -1,4 +1,4 @@
-"""A composite: as many gangs of its tree as it needs are placed together, the others as they fit."""
+"""Composite unit: the required gangs of its tree are placed together, the other gangs best effort."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from phalanx.scheduling.units.unit import GangsUnit
 
 
 class CompositeUnit(GangsUnit):
-    """The gangs of one tree of groups."""
+    """The gangs of one composite."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class CompositeUnit(GangsUnit):
         return turn
 
     def demand_refusal(self, session: Session, demand: WaitReason) -> FitError | None:
-        """Return why nothing more of the tree can be placed; None where its demand has changed as well."""
+        """Return why no further gang of the composite fits; None if one fits or the demand has changed."""
         attempt = composite_attempt_of(session, self)
         if attempt is None or attempt.demand != demand or hold_up(attempt.tree, attempt.placements, attempt.lacks):
             return None
@@ -69,7 +69,7 @@ class CompositeUnit(GangsUnit):
 
 
 class CompositeTurn:
-    """An attempt to place what a tree of gangs needs, and what else of it fits."""
+    """An attempt to place the required gangs of a composite and the other gangs best effort."""
 
     def __init__(self, session: Session, unit: QueuedUnit, attempt: CompositeAttempt) -> None:
         self.unit = unit
@@ -80,7 +80,7 @@ class CompositeTurn:
         self._lacks: Mapping[GangRecord, Refusal] = attempt.lacks
 
     def is_held_up(self) -> bool:
-        """Return whether obstacles of its gangs leave the tree with less than it needs."""
+        """Return whether obstacles of its gangs prevent the composite from reaching its minimum."""
         return hold_up(self._attempt.tree, self._attempt.placements, self._attempt.lacks)
 
     @property
@@ -93,13 +93,13 @@ class CompositeTurn:
 
     def place(self, transaction: Transaction) -> Refusal | None:
         session, attempt = self._session, self._attempt
-        held = [
+        nominated = [
             placement
             for placement in attempt.open
             if any(member.nomination is not None for batch in placement.batches for member in batch.members)
         ]
-        if held and not place_where_nominated(session, transaction, held):
-            for placement in held:
+        if nominated and not place_where_nominated(session, transaction, nominated):
+            for placement in nominated:
                 placement.placed = []
         placer = CompositePlacer(session, attempt.placements, attempt.lacks, transaction)
         holds = placer.run(attempt.tree)
@@ -111,7 +111,7 @@ class CompositeTurn:
         return demand_of([self._attempt.placements[gang] for gang in needed.gangs]) if needed is not None else None
 
     def accept(self) -> None:
-        """Record what was placed; gangs that are still open wait for themselves."""
+        """Record the placed gangs; gangs that were not placed wait separately."""
         session, attempt = self._session, self._attempt
         lacks = self._lacks
         if self.asks:
@@ -125,7 +125,7 @@ class CompositeTurn:
             self._wait(lacks, holds=True, unschedulable=self.asks)
 
     def wait_for_obstacles(self, *, holds: bool) -> None:
-        """Let the gangs wait for what forbids them to be placed."""
+        """Set the gangs' obstacles as their wait reasons."""
         self._wait(self._lacks, holds=holds, unschedulable=False)
 
     def refuse(self, fit_error: FitError) -> bool:
@@ -138,7 +138,7 @@ class CompositeTurn:
         self._explain(self._session.fit_errors.record(self.demand, facts), unschedulable=unschedulable)
 
     def _explain(self, fit_error: FitError, *, unschedulable: bool) -> None:
-        """Set the verdicts; what lacks room, or may not be charged, waits for it."""
+        """Set the verdicts; requeue gangs without room or quota as unschedulable."""
         session = self._session
         session.decisions.explain(self.unit, fit_error.facts)
         if unschedulable or self.demand.has_blocked_gang:
@@ -147,21 +147,23 @@ class CompositeTurn:
 
 
 def _faulty(gang: GangRecord, fault: Problem) -> Verdict:
-    least = gang.spec.min_member if gang.spec is not None else 0
+    required = gang.spec.min_member if gang.spec is not None else 0
     return Verdict(
         fault.code,
         fault.state,
-        needed=least,
+        needed=required,
         members=gang.counts().present,
         change=fault.remedy,
         fault=fault.code == INVALID,
-        # A fault names objects of the gang's own tree, all of which is in one namespace.
+        # A fault names objects of the gang's own tree, all of which are in one namespace.
         objects=(gang_object(gang.key),),
     )
 
 
 class CompositeAttempt:
-    """What a group `tree` is now, the gangs that may take part (`placements`), and what the others lack."""
+    """Current state of a composite `tree`: the gangs that can take part (`placements`) and the refusals of the
+    others.
+    """
 
     def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
         self.tree = composite_tree_of(session.state.gangs.composites, root)
@@ -174,19 +176,20 @@ class CompositeAttempt:
             else:
                 self.lacks[gang] = obstacle
         if any(placement.need.repair for placement in self.placements.values()):
-            # What is half bound was proved as a whole: the rest of it is placed as it can be.
-            for each in self.tree.trees():
-                each.least = 0
+            # A half-bound gang was placed with the whole tree once: the remaining members are placed best effort.
+            for subtree in self.tree.trees():
+                subtree.least = 0
         self.open = [placement for placement in self.placements.values() if not placement.satisfied]
         parts: list[WaitReason] = [demand_of([placement]) for placement in self.open]
-        held = [gang for gang, lack in self.lacks.items() if lack.of_account]
+        blocked = [gang for gang, lack in self.lacks.items() if lack.of_account]
         parts += [
-            QuotaBlocked(charge_path) for charge_path in dict.fromkeys(session.charge_path(gang) for gang in held)
+            QuotaBlocked(charge_path)
+            for charge_path in dict.fromkeys(session.charge_path(gang) for gang in blocked)
         ]
         self.demand = CompositeDemand(unit.key, tuple(parts))
 
     def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
-        """The gangs that have to be placed so that the tree holds, as one gang group; None if it holds."""
+        """Return the required gangs that are not placed yet as one gang group; None if the minimum is reached."""
         gangs = tuple(core(self.tree, self.placements))
         return QueuedUnit(unit.key, None, gangs) if gangs else None
 
@@ -194,20 +197,20 @@ class CompositeAttempt:
 def composite_fit_error(
     unit: QueuedUnit, attempt: CompositeAttempt, lacks: Mapping[GangRecord, Refusal], holds: bool
 ) -> CompositeRefusal:
-    """Return what the gangs of a tree lack, by their places in the unit."""
+    """Return the refusals of the gangs of a tree, by their positions in the unit."""
     of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.tree.gangs() if gang in lacks)
     return CompositeRefusal(of, holds)
 
 
 def composite_attempt_of(session: Session, unit: QueuedUnit) -> CompositeAttempt | None:
-    """None where something is wrong with the tree."""
+    """Return the composite's attempt; None if its declaration is faulty."""
     assert unit.composite is not None
     fault = session.state.gangs.composites.fault(unit.composite)
     return CompositeAttempt(session, unit, unit.composite) if fault is None else None
 
 
 def _obstacle(session: Session, gang: GangRecord) -> Refusal | None:
-    """Return what keeps a gang from taking part whatever room there is."""
+    """Return the obstacle that prevents a gang from taking part, independent of free room."""
     spec = gang.spec
     assert spec is not None
     if spec.problem is not None:

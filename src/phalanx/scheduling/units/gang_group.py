@@ -1,4 +1,4 @@
-"""A gang group, mostly of one gang: the quorums of all its gangs are placed together."""
+"""Gang group unit, usually of one gang: the quorums of all its gangs are placed together."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ class GangGroupUnit(GangsUnit):
         return QuorumPreemptor(session, self)
 
     def preemptors(self, session: Session) -> Iterator[QuorumPreemptor]:
-        """Yield preemptors of the members of highest priority, then of lower ones as well: each that is placed
-        outranks the victims."""
+        """Yield preemptors of the members of highest priority, then also of lower priorities.
+
+        A placed member always outranks its victims.
+        """
         whole = self.preemptor(session)
         lower = [priority for priority in whole.unstated_priorities if priority < whole.priority]
         if not lower:
             yield whole
             return
-        for least in (whole.priority, *sorted(lower, reverse=True)):
-            yield QuorumPreemptor(session, self, least)
+        for lowest in (whole.priority, *sorted(lower, reverse=True)):
+            yield QuorumPreemptor(session, self, lowest)
 
 
 class GangGroupAttempt:
@@ -99,7 +101,7 @@ class GangGroupAttempt:
 
 
 def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
-    """Return whether something forbids the unit to be placed; set the verdicts that say what."""
+    """Return whether an obstacle prevents a placement of the unit; set the verdicts that name the obstacle."""
     asks = any(gang.pending for gang in unit.gangs)
     if unit.oversized_group:
         for gang in unit.gangs:
@@ -114,7 +116,7 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
         if spec.problem is not None:
             verdict = held_by_problem(gang, spec)
         elif not (spec.admitted or gang.admitted):
-            if _held_by_account(session, unit, gang, asks=True):
+            if _refuse_if_blocked(session, unit, gang, asks=True):
                 return True
             if "enqueue" in session.plugin_runtime.policy.actions:
                 demand = admission(session, unit, gang)
@@ -131,11 +133,11 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
         if verdict is None and asks:
             need = session.requirement(gang)
             verdict = members_missing(gang, spec, need) or unreadable_members(gang, need)
-            if verdict is None and not need.repair and _held_by_account(session, unit, gang):
+            if verdict is None and not need.repair and _refuse_if_blocked(session, unit, gang):
                 return True
         if verdict is not None:
-            for each, reason in verdicts_around(unit.gangs, gang, verdict):
-                session.decisions.set_gang_verdict(each, reason)
+            for mate, reason in verdicts_around(unit.gangs, gang, verdict):
+                session.decisions.set_gang_verdict(mate, reason)
             return True
     for gang in unit.gangs if unit.missing or not asks else ():
         session.decisions.set_gang_verdict(gang, _missing_mate(session, unit, gang.title) if unit.missing else None)
@@ -143,32 +145,36 @@ def has_obstacle(session: Session, unit: QueuedUnit) -> bool:
 
 
 def _missing_mate(session: Session, unit: QueuedUnit, gang: str) -> Verdict:
-    """Return which gang of the gang group does not exist, or does not name the others in turn."""
+    """Return the verdict about a gang that does not exist or does not name the other gangs of the group."""
     mate = unit.missing[0]
-    objects = tuple(gang_object(key) for key in (*(each.key for each in unit.gangs), mate))
+    objects = tuple(gang_object(key) for key in (*(member.key for member in unit.gangs), mate))
     record = session.state.gangs.get(mate)
     if record is None or record.spec is None:
         return waiting_for_gang_group(gang, str(mate), "no pod or object declares it", objects=objects)
-    by = next(each.title for each in unit.gangs if each.spec is not None and mate in each.spec.gang_group)
+    by = next(
+        gang_of_group.title
+        for gang_of_group in unit.gangs
+        if gang_of_group.spec is not None and mate in gang_of_group.spec.gang_group
+    )
     return unrequited(gang, record.title, by, objects)
 
 
-def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
-    """Return whether nothing new may be charged to the gang's accounts; set the verdict that says why.
+def _refuse_if_blocked(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
+    """Return whether an account of the gang is blocked; if so, refuse the unit for this reason.
 
-    A group that waits to be admitted `asks` before it has pods.
+    With `asks`, a group without pods that waits for admission is checked too.
     """
-    held = session.blocked(gang) if gang.pending or asks else None
-    if held is None:
+    refusal = session.blocked(gang) if gang.pending or asks else None
+    if refusal is None:
         return False
-    facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
+    facts = msgspec.structs.replace(refusal, culprit=unit.gangs.index(gang))
     demand = QuotaBlocked(session.charge_path(gang))
     session.refuse(unit, demand, session.fit_errors.record(demand, facts))
     return True
 
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AwaitingAdmission:
-    """Return what a group of the unit that awaits admission asks for."""
+    """Return the demand of a group of the unit that waits for admission."""
     spec = gang.spec
     assert spec is not None
     keys = session.plugin_runtime.admission_keys(gang)

@@ -1,4 +1,4 @@
-"""Pods without a gang. Pods of one kind have their turn together."""
+"""Pods without a gang. Equal pods have their turn together."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ class PodUnit(Unit):
 
 
 def take_pods_turn(session: Session, units: list[QueuedUnit], kind: PodDemand, opened: bool) -> None:
-    """Place pods of one kind in their order; bind those that fit, refuse the others.
+    """Place equal pods in their order; bind pods that fit, refuse the rest.
 
-    With `opened` something reserved is open to them, so that an earlier refusal does not count.
+    With `opened`, reserved room is open to the pods, so an earlier refusal does not count.
     """
     waiting = _readable(session, units)
-    if len(waiting) == 1 and waiting[0][1].nomination is not None and _kept_promise(session, *waiting[0], kind):
+    if (
+        len(waiting) == 1
+        and waiting[0][1].nomination is not None
+        and _honour_nomination(session, *waiting[0], kind)
+    ):
         return
     if waiting and (held := session.blocked(waiting[0][1])) is not None:
         assert kind.charge_path is not None
@@ -66,9 +70,8 @@ def take_pods_turn(session: Session, units: list[QueuedUnit], kind: PodDemand, o
         session.mark_attempted(unit)
 
 
-def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodDemand) -> bool:
-    """Place a pod for which room is held, there or elsewhere, or let it wait for its victims; return whether either
-    was done."""
+def _honour_nomination(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodDemand) -> bool:
+    """Place a nominated pod, or let it wait for its victims. Return whether one of both was done."""
     if session.blocked(record) is not None:
         return False
     if not (place_nominated(session, record, kind) or wait_for_victims(session, unit, kind)):
@@ -78,7 +81,7 @@ def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: P
 
 
 def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUnit, PodRecord]]:
-    """Return the pods of the units that can be read; set the verdicts of the others."""
+    """Return the pods of the units with a valid spec; set the verdicts of invalid pods."""
     readable: list[tuple[QueuedUnit, PodRecord]] = []
     for unit in units:
         assert unit.pod is not None

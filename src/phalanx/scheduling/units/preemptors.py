@@ -1,4 +1,4 @@
-"""The preemptors of a unit that waits: for which of its pods others may be evicted."""
+"""Preemptors of a waiting unit: the pods for which victims can be evicted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from phalanx.scheduling.units.unit import kind_of
 
 
 def preemptor_of(session: Session, unit: QueuedUnit) -> Preemptor | None:
-    """Return the preemptor of all that the unit needs; None where it needs nothing."""
+    """Return the preemptor for all required pods of the unit; None if it needs none."""
     return kind_of(unit).preemptor(session)
 
 
 def least_preemptor_of(session: Session, unit: QueuedUnit, reason: WaitReason) -> Preemptor | None:
-    """Return the preemptor that asks for the least of what a unit waits for; None where no pod may be evicted."""
+    """Return the preemptor with the smallest demand of a unit; None if its pods may not preempt."""
     if reason.for_surplus:
         return next((PodPreemptor(session, [unit], alike[0]) for alike in _surplus_of(session, unit)), None)
     return next(preemptors_of(session, unit, reason), None)
@@ -29,37 +29,37 @@ def least_preemptor_of(session: Session, unit: QueuedUnit, reason: WaitReason) -
 def preemptors_of(session: Session, unit: QueuedUnit, reason: WaitReason) -> Iterator[Preemptor]:
     """Yield the preemptors of a unit in the order in which they are tried.
 
-    Of surplus these are as many equal members as there are, then fewer, down to one; then those of another kind.
+    Of surplus: all equal members, then half of them, down to one member; then members of another kind.
     """
     if reason.for_surplus:
         for alike in _surplus_of(session, unit):
-            most = len(alike)
-            while most:
-                yield PodPreemptor(session, [unit], *alike[:most])
-                most //= 2
+            count = len(alike)
+            while count:
+                yield PodPreemptor(session, [unit], *alike[:count])
+                count //= 2
     elif reason.may_preempt:
         yield from kind_of(unit).preemptors(session)
 
 
 def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]:
-    """Return the members above the minimum that may preempt, those together that are searched for as one."""
-    found: dict[Hashable, list[PodRecord]] = {}
+    """Return the surplus members that can preempt, grouped by equal demand."""
+    groups: dict[Hashable, list[PodRecord]] = {}
     for gang in unit.gangs:
         for member in session.pending_in_order(gang) if _surplus_preempts(session, gang) else ():
             if member.nomination is None and not member.pod.problem and starts_singly(session, member):
                 kind = pod_kind_of(session, member)
-                # The domain of a member that has to be near others depends on those: one after the other.
-                alone = member if kind.area is not None else None
-                question = gang, kind, member.pod.priority, member.pod.preempts, alone
-                found.setdefault(question, []).append(member)
-    return found.values()
+                # The domain of a member with an area depends on the members placed before: one member at a time.
+                single = member if kind.area is not None else None
+                group = gang, kind, member.pod.priority, member.pod.preempts, single
+                groups.setdefault(group, []).append(member)
+    return groups.values()
 
 
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
-    """Return whether members above the minimum may preempt.
+    """Return whether surplus members can preempt.
 
-    Those of Kubernetes' own groups do so each for itself, as in kube-scheduler; others are best effort, unless the
-    policy says otherwise.
+    Surplus of Kubernetes' own groups preempts one pod at a time, as in kube-scheduler. Other surplus is best effort
+    unless the policy allows preemption.
     """
     native = gang.spec is not None and gang.spec.rules.by_native_rules
     return native or session.plugin_runtime.policy.eviction.surplus

@@ -1,4 +1,4 @@
-"""Why a unit that waits would not get what it asks for now: tried anew, and nothing is placed."""
+"""Refusals of waiting units, computed for the current state without placing pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.scheduling.units.unit import kind_of
 
 
 def refusal_now(session: Session, unit: QueuedUnit, reason: WaitReason) -> FitError | None:
-    """Return why a unit that waits for this reason would be refused now; None if it would get something."""
+    """Return the refusal that a unit with this wait reason would get now; None if a part of it fits."""
     version = session.state.version
     match reason:
         case SurplusDemand(kinds):
@@ -24,15 +24,15 @@ def refusal_now(session: Session, unit: QueuedUnit, reason: WaitReason) -> FitEr
             admits = session.plugin_runtime.admit(session, waiting)
             return None if admits else FitError(session.admission_refusal(waiting), version)
         case Nominated():
-            held = nominated_members(unit)
-            if not held or reason.bound_for(session, unit):
+            nominated = nominated_members(unit)
+            if not nominated or reason.bound_for(session, unit):
                 return None
-            return FitError(nomination_verdict(held), version)
+            return FitError(nomination_verdict(nominated), version)
         case QuotaBlocked():
             fault = next((fault for member in unit.members if (fault := session.blocked(member))), None)
             return FitError(fault, version) if fault is not None else None
-    if reason.may_preempt:  # what the unit asks for, rather than a cause without an amount
+    if reason.may_preempt:  # `reason` is a demand, not a cause without an amount
         return kind_of(unit).demand_refusal(session, reason)
-    # Time or another unit ends the other reasons: what was found holds.
+    # Time or another unit ends the other wait reasons, so the recorded refusal is still valid.
     known = session.fit_errors.known(reason)
     return FitError(known.facts if known is not None else None, version)

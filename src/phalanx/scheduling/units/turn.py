@@ -1,4 +1,4 @@
-"""The turn of a gang group or a composite: placed whole, or refused with a reason."""
+"""The turn of a gang group or composite: the unit is placed as a whole or refused with a reason."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from phalanx.scheduling.units.unit import GangsUnit
 
 
 def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: bool) -> bool:
-    """Place a unit in one transaction, or nothing of it. Return whether it has what it needs.
+    """Place a unit in one transaction, or nothing of it. Return whether it has all it needs.
 
-    A unit that would borrow may be postponed. With `opened` something reserved is open to it, so that an earlier
+    A unit that would borrow can be postponed. With `opened`, reserved room is open to the unit, so an earlier
     refusal does not count.
     """
     assert isinstance(unit, GangsUnit)
@@ -33,10 +33,10 @@ def take_turn(session: Session, unit: QueuedUnit, borrowing: Borrowing, opened: 
 
 def _place(session: Session, attempt: Attempt, borrowing: Borrowing) -> bool:
     unit, nominated = attempt.unit, attempt.nominated
-    # What is half bound is finished, and room that is held was granted before: neither borrows anew.
+    # A half-bound unit is completed, and nominated room was charged before: neither counts as borrowing.
     may_borrow = borrowing.active and not nominated and unit.band[0]
-    least = attempt.least() if may_borrow else ()
-    charges = charges_of(session, list(least), demand_of(list(least))) if may_borrow else {}
+    required = attempt.least() if may_borrow else ()
+    charges = charges_of(session, list(required), demand_of(list(required))) if may_borrow else {}
     late = may_borrow and borrowing.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(nominated)

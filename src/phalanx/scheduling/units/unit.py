@@ -1,4 +1,4 @@
-"""A unit with what its kind does at each station of the cycle."""
+"""Unit of the queue with the behaviour of its kind in each step of the cycle."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from phalanx.scheduling.units.attempt import Attempt
 
 
 class Unit(QueuedUnit):
-    """What is popped from the queue as one. A kind of unit is a subclass; `units/kinds.py` lists them.
+    """Unit that is popped from the queue as one. Each kind of unit is a subclass; `units/kinds.py` lists the kinds.
 
-    While it waits, a recheck asks `demand_refusal`; the search for victims, proofs of moves and dry runs ask for
+    Rechecks of a waiting unit call `demand_refusal`. The search for victims, proofs of moves and dry runs use its
     preemptors. Forecasts, start reservations and defragmentation read `required`.
     """
 
     __slots__ = ()
 
     def demand_refusal(self, session: Session, demand: WaitReason) -> FitError | None:
-        """Return why the unit would not get now what it asks for; None if it would get something."""
+        """Return why the unit's demand does not fit now; None if a part of it fits."""
         raise NotImplementedError
 
     def preemptor(self, session: Session) -> Preemptor | None:
-        """Return the preemptor of all that the unit needs; None where it needs nothing."""
+        """Return the preemptor for all required pods of the unit; None if it needs none."""
         raise NotImplementedError
 
     def preemptors(self, session: Session) -> Iterator[Preemptor]:
-        """Return the preemptors for which victims are searched, one after the other until one is served."""
+        """Yield the preemptors for which victims are searched, in order, until one is served."""
         whole = self.preemptor(session)
         if whole is not None:
             yield whole
@@ -42,11 +42,11 @@ class GangsUnit(Unit):
     __slots__ = ()
 
     def attempt(self, session: Session) -> Attempt | None:
-        """Return an attempt to place the unit; None where an obstacle forbids one, which the verdicts say."""
+        """Return an attempt to place the unit; None if an obstacle prevents it. The verdicts name the obstacle."""
         raise NotImplementedError
 
 
 def kind_of(unit: QueuedUnit) -> Unit:
-    """Return the unit with what its kind does: the queue of a scheduler makes no others."""
+    """Return the unit as its kind; the queue of a scheduler contains only units of `UNIT_KINDS`."""
     assert isinstance(unit, Unit)
     return unit

@@ -1,1 +1,1 @@
-"""What would have to be different: dry runs, and changes that are tried before they are suggested."""
+"""What-if analysis: dry runs, and changes that are tried before they are suggested."""

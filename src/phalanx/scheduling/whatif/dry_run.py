@@ -1,4 +1,4 @@
-"""A cycle for those who ask: what it decided, what it found out on the way, and what would have to be different."""
+"""Cycle without effects: its decisions, and the changes that would let a waiting unit evict victims."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from phalanx.scheduling.whatif.what_if import WhatIf, what_if
 
 
 class NothingHelps(msgspec.Struct, frozen=True):
-    """No eviction helps a unit. `what_if` is what would be if nobody objected, None where nobody is looked for at
-    all: its gang has the minimum, and the policy evicts nobody for more. `changes` are imperatives; after any of
-    them others would go."""
+    """Result for a unit that no eviction helps.
+
+    `what_if` is the result without rules; None where no victims are searched: the gang has its minimum, and the
+    policy evicts no pods for surplus members. `changes` are imperatives; after any of them victims are found.
+    """
 
     what_if: WhatIf | None
     changes: tuple[str, ...] = ()
 
 
 class DryRun(Scheduler):
-    """Nothing that it decides is carried out; `session` is that of the last cycle."""
+    """Scheduler without execution of its decisions. `session` is the session of the last cycle."""
 
     session: Session
     _latest: Session
@@ -47,7 +49,7 @@ class DryRun(Scheduler):
         return plan
 
     def unit(self, who: str | GangKey) -> QueuedUnit | None:
-        """The unit of the last cycle that a pod (by uid) or a gang was part of."""
+        """Return the unit of the last cycle with a pod (by uid) or a gang."""
         for unit in self.session.units:
             if unit.pod is not None and unit.pod.pod.uid == who:
                 return unit
@@ -56,25 +58,28 @@ class DryRun(Scheduler):
         return None
 
     def disruption(self, unit: QueuedUnit) -> Eviction | NothingHelps | None:
-        """What evictions do for a unit of the last cycle: who goes (nobody, where it is enough that those leave who
-        leave anyway), or why that would not help. None where room is not what it waits for."""
-        found = self.session.disruptions.get(unit.key)
-        if isinstance(found, Eviction):
-            return found
-        held = nominated_members(unit)
-        if held and held[0].nomination is not None and (awaited := held[0].nomination.victims):
+        """Return the eviction that helps a unit of the last cycle, or the reason why none does; None if it does not
+        wait for room.
+
+        An eviction without victims means that waiting for terminating pods is enough.
+        """
+        eviction = self.session.disruptions.get(unit.key)
+        if isinstance(eviction, Eviction):
+            return eviction
+        nominated = nominated_members(unit)
+        if nominated and nominated[0].nomination is not None and (awaited := nominated[0].nomination.victims):
             pods = self.session.state.pods
-            leaving = tuple(pods[uid] for uid in sorted(awaited) if uid in pods)
-            return Eviction((), tuple((member, member.row) for member in held), leaving, EvictionCost())
+            terminating = tuple(pods[uid] for uid in sorted(awaited) if uid in pods)
+            return Eviction((), tuple((member, member.row) for member in nominated), terminating, EvictionCost())
         wait = self.session.unschedulable.get(unit.key)
         if wait is None:
             return None
         preemptor = least_preemptor_of(self.session, unit, wait[0])
         if preemptor is None:
             return NothingHelps(None) if wait[0].for_surplus else None
-        now = solve(self.session, preemptor)
-        if isinstance(now, Eviction):
-            return now
+        result_now = solve(self.session, preemptor)
+        if isinstance(result_now, Eviction):
+            return result_now
 
         def build(session: Session) -> Preemptor | None:
             return least_preemptor_of(session, unit, wait[0])
@@ -82,6 +87,6 @@ class DryRun(Scheduler):
         result = what_if(self.session, preemptor, self.policy.eviction, self.session.evictions)
         fits = result.eviction
         if fits is not None and not fits.evicts:
-            return fits  # it may ask nobody to go, and need not
+            return fits  # it needs no victims
         changes = Suggestions(self.new_session, build, self.session).helpful_changes(preemptor, result)
         return NothingHelps(result, tuple(changes))

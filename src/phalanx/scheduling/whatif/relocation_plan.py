@@ -1,4 +1,4 @@
-"""From a goal to a relocation that has been proved: the way in to this room."""
+"""Entry point: from a goal to a relocation that a dry run has proved."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.relocation_proof import ClusterFacts, ProofFailure, RelocationProof
 
-# People want to know what is in the way, not everything that is.
+# Users need the main obstacles, not all.
 _MOST_OBSTACLES = 20
 
 
 def silently(text: str) -> None:
-    """Tells nobody how it gets on."""
+    """Ignore a progress message."""
 
 
 def plan(
     facts: ClusterFacts, goal: Goal, limits: RelocationLimits, tell: Callable[[str], None] = silently
 ) -> Relocation:
-    """A relocation that reaches the goal, or says why there is none. Nothing is changed anywhere.
+    """Return a relocation that reaches the goal, or the reason why there is none. It changes nothing.
 
-    A plan is only given if the scheduler itself, in a dry run, places everybody who moves (and then the
-    preemptor); the nodes in `targets` are its choice. Deterministic: equal facts give equal answers.
+    A plan counts only if the scheduler itself, in a dry run, places all moved pods and then the preemptor. The
+    nodes in `targets` are the scheduler's choice. The result is deterministic: equal facts give equal answers.
     """
     scheduler = facts.build()
     session = scheduler.new_session(facts.now)
@@ -59,11 +59,13 @@ class _Planning:
         drain = NodeDrain(self._session, goal, self._limits, self._tell)
         answer = Relocation(goal, False, "", free=[self._names[row] for row in drain.free])
         if len(drain.free) >= goal.count:
-            return _reached(answer, f"enough nodes are empty already ({len(drain.free)}): nobody has to move")
+            return _reached(answer, f"{len(drain.free)} nodes are empty already: no pod has to move")
         attempt = drain.best_attempt()
         if not drain.reached(attempt):
-            found = len(drain.free) + len(attempt.sources)
-            return _failed(answer, f"only {found} of {counted(goal.count, 'node')} can be empty", drain.obstacles)
+            empty_count = len(drain.free) + len(attempt.sources)
+            return _failed(
+                answer, f"only {empty_count} of {counted(goal.count, 'node')} can be empty", drain.obstacles
+            )
         failure = self._prove(answer, attempt, [*attempt.sources, *drain.free])
         if failure is not None:
             return _failed(answer, _not_proved(failure), drain.obstacles)
@@ -75,21 +77,21 @@ class _Planning:
         answer = Relocation(goal, False, "")
         unit = unit_of(scheduler.queue.all_units(), goal.target)
         if unit is None:
-            return _reached(answer, f"{goal.name} waits for nothing: it has its place, or would be placed now")
+            return _reached(answer, f"{goal.name} does not wait: it is placed, or would be placed now")
         room = RoomForGang(self._session, unit, self._limits, self._tell)
         if not room.members:
             return _failed(answer, f"{goal.name} does not wait for room", {})
         attempt = room.best_attempt()
         if attempt is None:
-            who = f"the {counted(len(room.members), 'pod')} that {goal.name} needs"
-            return _failed(answer, f"no room can be made for {who}", room.obstacles)
+            pods_text = f"the {counted(len(room.members), 'pod')} that {goal.name} needs"
+            return _failed(answer, f"no room can be made for {pods_text}", room.obstacles)
         failure = self._prove(answer, attempt, list(dict.fromkeys([*attempt.sources, *attempt.placed.values()])))
         if failure is not None:
             return _failed(answer, _not_proved(failure), room.obstacles)
         return _reached(answer, f"{_moves(answer)} so that there is room for {goal.name}")
 
     def _prove(self, answer: Relocation, attempt: RelocationAttempt, held: Sequence[int]) -> ProofFailure | None:
-        """Plays the attempt through and takes it into the answer; None if that succeeds."""
+        """Prove the attempt in a dry run and store it in the answer; return None on success."""
         self._tell("the plan is tried in a dry run")
         steps = sorted(attempt.steps, key=lambda step: -max(map(attempt.size, step), default=0.0))
         failure: ProofFailure | None = None

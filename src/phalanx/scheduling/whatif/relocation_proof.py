@@ -1,4 +1,4 @@
-"""The proof of a plan: it is played through with the scheduler itself, on a cluster of its own."""
+"""Proof of a relocation: the scheduler itself executes it on a copy of the cluster."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from phalanx.scheduling.reservations.stored import StoredReservation
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.scheduling.start_reservations.plugin import rehearse_promises
 
-# What a cycle does to pods that run is no part of what is tried.
+# Actions on bound pods are not part of the proof.
 _HARMLESS = frozenset({"enqueue", "allocate", "backfill"})
 _MOST_CYCLES = 100
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
-    """What is known of a cluster as the events that tell it, and who plans there how. `now` is in seconds since the
-    epoch. `promises` are the promised starts of the scheduler, whose room is no room for others.
+    """Known facts of a cluster as events, with its policy.
+
+    `now` is in seconds since the epoch. `promises` are the promised starts of the scheduler; their room is
+    reserved.
     """
 
     events: Sequence[ClusterEvent]
@@ -37,7 +39,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     promises: Sequence[StoredReservation] = ()
 
     def build(self) -> Scheduler:
-        """The cluster and a scheduler that evicts nobody, after everything has been placed that can be now."""
+        """Return a scheduler without evictions on the cluster, after it has placed all pods that fit now."""
         state = ClusterState(self.schedulers)
         for event in self.events:
             state.apply(event)
@@ -51,7 +53,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 
 
 def run_to_rest(scheduler: Scheduler, now: float) -> None:
-    """Cycles until the scheduler has nothing more to do."""
+    """Run cycles until the scheduler is idle."""
     for _ in range(_MOST_CYCLES):
         scheduler.cycle(now)
         if scheduler.idle:
@@ -59,15 +61,17 @@ def run_to_rest(scheduler: Scheduler, now: float) -> None:
 
 
 class ProofFailure(msgspec.Struct, frozen=True):
-    """Who could not be placed again, as people call it, and why."""
+    """Pod or gang that was not placed again, by its shown name, and the reason."""
 
     who: str
     reason: str
 
 
 class RelocationProof:
-    """Pods leave wave by wave, others like them wait in their stead while the held nodes take nobody, and in the
-    end the nodes are opened again. `targets` are, by uid, the nodes that the scheduler chose for those who moved.
+    """Execution of waves: pods are removed, and equal pods are placed in their stead.
+
+    The held nodes are tainted first and opened again at the end. `targets` are, by uid, the nodes that the
+    scheduler chose for moved pods.
     """
 
     def __init__(self, facts: ClusterFacts, held: Sequence[str]) -> None:
@@ -78,7 +82,7 @@ class RelocationProof:
         self.targets: dict[str, str] = {}
 
     def prove(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | ProofFailure:
-        """Where the preemptor is placed in the end (nowhere where nobody asks), or who could not be placed."""
+        """Return the final placements of the preemptor (none for other goals), or the pod that was not placed."""
         for node in self._held:
             self._state.apply(NodeUpdated(msgspec.structs.replace(node, taints=(*node.taints, HOLD))))
         for wave in waves:
@@ -104,13 +108,13 @@ class RelocationProof:
                 return ProofFailure(f"pod {replacement.key.removesuffix('+')}", _why(record))
             if any(node.name == record.assumed_node for node in self._held):
                 return ProofFailure(
-                    f"pod {replacement.key.removesuffix('+')}", "it tolerates everything and comes back"
+                    f"pod {replacement.key.removesuffix('+')}", "it tolerates every taint and returns to its node"
                 )
             self.targets[uid] = record.assumed_node
         return None
 
     def _replacement(self, pod: Pod) -> Pod:
-        """The pod that its controller makes in its stead."""
+        """Return the pod that its controller creates in its stead."""
         return msgspec.structs.replace(
             pod,
             uid=f"{pod.uid}+",
@@ -146,8 +150,8 @@ class RelocationProof:
 
 
 def _why(record: PodRecord) -> str:
-    """What the pod, or its gang, was told last."""
+    """Return the last verdict of the pod or its gang."""
     verdict = record.last_verdict
     if verdict is None and record.gang is not None and record.gang.last_verdict is not None:
         verdict = record.gang.last_verdict[0]
-    return verdict.message if verdict is not None else "others would go first"
+    return verdict.message if verdict is not None else "other units have their turn before it"

@@ -1,4 +1,4 @@
-"""The smallest changes after which others would go: each is tried before it is told."""
+"""Smallest changes after which victims are found: each is tried before it is suggested."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from phalanx.scheduling.preemption.solver import Solver
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.what_if import WhatIf
 
-_MOST_TOLD = 3
+_MOST_SUGGESTIONS = 3
 _NAMED = 3
-# Quotas that say themselves what is theirs.
+# Quota trees with quotas that state their own share.
 _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 _replace = msgspec.structs.replace
 
 
 class ChangedWorld:
-    """A world that differs in a few points: `now` in seconds since the epoch, what the unit may do, what the policy
-    says, and what objects say (`changes`, each as it would be and as it is)."""
+    """Hypothetical cluster: `now` in seconds since the epoch, the preemptor's priority, the policy's options, and
+    objects.
+
+    `changes` are events, each with the event that undoes it.
+    """
 
     def __init__(self, now: float, options: EvictionOptions) -> None:
         self.now = now
@@ -40,16 +43,17 @@ class ChangedWorld:
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """`text` is an imperative, `apply_to` brings a world about in which it has been followed."""
+    """Change as an imperative `text`; `apply_to` applies it to a hypothetical cluster."""
 
     text: str
     apply_to: Callable[[ChangedWorld], None]
 
 
 class Suggestions:
-    """Tries suggestions for one unit. `look` gives the cluster as of a time, `build` the preemptor in it.
+    """Trial of suggestions for one unit.
 
-    The cluster is as it was after each try, but for its versions.
+    `look` returns a session at a time, `build` the preemptor in it. After each trial the cluster is restored,
+    except for its versions.
     """
 
     def __init__(
@@ -60,18 +64,18 @@ class Suggestions:
         self._session = session
 
     def helpful_changes(self, preemptor: Preemptor, what_if: WhatIf) -> list[str]:
-        """The changes that help by themselves, at most three; else the fewest that do together, as one; or none."""
+        """Return up to three changes that each help; else the smallest combination as one text; else none."""
         suggestions = list(_suggestions(self._session, preemptor, what_if))
         single = [suggestion.text for suggestion in suggestions if self._helps([suggestion])]
         if single:
-            return single[:_MOST_TOLD]
+            return single[:_MOST_SUGGESTIONS]
         if len(suggestions) < 2 or not self._helps(suggestions):
             return []
         needed = suggestions
         for suggestion in reversed(suggestions):
-            others = [other for other in needed if other is not suggestion]
-            if others and self._helps(others):
-                needed = others
+            remaining = [candidate for candidate in needed if candidate is not suggestion]
+            if remaining and self._helps(remaining):
+                needed = remaining
         return [", and ".join(suggestion.text for suggestion in needed)]
 
     def _helps(self, suggestions: Sequence[Suggestion]) -> bool:
@@ -95,31 +99,31 @@ class Suggestions:
         if world.priority is not None:
             preemptor.priority = world.priority
         preemptor.preempts = preemptor.preempts or world.preempts
-        found = Solver(session, preemptor, world.options, session.evictions).solve()
-        return isinstance(found, Eviction)
+        result = Solver(session, preemptor, world.options, session.evictions).solve()
+        return isinstance(result, Eviction)
 
 
 def _suggestions(session: Session, preemptor: Preemptor, what_if: WhatIf) -> Iterator[Suggestion]:
-    """What might help, those first that cost least."""
+    """Yield changes that could help, the cheapest first."""
     if what_if.eviction is None:
         return
-    found = what_if.eviction
-    records = [*(record for victim in found.victims for record in victim.records), *found.displaced]
+    eviction = what_if.eviction
+    records = [*(record for victim in eviction.victims for record in victim.records), *eviction.displaced]
     if not preemptor.preempts:
-        yield Suggestion("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
-    yield from _waiting(what_if)
-    yield from _outranking(session, preemptor, records)
-    yield from _owning(session, preemptor)
-    yield from _releasing(records)
-    yield from _changing_the_policy(session)
-    yield from _unmarking(session, records)
+        yield Suggestion("use a priority class with preemptionPolicy PreemptLowerPriority", _let_it_preempt)
+    yield from _wait_for_time(what_if)
+    yield from _raise_priority(session, preemptor, records)
+    yield from _raise_share(session, preemptor)
+    yield from _make_reclaimable(records)
+    yield from _change_policy(session)
+    yield from _make_preemptable(session, records)
 
 
 def _let_it_preempt(world: ChangedWorld) -> None:
     world.preempts = True
 
 
-def _waiting(what_if: WhatIf) -> Iterator[Suggestion]:
+def _wait_for_time(what_if: WhatIf) -> Iterator[Suggestion]:
     times = [obstacle.until for obstacle in what_if.obstacles if obstacle.until is not None]
     if not times:
         return
@@ -129,14 +133,14 @@ def _waiting(what_if: WhatIf) -> Iterator[Suggestion]:
     def wait(world: ChangedWorld) -> None:
         world.now = float(moment)
 
-    obstacle = next(each for each in what_if.obstacles if each.until == last)
+    obstacle = next(candidate for candidate in what_if.obstacles if candidate.until == last)
     why = obstacle.why
     if why.startswith("each "):
         why = f"{named(obstacle.records)} {why if len(obstacle.records) > 1 else why.removeprefix('each ')}"
     yield Suggestion(f"wait until {format_moment(moment)} ({why})", wait)
 
 
-def _outranking(session: Session, preemptor: Preemptor, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
+def _raise_priority(session: Session, preemptor: Preemptor, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
     highest = max((session.victim_priority(record.gang, record.pod.priority) for record in records), default=0)
     if highest < preemptor.priority:
         return
@@ -147,8 +151,8 @@ def _outranking(session: Session, preemptor: Preemptor, records: Sequence[PodRec
     yield Suggestion(f"raise its priority above {highest}", raise_it)
 
 
-def _owning(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
-    """Having more of one's own: then it can be asked back."""
+def _raise_share(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
+    """Yield larger own shares with which the preemptor could reclaim."""
     declares = bool(session.plugin_runtime.plugins("declared_resources"))
     for charge_path, wanted in preemptor.charge_paths.items():
         for account in charge_path.path:
@@ -167,57 +171,61 @@ def _owning(session: Session, preemptor: Preemptor) -> Iterator[Suggestion]:
                 if name in shared and holding.get(name, 0) + amount > share.get(name, 0)
             }
             if lacks:
-                yield _raising(account, spec, lacks)
+                yield _share_suggestion(account, spec, lacks)
 
 
 def _shared(session: Session, tree: Tree) -> set[str]:
-    """The resources of which anybody in trees of a kind has a share."""
+    """Return the resources of which any account in trees of the kind has a share."""
     specs = (account.spec for key, account in session.ledger.accounts.items() if key.tree is tree)
     return {name for spec in specs if spec is not None for name, _ in spec.deserved or ()}
 
 
-def _raising(account: AccountRecord, spec: Account, lacks: dict[str, int]) -> Suggestion:
+def _share_suggestion(account: AccountRecord, spec: Account, lacks: dict[str, int]) -> Suggestion:
     share = dict(spec.deserved or ())
-    more = _replace(spec, deserved=limits_of(share | {name: share.get(name, 0) + n for name, n in lacks.items()}))
-    word = "deserved" if account.key.tree is Tree.QUEUE else "min"
+    changed = _replace(
+        spec, deserved=limits_of(share | {name: share.get(name, 0) + n for name, n in lacks.items()})
+    )
+    field = "deserved" if account.key.tree is Tree.QUEUE else "min"
     amounts = " and ".join(f"{format_quantity(amount, name)} {name}" for name, amount in sorted(lacks.items()))
 
     def own(world: ChangedWorld) -> None:
-        world.changes.append((AccountUpdated(more), AccountUpdated(spec)))
+        world.changes.append((AccountUpdated(changed), AccountUpdated(spec)))
 
-    return Suggestion(f"raise the {word} of {account.label} by {amounts}", own)
+    return Suggestion(f"raise the {field} of {account.label} by {amounts}", own)
 
 
-def _releasing(records: Sequence[PodRecord]) -> Iterator[Suggestion]:
-    """Queues that keep what they borrow."""
-    kept: dict[AccountRecord, Account] = {}
+def _make_reclaimable(records: Sequence[PodRecord]) -> Iterator[Suggestion]:
+    """Yield the change to reclaimable queues."""
+    unreclaimable: dict[AccountRecord, Account] = {}
     for record in records:
         for account in record.charge_path.path if record.charge_path is not None else ():
             if account.spec is not None and not account.spec.reclaimable and account.parent is not None:
-                kept[account] = account.spec
+                unreclaimable[account] = account.spec
 
     def release(world: ChangedWorld) -> None:
-        for spec in kept.values():
+        for spec in unreclaimable.values():
             world.changes.append((AccountUpdated(_replace(spec, reclaimable=True)), AccountUpdated(spec)))
 
-    if kept:
-        yield Suggestion(f"make {', '.join(sorted(account.label for account in kept))} reclaimable", release)
+    if unreclaimable:
+        yield Suggestion(
+            f"make {', '.join(sorted(account.label for account in unreclaimable))} reclaimable", release
+        )
 
 
-def _changing_the_policy(session: Session) -> Iterator[Suggestion]:
+def _change_policy(session: Session) -> Iterator[Suggestion]:
     now = session.plugin_runtime.policy.eviction
     one_node = now.preempt_on_single_node or now.reclaim_on_single_node
     whole = now.preempt_whole_gangs and now.reclaim_whole_gangs
     if not now.preempt:
-        yield Suggestion("name the action preempt in the policy", _switching(preempt=True))
+        yield Suggestion("add the action preempt to the policy", _switching(preempt=True))
     if not now.reclaim:
-        yield Suggestion("name the action reclaim in the policy", _switching(reclaim=True))
+        yield Suggestion("add the action reclaim to the policy", _switching(reclaim=True))
     if one_node:
         switch = _switching(preempt_on_single_node=False, reclaim_on_single_node=False)
-        yield Suggestion("take singleNodePreemption out of the policy", switch)
+        yield Suggestion("remove singleNodePreemption from the policy", switch)
     if not whole:
         switch = _switching(preempt_whole_gangs=True, reclaim_whole_gangs=True)
-        yield Suggestion("take allowWholeBundle: false out of the policy", switch)
+        yield Suggestion("remove allowWholeBundle: false from the policy", switch)
 
 
 def _switching(**changes: bool) -> Callable[[ChangedWorld], None]:
@@ -227,7 +235,7 @@ def _switching(**changes: bool) -> Callable[[ChangedWorld], None]:
     return switch
 
 
-def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
+def _make_preemptable(session: Session, records: Sequence[PodRecord]) -> Iterator[Suggestion]:
     marked = [record for record in records if not record.pod.preemptable]
     gangs = {
         gang.key: gang.spec
@@ -243,12 +251,12 @@ def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Sugge
             world.changes.append((GangUpdated(_replace(spec, preemptable=True)), GangUpdated(spec)))
 
     if marked or gangs:
-        whom = ", ".join(f"gang {gang.title}" for gang in gangs.values()) if gangs else named(marked)
-        yield Suggestion(f"let {whom} be evicted (volcano.sh/preemptable)", unmark)
+        subject = ", ".join(f"gang {gang.title}" for gang in gangs.values()) if gangs else named(marked)
+        yield Suggestion(f"make {subject} preemptable (volcano.sh/preemptable)", unmark)
 
 
 def named(records: Sequence[PodRecord]) -> str:
-    """`a/x, a/y and 3 more`."""
+    """Return a list of names: `a/x, a/y and 3 more`."""
     names = sorted(record.pod.key for record in records)
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"

@@ -1,4 +1,4 @@
-"""Evictions for a unit that waits in vain: who would have to go if nobody objected, and who objects to what."""
+"""What-if search for a unit that finds no victims: the victims without any rules, and the rules against each."""
 
 from __future__ import annotations
 
@@ -28,20 +28,24 @@ from phalanx.scheduling.refusals.refusal import GangFault
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
 from phalanx.scheduling.session.session import Session
 
-NEVER = "they who wait have the preemptionPolicy Never"
-ONE_NODE = "the policy takes the victims of a pod from one node (singleNodePreemption)"
+NEVER = "the preemptor has the preemptionPolicy Never"
+ONE_NODE = "the policy requires all victims of a pod on one node (singleNodePreemption)"
 NO_WHOLE_GANG = "the policy evicts no whole gang (allowWholeBundle: false)"
-MATE_STAYS = "each belongs to a gang of which another member may not go"
-NO_SET = "no set of them was found within the work that a cycle may do for one who waits"
+MATE_STAYS = "each belongs to a gang with another member that cannot be evicted"
+NO_SET = "no sufficient set of victims was found within the work limit of a cycle"
 
-# Farther than any reclaimee who may go: first those kept by a priority or a veto alone, last those who owe nothing.
+# Distances beyond all real reclaimees: victims that only a priority or veto protects come before victims without
+# any rule.
 _NEAR = 1000
 _FAR = ReclaimRule(EvictionReason.PREEMPTED, False, distance=_NEAR + 1)
 
 
 class EvictionObstacle(msgspec.Struct, frozen=True):
-    """Why some of those who would have to go may not: `why` goes on from "N pod(s) may not go: ". `until` is when
-    the last of them may (seconds since the epoch), None if that does not change by itself."""
+    """Reason why some of the victims cannot be evicted.
+
+    `why` continues "N pod(s) may not go: ". `until` is the time (seconds since the epoch) at which it ends for the
+    last of them; None if it does not end by itself.
+    """
 
     why: str
     records: tuple[PodRecord, ...]
@@ -49,9 +53,11 @@ class EvictionObstacle(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """Who would have to go if nobody objected, or to give up the room that is held for him (`eviction.displaced`),
-    and the `obstacles`, most pods first. Where not even that would help there is no `eviction`, and `missing` says
-    what would still be missing."""
+    """Eviction that would help without rules, including displaced nominations, and its `obstacles`, the most
+    frequent first.
+
+    If no eviction would help, `eviction` is None and `missing` is the remaining fit error.
+    """
 
     eviction: Eviction | None
     missing: GangFault | None = None
@@ -59,9 +65,10 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 class _AllPods(Reclaimees):
-    """All pods but those that belong to their nodes, whatever quotas, queues, priorities and marks say.
+    """All pods except DaemonSet and static pods as possible victims, whatever quotas, queues, priorities and marks
+    say.
 
-    Who may go in earnest has the rule that he has, and so comes first.
+    A pod that can be evicted by the rules keeps its rule, and so sorts first.
     """
 
     def reclaim_rule(self, record: PodRecord) -> ReclaimRule | str:
@@ -73,16 +80,16 @@ class _AllPods(Reclaimees):
         return self._free(record.charge_path)
 
     def _may_go(self, counts: IntArray) -> BoolArray:
-        # As many as may be: pods that belong to their nodes and pods that are marked may be of one kind.
-        left: BoolArray = counts > 0
+        # Include a class with both fixtures and marked pods: single pods are checked in `reclaim_rule`.
+        allowed: BoolArray = counts > 0
         for gang in self._preemptor.gangs:
             for number in self._session.state.victims.of_gang(gang):
                 kind = self.classes[number]
-                word = self._by_priority(self._rule_for(kind.charge_path), kind.gang, kind.priority)
-                left[number] &= not isinstance(word, str)
-        for place in np.unique(self._classes.charge_path[left]).tolist():
+                rule = self._by_priority(self._rule_for(kind.charge_path), kind.gang, kind.priority)
+                allowed[number] &= not isinstance(rule, str)
+        for place in np.unique(self._classes.charge_path[allowed]).tolist():
             self._free(self._classes.charge_paths[place])
-        return left
+        return allowed
 
     def _free(self, charge_path: ChargePath) -> ReclaimRule:
         self._rule_for(charge_path)
@@ -90,7 +97,7 @@ class _AllPods(Reclaimees):
 
 
 class _AllCandidates(Candidates):
-    """Whoever stands on a node, whatever plugins object to; those come last who may not go in earnest."""
+    """All bound pods as candidates, whatever plugins veto. Victims with an objection sort last."""
 
     def __init__(
         self,
@@ -104,17 +111,17 @@ class _AllCandidates(Candidates):
         self._earnest = earnest
 
     def on_rows(self, rows: Iterable[int]) -> list[VictimCandidate]:
-        found = super().on_rows(rows)
-        for victim in found:
+        victims = super().on_rows(rows)
+        for victim in victims:
             if any(_objections(self._session, self._earnest, record) for record in victim.records):
                 victim.preempted, victim.distance = True, max(_NEAR, victim.distance)
                 victim.order_key = (True, victim.distance, *victim.order_key[2:])
-        return sorted(found, key=lambda victim: victim.order_key)
+        return sorted(victims, key=lambda victim: victim.order_key)
 
     def groups(self, candidates: list[VictimCandidate]) -> list[list[VictimCandidate]]:
         return [candidates]
 
-    def _judge(self, record: PodRecord) -> bool:
+    def _passes_vetoes(self, record: PodRecord) -> bool:
         return record.state in CAN_LEAVE and self._of_allowed_class(record)
 
     def _may_go_as_a_whole(self, victim: VictimCandidate) -> bool:
@@ -122,30 +129,30 @@ class _AllCandidates(Candidates):
 
 
 class _UnboundSolver(Solver):
-    """The same search where nobody objects to anything."""
+    """Search without rules, vetoes and limits."""
 
     enforced: ClassVar[bool] = False
     missing: GangFault | None = None
-    """What was missing at the last try; where nothing is found that is the try without everybody."""
+    """Fit error of the last try; if nothing helps, that is the try without all pods."""
 
     def _try(self) -> GangFault | None:
         self.missing = super()._try()
         return self.missing
 
     def _find_candidates(self) -> Candidates:
-        earnest = Reclaimees(self._session, self._preemptor, self._options)
-        everybody = _AllPods(self._session, self._preemptor, self._options)
-        return _AllCandidates(self._session, self._preemptor, everybody, self._options, earnest)
+        real_reclaimees = Reclaimees(self._session, self._preemptor, self._options)
+        all_pods = _AllPods(self._session, self._preemptor, self._options)
+        return _AllCandidates(self._session, self._preemptor, all_pods, self._options, real_reclaimees)
 
 
 def what_if(session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
-    """The answer for a preemptor for whom a search in earnest found nothing."""
+    """Return the what-if result for a preemptor without a solution of the real search."""
     search = _UnboundSolver(session, preemptor, options, log)
-    found = search.solve()
-    if isinstance(found, NoSolution):
+    result = search.solve()
+    if isinstance(result, NoSolution):
         return WhatIf(None, search.missing)
-    obstacles = _Obstacles(session, preemptor, options, log).of(found.victims, found.displaced)
-    return WhatIf(found, None, obstacles)
+    obstacles = _Obstacles(session, preemptor, options, log).of(result.victims, result.displaced)
+    return WhatIf(result, None, obstacles)
 
 
 class _Obstacles:
@@ -158,18 +165,18 @@ class _Obstacles:
         self._found: dict[str, tuple[dict[str, PodRecord], list[float | None]]] = {}
 
     def of(self, victims: Sequence[VictimCandidate], losers: Sequence[PodRecord]) -> tuple[EvictionObstacle, ...]:
-        everybody = [*(record for victim in victims for record in victim.records), *losers]
+        all_records = [*(record for victim in victims for record in victim.records), *losers]
         if not self._preemptor.preempts:
-            self._note(NEVER, everybody)
-        free = [victim for victim in victims if not self._individual(victim)]
-        self._together(free)
+            self._note(NEVER, all_records)
+        unopposed = [victim for victim in victims if not self._has_objections(victim)]
+        self._check_together(unopposed)
         for record in losers:
-            word = _rule_against(self._session, self._reclaimees, record)
-            if word is not None:
-                self._note(f"room is held for them, and {word}", [record])
+            objection = _rule_against(self._session, self._reclaimees, record)
+            if objection is not None:
+                self._note(f"they are nominated, and {objection}", [record])
         if not self._found:
             single = self._options.preempt_on_single_node or self._options.reclaim_on_single_node
-            self._note(ONE_NODE if single else NO_SET, everybody)
+            self._note(ONE_NODE if single else NO_SET, all_records)
         ranked = sorted(self._found.items(), key=lambda entry: (-len(entry[1][0]), entry[0]))
         return tuple(
             EvictionObstacle(
@@ -178,8 +185,8 @@ class _Obstacles:
             for why, (records, until) in ranked
         )
 
-    def _individual(self, victim: VictimCandidate) -> bool:
-        """Notes what is said about single pods, and about the gang as a whole; whether there is anything."""
+    def _has_objections(self, victim: VictimCandidate) -> bool:
+        """Record the objections to single pods and to the whole gang; return whether there are any."""
         stuck: set[str] = set()
         for record in victim.records:
             for objection in _objections(self._session, self._reclaimees, record):
@@ -194,8 +201,8 @@ class _Obstacles:
             self._note(NO_WHOLE_GANG, victim.records)
         return bool(stuck) or (victim.whole and not allowed)
 
-    def _together(self, victims: Sequence[VictimCandidate]) -> None:
-        """Notes which of them may not go once those before them have gone."""
+    def _check_together(self, victims: Sequence[VictimCandidate]) -> None:
+        """Record the victims that cannot be evicted after their predecessors."""
         delays, now = EvictionDelays(), self._session.now
         removals, limits = (
             Removals(),
@@ -204,13 +211,13 @@ class _Obstacles:
         for victim in victims:
             delays.until = None
             if not removals.allows(victim):
-                self._note(_beyond(victim, removals), victim.records)
+                self._note(_limit_reached(victim, removals), victim.records)
                 continue
             why = limits.try_evict_all(victim.records)
             if why is None:
                 removals.add(victim)
                 continue
-            # What goes too fast together with others of this very set need not be allowed later.
+            # A delay by an eviction rate does not end by itself if this set of victims alone exceeds the rate.
             own = {now + rate.window for record in victim.records for _, rate in rates(record)}
             self._note(why, victim.records, None if delays.until in own else delays.until)
 
@@ -222,36 +229,36 @@ class _Obstacles:
 
 
 def _objections(session: Session, reclaimees: Reclaimees, record: PodRecord) -> list[str | EvictVeto]:
-    """Everything that stands against a pod's eviction as such: a phrase about them all, or what a plugin says."""
-    found: list[str | EvictVeto] = []
+    """Return all objections to a pod's eviction: the phrase of a rule, and the vetoes of plugins."""
+    objections: list[str | EvictVeto] = []
     rule = _rule_against(session, reclaimees, record)
     if rule is not None:
-        found.append(rule)
-    word = reclaimees.reclaim_rule(record)
-    found += evict_vetoes_on(session, record, word if not isinstance(word, str) else None)
-    return found
+        objections.append(rule)
+    rule_or_reason = reclaimees.reclaim_rule(record)
+    objections += evict_vetoes_on(session, record, rule_or_reason if not isinstance(rule_or_reason, str) else None)
+    return objections
 
 
 def _rule_against(session: Session, reclaimees: Reclaimees, record: PodRecord) -> str | None:
-    """What quotas, queues and priorities say against taking from a pod."""
+    """Return the objection of quotas, queues and priorities to a pod's eviction; None if there is none."""
     assert record.charge_path is not None
-    word = reclaimees.reclaim_rule(record)
-    if not isinstance(word, str):
+    rule_or_reason = reclaimees.reclaim_rule(record)
+    if not isinstance(rule_or_reason, str):
         return None
-    if record.charge_path in reclaimees.rules:  # then only priorities are in the way
+    if record.charge_path in reclaimees.rules:  # only its priority protects it
         priority = session.victim_priority(record.gang, record.pod.priority)
         return f"their priority {priority} is not lower"
-    return word
+    return rule_or_reason
 
 
-def _beyond(victim: VictimCandidate, removals: Removals) -> str:
-    """Which account would have given back all that it may have to."""
+def _limit_reached(victim: VictimCandidate, removals: Removals) -> str:
+    """Return the text about an account that would no longer exceed its share."""
     for charge_path, rule in victim.rules.items():
         amounts = victim.amounts[charge_path]
         for over in rule.must_exceed:
             if not over.exceeded(removals.holdings_of(over.account), amounts):
-                return f"{over.account.label} would hold no more than its own once the others have gone"
+                return f"{over.account.label} would be within its share after the other evictions"
         for floor in rule.must_keep:
             if floor.undercut(removals.holdings_of(floor.account), amounts):
-                return f"{floor.account.label} would hold less than what is its own"
+                return f"{floor.account.label} would fall below its share"
     raise AssertionError(f"{victim} is permitted")

@@ -1,1 +1,1 @@
-"""Plugins with an opinion on who may be evicted, and who should be."""
+"""Plugins that protect pods from eviction or select pods for eviction."""

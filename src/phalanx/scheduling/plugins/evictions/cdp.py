@@ -1,4 +1,4 @@
-"""`cdp`: cooldown protection (Volcano's plugin of that name)."""
+"""Plugin `cdp` of Volcano: cooldown protection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Cdp(Plugin):
-    """A veto for a running pod, for as long after it got its node as its `volcano.sh/cooldown-time` says."""
+    """Veto for a running pod until its `volcano.sh/cooldown-time` after its binding has passed."""
 
     name = "cdp"
     honours_owners = True
@@ -21,5 +21,5 @@ class Cdp(Plugin):
         if until <= session.now:
             return None
         return EvictVeto(
-            f"is protected for {format_duration(pod.cooldown)} after it got its node", float(until), own=True
+            f"is protected for {format_duration(pod.cooldown)} after its binding", float(until), own=True
         )

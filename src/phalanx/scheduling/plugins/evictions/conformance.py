@@ -1,4 +1,4 @@
-"""`conformance`: what keeps the cluster alive is never evicted (Volcano's plugin of that name)."""
+"""Plugin `conformance` of Volcano: pods that the cluster depends on are never evicted."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 _SYSTEM = "kube-system"
 _CRITICAL = EvictVeto("is critical to the cluster")
-_IN_SYSTEM = EvictVeto(f"is in the namespace {_SYSTEM}")
+_IN_SYSTEM = EvictVeto(f"is in namespace {_SYSTEM}")
 
 
 class Conformance(Plugin):
-    """A veto for critical pods (by priority class or priority, or as their kubelet says) and kube-system."""
+    """Veto for critical pods (by priority class, priority, or the kubelet's rules) and for pods in kube-system."""
 
     name = "conformance"
 

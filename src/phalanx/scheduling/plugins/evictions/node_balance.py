@@ -1,4 +1,4 @@
-"""Which nodes carry too much and which have room to spare, by what their pods request."""
+"""Balance of nodes by requested resources: overloaded nodes, and nodes with spare room."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import numpy as np
 
 from phalanx.plugin import BoolArray, IntArray, NodeTable
 
-# Percentages count in hundredths: 12.5 is 1250.
+# Percentages are in hundredths: 12.5 is 1250.
 WHOLE = 10_000
 
 Thresholds = Mapping[str, int]
-"""resource -> part of what a node offers, in hundredths of a percent."""
+"""Part of a node's allocatable per resource, in hundredths of a percent."""
 
 
 class Balance:
-    """Nodes seen through two thresholds (descheduler and Volcano, LowNodeUtilization).
+    """Nodes classified by two thresholds (descheduler and Volcano, LowNodeUtilization).
 
-    A node is *low* if it takes new pods and carries less than `thresholds` of every resource named there, and
-    *high* if it is not low and carries more than `targets` of at least one. Load is what pods request, without
-    those that terminate and with what is reserved; a resource that a node does not offer is not looked at there.
+    A node is *low* if it is schedulable and its load is below `thresholds` for every resource named there. It is
+    *high* if it is not low and its load exceeds `targets` for at least one. Load is the requests of pods, without
+    terminating pods and with reservations. Resources that a node does not offer are ignored there.
     """
 
     def __init__(self, nodes: NodeTable, thresholds: Thresholds, targets: Thresholds) -> None:
         self._nodes = nodes
         self._targets = targets
         below = nodes.alive & ~nodes.unschedulable
-        for name, least in thresholds.items():
+        for name, threshold in thresholds.items():
             column = nodes.space.find(name)
             if column is not None:
                 offered = nodes.allocatable[column]
-                below &= (offered == 0) | (self.load(column) * WHOLE < offered * least)
+                below &= (offered == 0) | (self.load(column) * WHOLE < offered * threshold)
         self.low: BoolArray = below
         above = np.zeros(nodes.capacity, dtype=np.bool_)
         for name in targets:
@@ -39,13 +39,15 @@ class Balance:
         self.high: BoolArray = above & nodes.alive & ~below
 
     def load(self, column: int) -> IntArray:
-        """int64[N]: what is requested of one resource."""
+        """Return int64[N]: the load of one resource."""
         nodes = self._nodes
         load: IntArray = nodes.used[column] - nodes.releasing[column] + nodes.reserved[column]
         return load
 
     def fullest_first(self) -> list[int]:
-        """The high rows, by the sum of the loads of what has a target, then in the order of the table."""
+        """Return the high rows, by the sum of the loads of resources with a target, then in the order of the
+        table.
+        """
         nodes = self._nodes
         total = np.zeros(nodes.capacity)
         for name in self._targets:
@@ -56,36 +58,37 @@ class Balance:
         return [int(row) for row in rows[np.argsort(-total[rows], kind="stable")]]
 
     def room(self) -> dict[str, int]:
-        """resource -> what all low nodes together may carry more, up to their targets."""
+        """Return the room of all low nodes together up to their targets, by resource."""
         return {
-            name: int(np.maximum(self._left(column), 0)[self.low].sum())
+            name: int(np.maximum(self._room_to_target(column), 0)[self.low].sum())
             for name in self._targets
             if (column := self._nodes.space.find(name)) is not None
         }
 
     def takes(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Whether a low node stays within its targets with so much more."""
+        """Return whether a low node stays within its targets with these further amounts."""
         return bool(self.low[row]) and all(
-            int(self._nodes.allocatable[column, row]) == 0 or amounts.get(name, 0) <= int(self._left(column)[row])
+            int(self._nodes.allocatable[column, row]) == 0
+            or amounts.get(name, 0) <= int(self._room_to_target(column)[row])
             for name in self._targets
             if (column := self._nodes.space.find(name)) is not None
         )
 
     def excess(self, row: int) -> list[str]:
-        """The resources of which the node carries more than its target now."""
+        """Return the resources whose load exceeds the node's target now."""
         return [name for name in self._targets if self._exceeds(name)[row]]
 
     def percent(self, row: int, resource: str) -> int:
-        """How much of a resource the node carries now, in whole percent, rounded down."""
+        """Return the load of a resource on the node in whole percent, rounded down."""
         column = self._nodes.space.find(resource)
         assert column is not None
         offered = int(self._nodes.allocatable[column, row])
         return int(self.load(column)[row]) * 100 // offered if offered else 0
 
-    def _left(self, column: int) -> IntArray:
-        """int64[N]: what is left up to the target, rounded down; negative where it is exceeded."""
-        most = self._nodes.allocatable[column] * self._targets[self._nodes.space.names[column]] // WHOLE
-        result: IntArray = most - self.load(column)
+    def _room_to_target(self, column: int) -> IntArray:
+        """Return int64[N]: the room up to the target, rounded down; negative above the target."""
+        target = self._nodes.allocatable[column] * self._targets[self._nodes.space.names[column]] // WHOLE
+        result: IntArray = target - self.load(column)
         return result
 
     def _exceeds(self, name: str) -> BoolArray:

@@ -1,6 +1,6 @@
-"""`pdb`: no PodDisruptionBudget is ever broken (Volcano's plugin of that name).
+"""Plugin `pdb` of Volcano: no PodDisruptionBudget is ever violated.
 
-Without it budgets are a preference, as in kube-scheduler: what breaks fewer goes first.
+Without it, budgets are a preference, as in kube-scheduler: victims with fewer violations come first.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from phalanx.plugin import EvictVeto, Plugin, PodRecord, View
 
 
 class Pdb(Plugin):
-    """Spares pods whose budgets allow nothing now; what a set of pods may cost is counted where sets are chosen
-    (`preemption/rules/eviction_limits.py`). Pods that no budget counts are not spared. (Volcano's spares all pods
-    without labels.)
+    """Veto for pods whose budgets allow no disruption now.
+
+    The cost of a set of pods is counted where sets are chosen (`preemption/rules/eviction_limits.py`). Pods without
+    a budget get no veto. (Volcano protects all pods without labels.)
     """
 
     name = "pdb"

@@ -1,4 +1,4 @@
-"""`protection`: pods that objects in the cluster protect from eviction, whatever the policy. No policy names it."""
+"""Plugin `protection`: cluster-wide protection of pods from eviction. The plugin is active in every policy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from phalanx.model.text.duration import format_duration
 from phalanx.plugin import Arguments, EvictVeto, Plugin, PodRecord, View
 from phalanx.scheduling.framework.vocabulary import FOREIGN_VICTIMS
 
-_FIXTURE = EvictVeto("belongs to its node: another would come in its place")
+_FIXTURE = EvictVeto("is tied to its node: it would be created again there")
 
 
 class Protection(Plugin):
-    """A veto for what belongs to its node, pods that have not had the minimum run time of their accounts, pods of
-    which the API refused the eviction a short while ago, and pods of other schedulers unless the policy says that
-    they may go.
+    """Veto for pods tied to their node, pods below the minimum run time of their accounts, pods whose eviction the
+    API refused recently, and pods of other schedulers unless the policy includes them.
     """
 
     name = "protection"
@@ -36,11 +35,11 @@ class Protection(Plugin):
 def _for_a_time(session: View, record: PodRecord) -> Iterator[EvictVeto]:
     since = bound_at(record.pod)
     for account in record.charge_path.path if record.charge_path is not None else ():
-        least = account.spec.min_run_time if account.spec is not None else 0
-        if least and since + least > session.now:
-            span = format_duration(least)
+        minimum = account.spec.min_run_time if account.spec is not None else 0
+        if minimum and since + minimum > session.now:
+            span = format_duration(minimum)
             yield EvictVeto(
-                f"has not had the {span} yet that {account.label} lets its pods run", float(since + least)
+                f"has run for less than the {span} that {account.label} guarantees", float(since + minimum)
             )
     if record.no_eviction_until > session.now:
-        yield EvictVeto("could not be evicted a short while ago", record.no_eviction_until)
+        yield EvictVeto("could not be evicted recently", record.no_eviction_until)

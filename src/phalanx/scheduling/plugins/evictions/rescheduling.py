@@ -1,4 +1,4 @@
-"""`rescheduling`: now and then, pods leave nodes that carry too much for nodes that carry little (Volcano)."""
+"""Plugin `rescheduling` of Volcano: periodically evicts pods from overloaded nodes if other nodes have room."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 
 LOW_NODE_UTILIZATION = "lowNodeUtilization"
 _INTERVAL = 300
-# The only classes whose values do not depend on the cluster.
+# the only priority classes with values that do not depend on the cluster
 _CRITICAL = MappingProxyType({"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000})
-_NOBODY = -(2**31)
+_UNRESOLVED = -(2**31)
 _FULL = MappingProxyType({"cpu": WHOLE, "memory": WHOLE, "pods": WHOLE})
 _PARAMS = (
     "thresholds",
@@ -29,10 +29,11 @@ _PARAMS = (
 
 
 class ReschedulingStrategy(msgspec.Struct, frozen=True):
-    """Volcano's lowNodeUtilization. Thresholds are in hundredths of a percent; pods of `priority` and above stay.
+    """Volcano's lowNodeUtilization. Thresholds are in hundredths of a percent; pods of `priority` and above are not
+    moved.
 
-    With `node_fit` a pod leaves only if the scheduler would put another like it on a low node that stays within its
-    target. More than `nodes` nodes must be low.
+    With `node_fit` a pod is evicted only if the scheduler would place a copy on a low node within its target. More
+    than `nodes` nodes must be low.
     """
 
     thresholds: Mapping[str, int] = _FULL
@@ -43,10 +44,11 @@ class ReschedulingStrategy(msgspec.Struct, frozen=True):
 
 
 class Rescheduling(Plugin):
-    """Once per `interval`, and not right after a start, pods leave nodes that are above a target for nodes that
-    are below all thresholds: the fullest first, the least important pod first, until the node is within its target.
+    """Once per `interval`, and not right after a start, evict pods from nodes above a target if other nodes are
+    below all thresholds.
 
-    Utilisation is what pods request. Only pods that a controller makes anew are moved.
+    The fullest node and the pod of least importance come first, until the node is within its target. Utilisation is
+    requested resources. Only pods with a controller that replaces them are moved.
     """
 
     name = "rescheduling"
@@ -56,13 +58,13 @@ class Rescheduling(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._interval = arguments.duration("interval") or _INTERVAL
         self._queues = frozenset(map(str, arguments.sequence("queueSelector")))
-        remarks = ["utilisation is what pods request: there is no source of metrics yet"]
+        remarks = ["utilisation is by requested resources: usage metrics are not supported yet"]
         self._paused = bool(arguments.mapping("labelSelector"))
         if self._paused:
-            remarks.append("labelSelector is not supported yet; so that it spares whom it means, nothing is moved")
+            remarks.append("labelSelector is not supported yet: no pod is moved")
         self._strategy = self._read(arguments, remarks)
         if self._strategy is not None and min(self._strategy.targets.values()) >= WHOLE:
-            remarks.append("no targetThresholds below 100 is stated: no node can be above it, so nothing is moved")
+            remarks.append("no pod is moved: no node can exceed targetThresholds of 100; set one below 100")
         self.remarks = tuple(remarks)
 
     def next_wake(self, session: View) -> float | None:
@@ -70,7 +72,7 @@ class Rescheduling(Plugin):
 
     def victims(self, session: View) -> Iterator[Victim]:
         if session.timers.next(self.name, self._interval) is None:
-            session.timers.begin(self.name, session.now)  # what a new process does not know yet may come in first
+            session.timers.begin(self.name, session.now)  # a new process may not have read all pods yet
         if self._strategy is None or self._paused or not session.timers.due(self.name, self._interval, session.now):
             return
         session.timers.begin(self.name, session.now)
@@ -82,21 +84,24 @@ class Rescheduling(Plugin):
         entries = arguments.sequence("strategies")
         if not entries:
             return ReschedulingStrategy()
-        found: ReschedulingStrategy | None = None
+        result: ReschedulingStrategy | None = None
         for place, entry in enumerate(entries):
             where = f"strategies[{place}]"
             strategy = Arguments(f"{arguments.owner}: {where}", entry if isinstance(entry, Mapping) else {})
             strategy.only(("name", "params", "parameters"))
             if strategy.text("name") != LOW_NODE_UTILIZATION:
-                remarks.append(f"{where}: {strategy.text('name')!r} is not {LOW_NODE_UTILIZATION}; it is ignored")
+                remarks.append(
+                    f"{where}: {strategy.text('name')!r} is unknown and ignored; expected {LOW_NODE_UTILIZATION}"
+                )
                 continue
-            found = _low_node_utilization(strategy, remarks)
-        return found
+            result = _low_node_utilization(strategy, remarks)
+        return result
 
 
 class _Round:
-    """Moves are tried on the live arrays, in a transaction that is undone in the end: each is judged as if those
-    before it had been made."""
+    """One round of moves, tried on the live arrays in a transaction that is rolled back. Each move is judged after
+    the moves before it.
+    """
 
     def __init__(
         self, session: View, strategy: ReschedulingStrategy, balance: Balance, queues: frozenset[str]
@@ -112,11 +117,11 @@ class _Round:
     def victims(self) -> Iterator[Victim]:
         try:
             for row in self._balance.fullest_first():
-                yield from self._from(row)
+                yield from self._victims_on(row)
         finally:
             self._transaction.rollback()
 
-    def _from(self, row: int) -> Iterator[Victim]:
+    def _victims_on(self, row: int) -> Iterator[Victim]:
         transaction, node = self._transaction, self._nodes.names[row]
         movable = [record for record in self._session.state.pods.on(row) if self._may_move(record)]
         for record in sorted(movable, key=_least_important_first):
@@ -134,17 +139,17 @@ class _Round:
             where = f", there is room on {self._nodes.names[target]}" if target != NO_ROW else ""
             yield Victim(record, EvictionReason.RESCHEDULED, reason + where)
             if record.state is not MemberState.RUNNING:
-                self._arrive(record, target)
+                self._apply_move(record, target)
 
     def _destination(self, record: PodRecord) -> int | None:
-        """The row for which the pod would leave, NO_ROW where nobody asks for one; None if it has nowhere to go."""
+        """Return the target row of the pod, NO_ROW if none is required, None if it does not fit anywhere."""
         amounts = record.footprint.amounts
         if not self._strategy.node_fit:
             return NO_ROW if all(amounts.get(name, 0) <= room for name, room in self._room.items()) else None
         rows = self._session.placer.place(record.pod_class, 1)
         return rows[0] if rows and self._balance.takes(rows[0], amounts) else None
 
-    def _arrive(self, record: PodRecord, target: int) -> None:
+    def _apply_move(self, record: PodRecord, target: int) -> None:
         for name in self._room:
             self._room[name] -= record.footprint.amounts.get(name, 0)
         if target != NO_ROW:
@@ -161,7 +166,7 @@ class _Round:
 
 
 def _least_important_first(record: PodRecord) -> tuple[object, ...]:
-    """Volcano's order, priority and then QoS, as far as the class tells it; of equals the one that lost least."""
+    """Return Volcano's order: priority, then QoS as far as the class shows it, then the least lost work."""
     pod = record.pod
     return pod.priority, not record.pod_class.spec.best_effort, -pod.started, pod.key
 
@@ -170,10 +175,10 @@ def _low_node_utilization(entry: Arguments, remarks: list[str]) -> ReschedulingS
     params = Arguments(entry.owner, entry.mapping("params") or entry.mapping("parameters"))
     params.only(_PARAMS)
     class_name = params.text("thresholdPriorityClassName", "system-cluster-critical")
-    priority = params.integer("thresholdPriority", _CRITICAL.get(class_name, _NOBODY))
-    if priority == _NOBODY:
+    priority = params.integer("thresholdPriority", _CRITICAL.get(class_name, _UNRESOLVED))
+    if priority == _UNRESOLVED:
         remarks.append(
-            f"thresholdPriorityClassName {class_name!r} is not looked up: nothing is moved; state its value as "
+            f"thresholdPriorityClassName {class_name!r} is not resolved: no pod is moved; write its value as "
             "thresholdPriority"
         )
     return ReschedulingStrategy(
@@ -186,8 +191,8 @@ def _low_node_utilization(entry: Arguments, remarks: list[str]) -> ReschedulingS
 
 
 def _thresholds(params: Arguments, key: str) -> dict[str, int]:
-    """What is not stated is 100 percent for CPU, memory and pods, and of no account for anything else."""
+    """Return the thresholds: 100 percent by default for CPU, memory and pods, none for other resources."""
     mapping = params.mapping(key)
-    stated = Arguments(f"{params.owner}.{key}", mapping)
-    percent = {name: stated.number(name, 100.0, least=0.0) for name in mapping}
+    percentages = Arguments(f"{params.owner}.{key}", mapping)
+    percent = {name: percentages.number(name, 100.0, least=0.0) for name in mapping}
     return {**_FULL} | {"pods" if name == "pod" else name: round(value * 100) for name, value in percent.items()}

@@ -1,16 +1,19 @@
-"""`selfprotection`: pods and gangs whose owners say that they must not be evicted. No policy names it."""
+"""Plugin `selfprotection`: owners' protection of pods and gangs. The plugin is active in every policy."""
 
 from __future__ import annotations
 
 from phalanx.plugin import Arguments, EvictVeto, Plugin, PodRecord, View
 
-_FIRM = EvictVeto("is not preemptible, and holds no more than its quota's min", own=True)
+_FIRM = EvictVeto("is not preemptible and within its quota's min", own=True)
 _MARKED = EvictVeto("is marked as not preemptable", own=True)
 
 
 class SelfProtectionPlugin(Plugin):
-    """What owners say counts only as far as their accounts let it: that is decided where somebody asks for the
-    room (`preemption/rules/self_protection.py`)."""
+    """Veto for pods and gangs that their owners mark as not preemptable.
+
+    It counts only as far as the pod's accounts allow, which is decided for each preemptor
+    (`preemption/rules/self_protection.py`).
+    """
 
     name = "selfprotection"
 

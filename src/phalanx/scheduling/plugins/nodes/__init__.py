@@ -1,1 +1,1 @@
-"""Plugins with an opinion on nodes: filters and scores."""
+"""Plugins that filter and score nodes."""

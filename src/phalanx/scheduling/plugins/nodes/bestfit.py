@@ -1,4 +1,4 @@
-"""`bestfit`: the node on which least is left, in absolute amounts."""
+"""Plugin `bestfit`: prefer the node with the smallest absolute rest."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from phalanx.scheduling.plugins.nodes.fgd import WHOLE, gpus_of, idle_cards, wid
 
 
 class BestFit(Plugin):
-    """weight x 100 x (1 - mean over CPU and GPUs of what is left with the pod, as a part of the largest node), in
-    whole points.
+    """Score in whole points: weight x 100 x (1 - mean over CPU and GPUs of the rest with the pod placed, relative
+    to the largest node).
 
-    `binpack` looks at parts of each node; this one takes a small node that is half empty before a large one.
+    `binpack` compares fractions of each node; this plugin prefers a small half-empty node to a large one.
     """
 
     name = "bestfit"
@@ -25,11 +25,11 @@ class BestFit(Plugin):
         nodes = load.nodes
         copies = np.ones(1) if load.copies is None else load.copies
         gpus, milli = gpus_of(pod_class.spec)
-        asked_cpu = dict(pod_class.spec.requests).get("cpu", 0)
-        cpu = nodes.idle[CPU_COLUMN][load.rows][:, None] - asked_cpu * copies
+        requested_cpu = dict(pod_class.spec.requests).get("cpu", 0)
+        cpu = nodes.idle[CPU_COLUMN][load.rows][:, None] - requested_cpu * copies
         cards = idle_cards(nodes, load.rows).sum(axis=1)[:, None] - gpus * milli * copies
-        most_cpu = max(1.0, float(nodes.allocatable[CPU_COLUMN].max(initial=0)))
-        most_cards = max(1.0, float(widest(nodes) * WHOLE))
-        left = (cpu / most_cpu + cards / most_cards) / 2.0
-        points: FloatArray = np.floor((1.0 - left) * 100.0) * self._weight
+        largest_cpu = max(1.0, float(nodes.allocatable[CPU_COLUMN].max(initial=0)))
+        largest_cards = max(1.0, float(widest(nodes) * WHOLE))
+        remainder = (cpu / largest_cpu + cards / largest_cards) / 2.0
+        points: FloatArray = np.floor((1.0 - remainder) * 100.0) * self._weight
         return points[:, 0] if load.copies is None else points

@@ -1,4 +1,4 @@
-"""`binpack`: fill nodes up, so that large pods find whole ones (Volcano's plugin of that name)."""
+"""Plugin `binpack` of Volcano: fill nodes up, so that large pods find empty ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from phalanx.plugin import CPU_COLUMN, MEMORY_COLUMN, Arguments, ClassRecord, Fl
 
 
 class Binpack(Plugin):
-    """100 x weight x (weighted mean, over the resources that the pod asks for, of the used part with the pod)."""
+    """Score: 100 x weight x (weighted mean of the used parts of the requested resources, with the pod placed)."""
 
     name = "binpack"
     arguments = ("binpack.weight", "binpack.cpu", "binpack.memory", "binpack.resources", "binpack.resources.*")

@@ -1,4 +1,4 @@
-"""`deviceshare`: parts of GPUs (Volcano, plugins/deviceshare; Koordinator's plugin of that name)."""
+"""Plugin `deviceshare`: parts of GPUs (Volcano, plugins/deviceshare; Koordinator's plugin of that name)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _FAMILIES = {
 
 
 class DeviceShare(Plugin):
-    """Gives pods parts of cards, as far as the switches say; Koordinator's GPUs (which no other scheduler of ours
-    would give out) always.
+    """Allocation of parts of cards, for the families that the switches enable.
 
-    `SchedulePolicy` says which card of a node a pod gets: binpack, spread, random, or the last one. Nodes are
-    scored by binpack and spread too if `ScheduleWeight` is above 0. Volcano refuses switches for both of its ways
-    of sharing; here they go together.
+    Koordinator's GPUs are always included, because no other scheduler of ours would allocate them. `SchedulePolicy`
+    selects the card of a node: binpack, spread, random, or the last one. With `ScheduleWeight` above 0, nodes are
+    scored by binpack and spread too. Volcano refuses to combine its two ways of sharing; here they can be combined.
     """
 
     name = "deviceshare"
@@ -30,7 +29,7 @@ class DeviceShare(Plugin):
         "deviceshare.GPUExclusiveRules",
         "deviceshare.KnownGeometriesCMName",
         "deviceshare.KnownGeometriesCMNamespace",
-        # A binding carries the cards of its pod, and no other writes to the node: there is nothing to lock.
+        # A binding contains the cards of its pod, and no other process writes them: a lock is not needed.
         "deviceshare.NodeLockEnable",
     )
     arguments = ("deviceshare.SchedulePolicy", "deviceshare.ScheduleWeight", *_FAMILIES, *without_effect)

@@ -1,4 +1,6 @@
-"""`extender`: somebody outside who has a say on nodes, queues and admission (Volcano's plugin of that name)."""
+"""Plugin `extender` of Volcano: an external service that filters and scores nodes and votes on queues and
+groups.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,18 @@ from phalanx.scheduling.plugins.nodes.extender_calls import (
     task_of,
 )
 
-# What was answered holds for so many seconds.
+# Seconds for which an answer is valid.
 _PERIOD = 10.0
 _DEFAULT_TIMEOUT = 1.0
 
 
 class Extender(Plugin):
-    """Asks what its verbs are configured for: `prioritizeVerb` once per class of pods for all nodes that it may
-    use; `predicateVerb` only about a node that is about to be chosen; `queueOverusedVerb`, `jobEnqueueableVerb` and
-    `jobEnqueuedVerb` about queues and groups. Answers hold for ten seconds.
+    """Calls of the configured verbs: `prioritizeVerb` once per pod class for all its nodes, `predicateVerb` for a
+    node that was chosen, `queueOverusedVerb`, `jobEnqueueableVerb` and `jobEnqueuedVerb` for queues and groups.
+    Answers are valid for ten seconds.
 
-    An extender that fails is not asked again before the next ten seconds. Until then `ignorable` ones are as if
-    they agreed, others as if they objected. With `managedResources` it is asked only about pods that ask for one of
+    After a failure the extender is not called for the rest of the ten seconds. Until then an `ignorable` extender
+    counts as agreeing, others as refusing. With `managedResources` it is called only for pods that request one of
     them.
     """
 
@@ -94,47 +96,47 @@ class Extender(Plugin):
         }
         self.disabled_points = frozenset(point for point, verb in points.items() if not verb)
         if not self.url:
-            self.remarks = ("no extender.urlPrefix is stated: nobody is asked",)
+            self.remarks = ("extender.urlPrefix is missing: the extender is not called",)
             self.disabled_points = frozenset({*points, "time_key", "next_wake"})
         self._link = Link()
         self._period = 0
-        self._renewals = 0
-        # Who was refused where: the reason by class and row.
+        self._expirations = 0
+        # The reason of each refusal, by class and row.
         self._refused: dict[int, dict[int, str]] = {}
 
     def connect(self, caller: Caller) -> None:
-        """From now on it can be asked."""
+        """Set the caller; from now on the extender can be called."""
         self._link.caller = caller
 
     def time_key(self, now: float) -> Hashable:
-        """How often answers were forgotten; where nothing was asked there are none to forget."""
+        """Return the number of times that answers have expired; they expire only if the extender was called."""
         period = int(now // _PERIOD)
         if period != self._period:
             self._period = period
             if self._link.busy:
-                self._renewals += 1
+                self._expirations += 1
                 self._link.renew()
                 self._refused.clear()
-        return self._renewals
+        return self._expirations
 
     def next_wake(self, session: View) -> float | None:
-        """When another answer may be given to those who wait."""
+        """Return the time when the answers expire; None if the extender was not called."""
         return (self._period + 1) * _PERIOD if self._link.busy else None
 
     # nodes
 
     def pre_bind_check(self, pod_class: ClassRecord, nodes: NodeTable, row: int) -> bool:
-        if not self._minds(pod_class):
+        if not self._is_managed(pod_class):
             return True
         key = pod_class.number, nodes.names[row]
         answer = self._link.ask(
             self._predicate, key, lambda: {"task": task_of(pod_class), "node": node_of(nodes, row)}
         )
         if answer is None:
-            reason = "" if self._unasked() else "node(s) that the extender could not be asked about"
+            reason = "" if self._agrees_by_default() else "node(s) could not be checked by the extender"
         else:
-            said = _objection(answer)
-            reason = f"node(s) refused by the extender: {said}" if said else ""
+            objection = _objection(answer)
+            reason = f"node(s) refused by the extender: {objection}" if objection else ""
         if reason:
             self._refused.setdefault(pod_class.number, {})[row] = reason
         return not reason
@@ -146,13 +148,13 @@ class Extender(Plugin):
         return result
 
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        found: dict[str, BoolArray] = {}
+        masks: dict[str, BoolArray] = {}
         for row, reason in sorted(self._refused.get(pod_class.number, {}).items()):
-            found.setdefault(reason, np.zeros(nodes.capacity, dtype=np.bool_))[row] = True
-        return [(reason, mask[rows]) for reason, mask in found.items()]
+            masks.setdefault(reason, np.zeros(nodes.capacity, dtype=np.bool_))[row] = True
+        return [(reason, mask[rows]) for reason, mask in masks.items()]
 
     def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        if not self._minds(pod_class):
+        if not self._is_managed(pod_class):
             return None
         rows = np.flatnonzero(mask).tolist()
         answer = self._link.ask(
@@ -177,30 +179,30 @@ class Extender(Plugin):
         if queue is None:
             return None
         answer = self._link.ask(self._overused, queue.key, lambda: {"queue": queue_of(queue)})
-        overused = answer.get("overused") is True if answer is not None else not self._unasked()
+        overused = answer.get("overused") is True if answer is not None else not self._agrees_by_default()
         if not overused:
             return None
-        why = "says that it uses more than it may" if answer is not None else "does not answer"
+        why = "reports that it is overused" if answer is not None else "does not answer"
         return Verdict("QueueOverused", f"{queue.label}: the extender {why}", unschedulable=False)
 
     def admit(self, session: View, gang: GangRecord) -> Vote:
         answer = self._link.ask(self._enqueueable, gang.key, lambda: {"job": job_of(gang)})
         if answer is None:
-            return Vote.PERMIT if self._unasked() else Vote.REJECT
+            return Vote.PERMIT if self._agrees_by_default() else Vote.REJECT
         status = answer.get("status")
         return Vote(max(-1, min(1, status))) if isinstance(status, int) else Vote.ABSTAIN
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        return "the extender does not let it in", ""
+        return "the extender does not admit it", ""
 
     def admitted(self, session: View, gang: GangRecord) -> None:
         self._link.ask(self._enqueued, (gang.key, session.now), lambda: {"job": job_of(gang)})
 
-    def _minds(self, pod_class: ClassRecord) -> bool:
+    def _is_managed(self, pod_class: ClassRecord) -> bool:
         return not self._managed or any(name in self._managed for name, _ in pod_class.spec.requests)
 
-    def _unasked(self) -> bool:
-        """Whether what could not be asked counts as agreed to."""
+    def _agrees_by_default(self) -> bool:
+        """Return whether a missing answer counts as agreement."""
         return self._ignorable or self._link.caller is None
 
 
@@ -210,7 +212,7 @@ def _names(arguments: Arguments) -> frozenset[str]:
 
 
 def _seconds(text: str) -> float:
-    """Raises ValueError."""
+    """Parse a duration in seconds. Raises ValueError."""
     seconds = parse_nanoseconds(text) / 10**9
     if seconds <= 0:
         raise ValueError(text)
@@ -218,9 +220,12 @@ def _seconds(text: str) -> float:
 
 
 def _objection(answer: Document) -> str:
-    """Why a node is refused, "" if it is not: `status` since `code` is answered as well, `errorMessage` before."""
-    said = answer.get("status") or answer.get("errorMessage")
-    if said:
-        return str(said)
+    """Return the reason for which a node is refused, "" if it is not.
+
+    It is in `status` since `code` is part of the answer, in `errorMessage` in older versions.
+    """
+    reason = answer.get("status") or answer.get("errorMessage")
+    if reason:
+        return str(reason)
     code = answer.get("code")
     return f"code {code}" if code else ""

@@ -1,7 +1,7 @@
-"""What an extender is asked, and how it is reached: somebody outside who has a say (Volcano, plugins/extender).
+"""Requests to an extender and their transport: an external service (Volcano, plugins/extender).
 
-Documents have the fields of Volcano's own, as far as the scheduler knows them; amounts are floats, CPU in
-thousandths, memory in bytes, everything else in thousandths.
+Documents have Volcano's fields as far as the scheduler has their values. Amounts are floats: CPU in millicores,
+memory in bytes, all other resources in thousandths.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ Document = Mapping[str, Any]
 
 
 class CallError(Exception):
-    """The extender could not be asked, or did not answer in time or in JSON."""
+    """The extender could not be called, or did not answer in time or in JSON."""
 
 
 class Caller(Protocol):
-    """Posts a document to a verb and returns the answer; raises CallError."""
+    """Function that posts a document to a verb and returns the answer; raises CallError."""
 
     def __call__(self, verb: str, document: Document) -> Document: ...
 
 
 class Link:
-    """One extender as of one period: answers are remembered, and after a failure it is not asked again before the
-    next, so that an extender that hangs costs one timeout and not one per question."""
+    """Connection to an extender within one period.
+
+    Answers are cached. After a failure the extender is not called again in the period, so that a hanging extender
+    costs one timeout instead of one per call.
+    """
 
     def __init__(self) -> None:
         self.caller: Caller | None = None
@@ -40,23 +43,23 @@ class Link:
 
     @property
     def busy(self) -> bool:
-        """Whether it was asked in this period."""
+        """True if the extender was called in this period."""
         return bool(self._answers or self.failed)
 
     def ask(self, verb: str, key: object, document: Callable[[], Document]) -> Document | None:
-        """The answer to a question, which `key` identifies; None while the extender fails, or there is none."""
-        found = self._answers.get((verb, key))
-        if found is not None or self.caller is None or self.failed:
-            return found
+        """Return the answer to a call with this `key`; None after a failure, or without a caller."""
+        answer = self._answers.get((verb, key))
+        if answer is not None or self.caller is None or self.failed:
+            return answer
         try:
-            found = self._answers[verb, key] = self.caller(verb, document())
+            answer = self._answers[verb, key] = self.caller(verb, document())
         except CallError as error:
             self.failed = str(error)
-        return found
+        return answer
 
 
 def task_of(pod_class: ClassRecord) -> Document:
-    """Any pod of a class: it has no name, as the answer holds for all of them."""
+    """Return the document of any pod of a class. It has no name, because the answer applies to all of them."""
     requests = {name: _quantity(name, amount) for name, amount in pod_class.spec.requests}
     spec = {
         "nodeSelector": dict(pod_class.spec.node_selector),
@@ -74,7 +77,9 @@ def node_of(nodes: NodeTable, row: int) -> Document:
             "metadata": {"name": node.name, "uid": node.uid, "labels": dict(node.labels)},
             "spec": {
                 "unschedulable": node.unschedulable,
-                "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
+                "taints": [
+                    {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints
+                ],
             },
             "status": {"allocatable": {name: _quantity(name, amount) for name, amount in node.allocatable}},
         },
@@ -113,9 +118,13 @@ def _amounts(nodes: NodeTable, amounts: IntArray) -> Document:
 
 
 def _resource(amounts: Requests) -> Document:
-    found = dict(amounts)
-    scalars = {name: 1000.0 * amount for name, amount in found.items() if name not in (CPU, MEMORY)}
-    return {"MilliCPU": float(found.get(CPU, 0)), "Memory": float(found.get(MEMORY, 0)), "ScalarResources": scalars}
+    by_name = dict(amounts)
+    scalars = {name: 1000.0 * amount for name, amount in by_name.items() if name not in (CPU, MEMORY)}
+    return {
+        "MilliCPU": float(by_name.get(CPU, 0)),
+        "Memory": float(by_name.get(MEMORY, 0)),
+        "ScalarResources": scalars,
+    }
 
 
 def _quantity(name: str, amount: int) -> str:

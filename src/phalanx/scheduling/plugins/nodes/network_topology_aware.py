@@ -1,4 +1,4 @@
-"""`network-topology-aware`: which levels the network has, and how full its domains are (Volcano's plugin)."""
+"""Plugin `network-topology-aware` of Volcano: the levels of the network, and scores by how full its domains are."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ _TIERS = TopologyRule(hypernodes=True)
 
 
 class NetworkTopologyAware(Plugin):
-    """Says how the network is parted (`TopologySettings`), and scores nodes by how full their domains are.
+    """Topology of the network (`TopologySettings`), and a score by usage of domains.
 
-    Domains are filled up, so that whole ones stay free for gangs: a node's score is
+    Domains are filled up, so that whole ones stay free for gangs. The score of a node is
+    - 100 x weight x (sum over tiers t = 0, 1 ... of fading^t x used part of its HyperNode of tier t) / (sum of
+      fading^t).
 
-        100 x weight x (sum over tiers t = 0, 1 ... of fading^t x used part of its HyperNode of that tier)
-                     / (sum over tiers of fading^t)
-
-    where the used part is the weighted mean, over the resources that the pod asks for, of what is used with the
-    pod. Where there are no HyperNodes the stated `levels` take their place.
+    The used part is the weighted mean over the requested resources, with the pod placed. Without HyperNodes the
+    configured `levels` are the tiers.
     """
 
     name = "network-topology-aware"
@@ -93,7 +92,7 @@ class NetworkTopologyAware(Plugin):
         return result
 
     def _tiers(self) -> tuple[Level, ...]:
-        """The levels that are filled up, the narrowest first."""
+        """Return the levels that are filled up, the narrowest first."""
         topology = self._domains
         if topology is None:
             return ()

@@ -1,4 +1,6 @@
-"""`node-backoff`: nodes whose kubelet has refused a pod a moment ago get none. Part of every policy."""
+"""Plugin `node-backoff`: no pods for nodes whose kubelet rejected a pod recently. The plugin is active in every
+policy.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from phalanx.plugin import Arguments, BoolArray, ClassRecord, NodeBackoff, NodeT
 
 
 class NodeBackoffPlugin(Plugin):
-    """Keeps pods off the nodes that the scheduler leaves alone."""
+    """Filter of nodes in back-off."""
 
     name = "node-backoff"
 
@@ -27,15 +29,15 @@ class NodeBackoffPlugin(Plugin):
     def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         if not self._backed_off:
             return np.ones(nodes.alive[rows].shape, dtype=np.bool_)
-        awake = np.ones(nodes.capacity, dtype=np.bool_)
+        available = np.ones(nodes.capacity, dtype=np.bool_)
         for name in self._backed_off:
             row = nodes.row(name)
             if row != NO_ROW:
-                awake[row] = False
-        found: BoolArray = awake[rows]
-        return found
+                available[row] = False
+        result: BoolArray = available[rows]
+        return result
 
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         if not self._backed_off:
             return []
-        return [("node(s) refused a pod a moment ago", ~self.filter(pod_class, nodes, rows))]
+        return [("node(s) rejected a pod recently", ~self.filter(pod_class, nodes, rows))]

@@ -1,4 +1,4 @@
-"""`nodegroup`: queues that keep to groups of nodes (Volcano, plugins/nodegroup)."""
+"""Plugin `nodegroup`: groups of nodes for queues (Volcano, plugins/nodegroup)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from phalanx.plugin import Arguments, BoolArray, ClassRecord, FloatArray, NodeTa
 
 
 class NodeGroup(Plugin):
-    """A node belongs to the group that its label `volcano.sh/nodegroup-name` names; a queue's spec.affinity says
-    which groups its pods may use (`PoolRule`). With enableHierarchy a queue that says nothing follows the nearest
-    one above it that does.
+    """Filter and score by node group.
 
-    Pods of a queue without a rule go nowhere if `strict` (the default), else to nodes that belong to no group.
-    Unlike in Volcano, a group that is both forbidden and to be avoided is forbidden.
+    The label `volcano.sh/nodegroup-name` names the group of a node; a queue's spec.affinity names the groups for
+    its pods (`PoolRule`). With enableHierarchy, a queue without a rule uses the rule of its nearest ancestor with
+    one.
+
+    Pods of a queue without a rule fit no node if `strict` (the default), else nodes without a group. Unlike in
+    Volcano, a group in both anti-affinity lists is forbidden.
     """
 
     name = "nodegroup"
@@ -39,10 +41,10 @@ class NodeGroup(Plugin):
         ungrouped: BoolArray = nodes.labels.column(POOL_LABEL).ids[rows] == ABSENT
         refused = ~self.filter(pod_class, nodes, rows)
         if self._rule(pod_class) is None:
-            # What is in a group is for queues that name it.
-            reason = "node(s) were in a node group, and the queue names none"
+            # Nodes of a group are only for queues that name the group.
+            reason = "node(s) were in a node group, but the queue names none"
             return [("node(s) were in no node group", refused & ungrouped), (reason, refused & ~ungrouped)]
-        reason = "node(s) were in a node group that the queue may not use"
+        reason = "node(s) were in a node group that the queue does not allow"
         return [("node(s) were in no node group", ungrouped), (reason, refused & ~ungrouped)]
 
     def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:

@@ -1,4 +1,4 @@
-"""`nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8)."""
+"""Plugin `nodeorder`: kube-scheduler's scores with Volcano's weights (docs/rules/kubernetes_native.md, B8)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.plugin import Arguments, BoolArray, ClassRecord, FloatArray, InterP
 
 
 class NodeOrder(Plugin):
-    """Each score runs from 0 to 100 and counts by its weight."""
+    """Weighted sum of scores from 0 to 100."""
 
     name = "nodeorder"
     without_effect = ("selectorspread.weight",)
@@ -29,8 +29,8 @@ class NodeOrder(Plugin):
     )
 
     def __init__(self, arguments: Arguments) -> None:
-        self._least = arguments.integer("leastrequested.weight", 1)
-        self._most = arguments.integer("mostrequested.weight", 0)
+        self._least_weight = arguments.integer("leastrequested.weight", 1)
+        self._most_weight = arguments.integer("mostrequested.weight", 0)
         self._affinity = arguments.integer("nodeaffinity.weight", 2)
         self._balanced = arguments.integer("balancedresource.weight", 1)
         self._taint = arguments.integer("tainttoleration.weight", 3)
@@ -43,30 +43,32 @@ class NodeOrder(Plugin):
         for key in self.without_effect:
             arguments.integer(key, 0)
         self.remarks = tuple(
-            f"argument {key} is {weight}, which is below 0; the nodes that the score is for go last, as in Volcano"
+            f"argument {key} is {weight}: nodes with a high score are ranked last, as in Volcano"
             for key in self.arguments
             if (weight := arguments.integer(key, 0)) < 0
         )
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         total: FloatArray | float = 0.0
-        if self._least or self._most:
+        if self._least_weight or self._most_weight:
             used = load.scored()
             # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
-            total = (used[0] + used[1]) * (50.0 * (self._most - self._least)) + 100.0 * self._least
+            total = (used[0] + used[1]) * (
+                50.0 * (self._most_weight - self._least_weight)
+            ) + 100.0 * self._least_weight
         if self._balanced and not pod_class.spec.best_effort:
-            # BalancedAllocation 1.36: 75 for no change, more where the pod evens out CPU and memory. The standard
-            # deviation of two fractions is half their distance.
+            # BalancedAllocation 1.36: 75 without change, more if the pod balances CPU and memory. The standard
+            # deviation of two fractions is half their difference.
             after = load.processor_and_memory()
             before = load.processor_and_memory_before()
             gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
             total = total + (gain * 25.0 + 75.0) * self._balanced
         if self._claims and pod_class.spec.claims:
-            total = total + self._listed(pod_class, load)
+            total = total + self._claim_points(pod_class, load)
         return total
 
-    def _listed(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
-        """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
+    def _claim_points(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
+        """Return DynamicResources: nodes that serve earlier alternatives of the pod's claims are better."""
         claims = load.nodes.allocators[CLAIMS]
         assert isinstance(claims, DeviceClaims)
         merits = claims.merits(pod_class.spec, load.rows, load.depth)
@@ -76,9 +78,9 @@ class NodeOrder(Plugin):
 
     def static_score(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         parts = (
-            self._preferred(pod_class, nodes, mask) if self._affinity else None,
-            self._avoided(pod_class, nodes, mask) if self._taint else None,
-            self._at_hand(pod_class, nodes) if self._images else None,
+            self._affinity_points(pod_class, nodes, mask) if self._affinity else None,
+            self._taint_points(pod_class, nodes, mask) if self._taint else None,
+            self._image_points(pod_class, nodes) if self._images else None,
         )
         stated: list[FloatArray] = [part for part in parts if part is not None]
         if not stated:
@@ -86,8 +88,8 @@ class NodeOrder(Plugin):
         total: FloatArray = sum(stated[1:], start=stated[0])
         return total
 
-    def _at_hand(self, pod_class: ClassRecord, nodes: NodeTable) -> FloatArray | None:
-        """ImageLocality: nodes that have the pod's images already."""
+    def _image_points(self, pod_class: ClassRecord, nodes: NodeTable) -> FloatArray | None:
+        """Return ImageLocality: nodes that have the pod's images are better."""
         images, containers = pod_class.spec.images, len(pod_class.spec.images) - pod_class.spec.image_volumes
         points = nodes.images.points(images, containers, nodes.capacity, len(nodes))
         if points is None:
@@ -95,8 +97,8 @@ class NodeOrder(Plugin):
         result: FloatArray = points.astype(np.float64) * self._images
         return result
 
-    def _preferred(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        """The sum of the weights of matching preferred terms, normalised to the best node."""
+    def _affinity_points(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        """Return the sum of the weights of matching preferred terms, normalised to the best node."""
         if not pod_class.spec.preferred:
             return None
         points = np.zeros(nodes.capacity)
@@ -106,8 +108,10 @@ class NodeOrder(Plugin):
         best = points[mask].max(initial=0.0)
         return points * (100.0 / best * self._affinity) if best > 0 else None
 
-    def _avoided(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        """Fewer untolerated PreferNoSchedule taints are better, normalised to the worst node."""
+    def _taint_points(self, pod_class: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        """Return TaintToleration: fewer untolerated PreferNoSchedule taints are better, normalised to the worst
+        node.
+        """
         by_set = np.array(
             [
                 sum(

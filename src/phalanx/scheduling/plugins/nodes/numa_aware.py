@@ -1,4 +1,4 @@
-"""`numa-aware`: whole CPUs from as few NUMA nodes as the kubelet will insist on (Volcano, plugins/numaaware)."""
+"""Plugin `numa-aware`: whole CPUs from few NUMA nodes, as the kubelet requires (Volcano, plugins/numaaware)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from phalanx.plugin import Arguments, ClassRecord, FloatArray, Load, Plugin
 
 
 class NumaAware(Plugin):
-    """Guaranteed pods with whole CPUs go where the kubelet would admit them: by its own policy, or only to kubelets
-    of the policy that the annotation `volcano.sh/numa-topology-policy` names. Among those, pods with the annotation
-    prefer nodes on which they would be on few NUMA nodes: weight x 0..100.
+    """Filter and score for guaranteed pods with whole CPUs.
 
-    Nodes without a Numatopology object take pods without the annotation as ever.
+    They are placed where the kubelet would admit them: by its own policy, or only by the policy in the annotation
+    `volcano.sh/numa-topology-policy`. Pods with the annotation prefer nodes on which they would use few NUMA nodes:
+    weight x 0..100. Nodes without a Numatopology object accept pods without the annotation unchecked.
     """
 
     name = "numa-aware"

@@ -1,4 +1,4 @@
-"""`predicates`: the rules by which kube-scheduler keeps a pod from a node (docs/rules/kubernetes_native.md, B8)."""
+"""Plugin `predicates`: kube-scheduler's filters (docs/rules/kubernetes_native.md, B8)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ _CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
 
 
 class Predicates(Plugin):
-    """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), and those about what changes with every
-    placement, which placement itself compares: NodePorts, volumes and claims as allocators, PodTopologySpread and
-    InterPodAffinity as rules about peers. NodeResourcesFit always holds.
+    """Filters NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), and rules that placement itself
+    checks.
+
+    The latter change with every placement: NodePorts, volumes and claims are node allocators; PodTopologySpread and
+    InterPodAffinity are rules about other pods. NodeResourcesFit is always active.
     """
 
     name = "predicates"
@@ -114,14 +116,15 @@ class Predicates(Plugin):
         return reasons
 
     def _declared(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        """Nodes that declare every feature that the pod needs."""
+        """Return the nodes that declare every feature that the pod needs."""
         needed, places = frozenset(pod_class.spec.features), row_numbers(rows, nodes.capacity)
-        found = (_declares(nodes.nodes[row], needed) for row in places.tolist())
-        return np.fromiter(found, dtype=np.bool_, count=len(places))
+        declaring = (_declares(nodes.nodes[row], needed) for row in places.tolist())
+        return np.fromiter(declaring, dtype=np.bool_, count=len(places))
 
     def _by_taint(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        """A reason per taint: for the nodes on which it is the first one, which is the one that is named; then
-        for those on which it would still stand if the first were gone.
+        """Return the reasons by taint: first the first untolerated taint of each node, which is the reported one.
+
+        Then the further taints, which would still exclude the nodes without the first.
         """
         ids = nodes.taints.ids[rows]
         first: dict[str, BoolArray] = {}
@@ -155,7 +158,10 @@ def _declares(node: Node | None, features: frozenset[str]) -> bool:
 
 
 def _mismatch(pod_class: ClassRecord) -> str:
-    """Names the terms that nothing can match: they are false, and their sisters still count."""
+    """Return the reason of NodeAffinity with the faults of invalid terms.
+
+    An invalid term matches no node; the other terms still count.
+    """
     reason = "node(s) didn't match Pod's node affinity/selector"
     faults = [term.invalid for term in pod_class.spec.affinity or () if term.invalid]
     return f"{reason} ({'; '.join(faults)})" if faults else reason

@@ -1,4 +1,4 @@
-"""`random`: any node that will do, as the measure of what the other scores are worth."""
+"""Plugin `random`: any eligible node, as a baseline for other scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from phalanx.plugin import Arguments, ClassRecord, FloatArray, Load, Plugin
 
 
 class RandomNode(Plugin):
-    """100 x weight x a number drawn anew for each node and pod; the same seed draws the same."""
+    """Score: 100 x weight x a new random number for each node and pod; equal seeds give equal numbers."""
 
     name = "random"
     arguments = ("random.seed", "random.weight")
@@ -19,7 +19,7 @@ class RandomNode(Plugin):
 
     @property
     def depends_on_other_nodes(self) -> bool:
-        """Nodes are drawn for anew after each pod."""
+        """True: nodes are scored again after each pod."""
         return True
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:

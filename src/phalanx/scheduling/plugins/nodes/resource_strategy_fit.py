@@ -1,4 +1,4 @@
-"""`resource-strategy-fit`: pack some resources and spread others (Volcano's plugin of that name)."""
+"""Plugin `resource-strategy-fit` of Volcano: pack or spread nodes by resource."""
 
 from __future__ import annotations
 
@@ -36,19 +36,22 @@ class FitStrategy(msgspec.Struct, frozen=True):
 
 
 class Scarce(msgspec.Struct, frozen=True):
-    """What pods that need none of it should leave alone (Volcano's sra, "scarce resource avoidance")."""
+    """Scarce resources: pods that do not request them should avoid their nodes (Volcano's sra, "scarce resource
+    avoidance").
+    """
 
     weight: int = 0
     weights: tuple[tuple[str, int], ...] = ()
 
 
 class ResourceStrategyFit(Plugin):
-    """The weighted mean, over the named resources that the pod asks for, of 100 x used (MostAllocated) or 100 x
-    free (LeastAllocated), times `resourceStrategyFitWeight`.
+    """Score: weighted mean over the named requested resources of 100 x used (MostAllocated) or free
+    (LeastAllocated).
 
-    `sra` adds 100 x (the part of the scarce resources that a node does not have) x its weight. A resource name that
-    ends in `*` stands for a prefix. With `proportional` pods that need no GPU, say, leave as much CPU and memory
-    idle as the idle GPUs will need. A pod's own annotations may override type and weights (`PodClass.strategy`).
+    It is multiplied by `resourceStrategyFitWeight`. `sra` adds 100 x (part of the scarce resources that a node does
+    not have) x its weight. A resource name that ends in `*` is a prefix. With `proportional`, pods without a scarce
+    resource (for example GPUs) must not use the CPU and memory that belongs to the idle amount of it. Annotations
+    of a pod can override type and weights (`PodClass.strategy`).
     """
 
     name = "resource-strategy-fit"
@@ -60,55 +63,57 @@ class ResourceStrategyFit(Plugin):
         for name, entry in (arguments.mapping("resources") or _BY_DEFAULT).items():
             self._strategies[name] = _strategy(arguments.owner, name, entry)
         self._scarce = _scarce(arguments)
-        self._kept = _kept(arguments)
-        if not self._kept:
+        self._proportions = _proportions(arguments)
+        if not self._proportions:
             self.disabled_points = frozenset({"max_copies", "explain"})
 
     def max_copies(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
-        """Of CPU and memory so much stays idle as what is idle of each scarce resource goes with; who asks for one
-        of those may use it."""
-        found = np.full(nodes.alive[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
+        """Return the copies that leave CPU and memory idle in proportion to each idle scarce resource.
+
+        Pods that request a scarce resource are not limited.
+        """
+        copies = np.full(nodes.alive[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
         requests = dict(pod_class.spec.requests)
-        if any(name in requests for name, _, _ in self._kept):
-            return found
-        for name, cpu, memory in self._kept:
+        if any(name in requests for name, _, _ in self._proportions):
+            return copies
+        for name, cpu, memory in self._proportions:
             column = nodes.space.find(name)
             if column is None:
                 continue
             scarce = nodes.idle[column][rows].clip(min=0)
-            for place, each, wanted in (
+            for place, rate, requested in (
                 (CPU_COLUMN, cpu, requests.get(CPU, 0)),
                 (MEMORY_COLUMN, memory, requests.get(MEMORY, 0)),
             ):
-                if wanted:
-                    left = (nodes.idle[place][rows] - scarce * each).clip(min=0)
-                    found = np.where(scarce > 0, np.minimum(found, left // wanted), found)
-        return found
+                if requested:
+                    available = (nodes.idle[place][rows] - scarce * rate).clip(min=0)
+                    copies = np.where(scarce > 0, np.minimum(copies, available // requested), copies)
+        return copies
 
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        names = ", ".join(name for name, _, _ in self._kept)
+        names = ", ".join(name for name, _, _ in self._proportions)
         return [
             (
-                f"node(s) keep CPU and memory for pods that ask for {names}",
+                f"node(s) reserved CPU and memory for pods that request {names}",
                 self.max_copies(pod_class, nodes, rows) == 0,
             )
         ]
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
-        return self._fit(pod_class, load) + self._away(pod_class, load)
+        return self._fit(pod_class, load) + self._scarce_score(pod_class, load)
 
-    def _away(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
-        """The fewer scarce resources a node has, the better; 0 where it lacks what the pod asks for."""
+    def _scarce_score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
+        """Return the score by missing scarce resources; 0 where a requested resource is missing."""
         scarce, nodes = self._scarce, load.nodes
         if not scarce.weight:
             return 0.0
-        there = np.zeros(nodes.capacity)[load.rows]
+        present = np.zeros(nodes.capacity)[load.rows]
         for name, weight in scarce.weights:
             column = nodes.space.find(name)
             if column is not None:
-                there += np.where(nodes.allocatable[column][load.rows] > 0, float(weight), 0.0)
+                present += np.where(nodes.allocatable[column][load.rows] > 0, float(weight), 0.0)
         total = sum(weight for _, weight in scarce.weights)
-        points = (1.0 - there / total if total else there) * (100.0 * scarce.weight)
+        points = (1.0 - present / total if total else present) * (100.0 * scarce.weight)
         has_all = (nodes.allocatable[pod_class.columns][:, load.rows] > 0).all(axis=0)
         result: FloatArray = np.where(has_all, points, 0.0)
         return result if load.copies is None else result[:, None]
@@ -130,33 +135,32 @@ class ResourceStrategyFit(Plugin):
         return result * (100.0 * self._weight / total)
 
     def _strategy_for(self, pod_class: ClassRecord, resource: str) -> FitStrategy | None:
-        found = self._strategies.get(resource)
-        if found is None:
+        strategy = self._strategies.get(resource)
+        if strategy is None:
             prefixes = [name for name in self._strategies if name.endswith("*") and resource.startswith(name[:-1])]
-            found = self._strategies[max(prefixes, key=len)] if prefixes else None
+            strategy = self._strategies[max(prefixes, key=len)] if prefixes else None
         override = pod_class.spec.strategy
-        return _overridden(override, resource, found) if override else found
+        return _overridden(override, resource, strategy) if override else strategy
 
 
 def _scarce(arguments: Arguments) -> Scarce:
-    stated = arguments.mapping("sra")
-    own = Arguments(f"{arguments.owner}: sra", stated)
+    settings = arguments.mapping("sra")
+    own = Arguments(f"{arguments.owner}: sra", settings)
     own.only(("enable", "resources", "weight", "resourceWeight"))
     weights = Arguments(f"{arguments.owner}: sra.resourceWeight", own.mapping("resourceWeight"))
     names = dict.fromkeys(name.strip() for name in own.text("resources").split(",") if name.strip())
-    found = tuple((name, weights.integer(name, 1, least=0)) for name in names)
+    weighted_names = tuple((name, weights.integer(name, 1, least=0)) for name in names)
     weight = own.integer("weight", 0, least=0)
-    return Scarce(weight, found) if own.boolean("enable", False) else Scarce()
+    return Scarce(weight, weighted_names) if own.boolean("enable", False) else Scarce()
 
 
-def _kept(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
-    """(scarce resource, thousandths of a core, bytes that go with one of it): a GB is a billion bytes, as in
-    Volcano."""
+def _proportions(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
+    """Return (scarce resource, millicores, bytes that belong to one of it); a GB is 10**9 bytes, as in Volcano."""
     own = Arguments(f"{arguments.owner}: proportional", arguments.mapping("proportional"))
     own.only(("enable", "resources", "resourceProportion"))
     rates = Arguments(f"{arguments.owner}: proportional.resourceProportion", own.mapping("resourceProportion"))
     names = dict.fromkeys(name.strip() for name in own.text("resources").split(",") if name.strip())
-    found = tuple(
+    proportions = tuple(
         (
             name,
             round(rates.number(f"{name}.cpu", 1.0, least=0) * 1000),
@@ -164,7 +168,7 @@ def _kept(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
         )
         for name in names
     )
-    return found if own.boolean("enable", False) else ()
+    return proportions if own.boolean("enable", False) else ()
 
 
 def _strategy(owner: str, resource: str, entry: object) -> FitStrategy:
@@ -172,24 +176,28 @@ def _strategy(owner: str, resource: str, entry: object) -> FitStrategy:
         raise PolicyError(f"{owner}: argument resources.{resource}: {entry!r} is not a mapping of type and weight")
     kind, weight = entry.get("type", _LEAST), entry.get("weight", 1)
     if kind not in (_MOST, _LEAST):
-        raise PolicyError(f"{owner}: argument resources.{resource}.type: {kind!r} is not {_MOST} or {_LEAST}")
+        raise PolicyError(
+            f"{owner}: argument resources.{resource}.type: {kind!r} is unknown; expected {_MOST} or {_LEAST}"
+        )
     if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
-        raise PolicyError(f"{owner}: argument resources.{resource}.weight: {weight!r} is not a whole number >= 0")
+        raise PolicyError(
+            f"{owner}: argument resources.{resource}.weight: {weight!r} is not a whole number of at least 0"
+        )
     return FitStrategy(kind == _MOST, weight)
 
 
 def _overridden(override: str, resource: str, base: FitStrategy | None) -> FitStrategy | None:
-    """A pod's own strategy: JSON {"type": ..., "weight": {resource: n}}; what cannot be read is left aside."""
+    """Return a pod's own strategy from JSON {"type": ..., "weight": {resource: n}}; invalid parts are ignored."""
     try:
-        wish = decode_json(override.encode())
+        overriding = decode_json(override.encode())
     except msgspec.DecodeError:
         return base
-    if not isinstance(wish, dict):
+    if not isinstance(overriding, dict):
         return base
-    weights = wish.get("weight")
+    weights = overriding.get("weight")
     weight = weights.get(resource) if isinstance(weights, dict) else None
     if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
         weight = base.weight if base else 0
-    kind = wish.get("type")
+    kind = overriding.get("type")
     most = kind == _MOST if kind in (_MOST, _LEAST) else bool(base and base.most)
     return FitStrategy(most, weight)

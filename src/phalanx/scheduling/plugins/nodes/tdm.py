@@ -1,4 +1,4 @@
-"""`tdm`: nodes that are lent to batch work for a part of the day (Volcano, plugins/tdm)."""
+"""Plugin `tdm`: nodes that are open to batch pods for a part of the day (Volcano, plugins/tdm)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ _BEST = 100.0
 
 
 class Tdm(Plugin):
-    """A node labelled `volcano.sh/revocable-zone: NAME` takes pods only while the window of the zone is open, and
-    only revocable ones, which it attracts. When the window has closed they are evicted, once per period, per gang
-    as many as its own budget lets go, else one; a gang that cannot spare a member leaves as a whole. The zone of a
-    name without an argument is never open.
+    """Filter, score and eviction by revocable zones.
 
-    Volcano reads windows in the local time of its process; here they are UTC unless `tdm.utc-offset` (such as
-    +08:00) says otherwise, so that equal histories give equal plans.
+    A node labelled `volcano.sh/revocable-zone: NAME` accepts pods only while the window of the zone is open, and
+    only revocable pods, which prefer it. After the window has closed they are evicted once per period: per gang as
+    many as its budget allows, else one. A gang that would fall below its minimum is evicted as a whole. A zone
+    without an argument is never open.
+
+    Volcano reads windows in the local time of its process. Here they are UTC unless `tdm.utc-offset` (such as
+    +08:00) is set, so that equal histories give equal plans.
     """
 
     name = "tdm"
@@ -57,19 +59,19 @@ class Tdm(Plugin):
         self._period = arguments.duration("tdm.evict.period") or 60
         self._open: frozenset[str] = frozenset()
         if not self._windows:
-            self.remarks = ("no tdm.revocable-zone.NAME is stated: nodes with a revocable zone take no pods",)
+            self.remarks = ("no tdm.revocable-zone.NAME is set: nodes with a revocable zone accept no pods",)
         elif _OFFSET not in stated:
             self.remarks = (f"windows are read as UTC, not as local time; {_OFFSET} sets another clock",)
 
     # time
 
     def time_key(self, now: float) -> frozenset[str]:
-        """The zones that are open."""
+        """Return the open zones."""
         self._open = frozenset(name for name, window in self._windows.items() if window.is_open(now))
         return self._open
 
     def next_wake(self, session: View) -> float | None:
-        """When a window opens or closes, or those who are to leave may be looked at again."""
+        """Return the next opening or closing of a window, or the next eviction round."""
         times = (next_turn(self._windows.values(), session.now), session.timers.next(self.name, self._period))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
@@ -95,13 +97,13 @@ class Tdm(Plugin):
     # order
 
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> bool:
-        """Whoever may not use lent nodes first."""
+        """Return the sort key of a gang: non-revocable gangs first."""
         if isinstance(gang, PodRecord):
             return bool(gang.pod_class.spec.revocable)
         return gang.spec is not None and gang.spec.revocable
 
     def victim_order(self, session: View, record: PodRecord) -> bool:
-        """Whoever says that he may be evicted first."""
+        """Return the sort key of a victim: revocable pods first."""
         return not record.pod_class.spec.revocable
 
     # the end of a window
@@ -109,11 +111,11 @@ class Tdm(Plugin):
     def victims(self, session: View) -> Iterator[Victim]:
         if not session.timers.due(self.name, self._period, session.now):
             return
-        for victim in self._leaving(session):
+        for victim in self._victims_of_closed_zones(session):
             session.timers.begin(self.name, session.now)
             yield victim
 
-    def _leaving(self, session: View) -> Iterator[Victim]:
+    def _victims_of_closed_zones(self, session: View) -> Iterator[Victim]:
         nodes, state = session.state.nodes, session.state
         everything = slice(None)
         thinned: set[GangRecord] = set()
@@ -122,8 +124,8 @@ class Tdm(Plugin):
         for row in closed.tolist():
             zone = column.values[int(column.ids[row])]
             if zone not in self._windows:
-                continue  # Volcano leaves alone what it finds in zones that nobody has declared
-            lent = [record for record in state.pods.on(row) if _stays_by_leave(record)]
+                continue  # Volcano evicts no pods from zones without an argument
+            lent = [record for record in state.pods.on(row) if _is_revocable_victim(record)]
             for record in sorted(lent, key=lambda record: (record.pod.priority, record.pod.key)):
                 if record.gang in thinned or record.state not in CAN_LEAVE:
                     continue
@@ -144,7 +146,7 @@ class Tdm(Plugin):
         return result
 
 
-def _stays_by_leave(record: PodRecord) -> bool:
+def _is_revocable_victim(record: PodRecord) -> bool:
     return record.state in CAN_LEAVE and bool(record.pod_class.spec.revocable)
 
 

@@ -1,4 +1,4 @@
-"""Windows of the day: from one time of the clock to another, every day."""
+"""Daily windows between two times of the clock."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _OFFSET = re.compile(r"([+-])([0-9]{2}):([0-5][0-9])")
 
 
 class DailyWindow:
-    """Open every day from `start` up to `end`, in seconds since midnight by a clock `offset` seconds ahead of UTC.
+    """Daily window from `start` to `end`, in seconds since midnight on a clock `offset` seconds ahead of UTC.
 
-    Times are in seconds since the epoch. A window that ends before it begins crosses midnight, one that ends when
-    it begins is always open.
+    Times are in seconds since the epoch. A window whose end is before its start crosses midnight; with equal start
+    and end it is always open.
     """
 
     def __init__(self, start: int, end: int, offset: int = 0) -> None:
@@ -25,23 +25,23 @@ class DailyWindow:
 
     @classmethod
     def parse(cls, text: str, offset: int = 0) -> DailyWindow:
-        """Reads `HH:MM-HH:MM`. Raises ValueError."""
-        found = _WINDOW.fullmatch(text)
-        if found is None:
+        """Parse `HH:MM-HH:MM`. Raises ValueError."""
+        match = _WINDOW.fullmatch(text)
+        if match is None:
             raise ValueError(f"{text!r} is not a window such as 22:00-06:00")
-        hours, minutes, end_hours, end_minutes = map(int, found.groups())
+        hours, minutes, end_hours, end_minutes = map(int, match.groups())
         return cls(hours * 3600 + minutes * 60, end_hours * 3600 + end_minutes * 60, offset)
 
     @property
     def end(self) -> str:
-        """When it closes, as people say it."""
+        """Closing time for users."""
         return f"{_clock(self._end)} {'UTC' if not self._offset else f'UTC{_signed(self._offset)}'}"
 
     def is_open(self, now: float) -> bool:
         return (now - self._start) % _DAY < self._length
 
     def next_turn(self, now: float) -> float | None:
-        """When it next opens or closes; None if it never does."""
+        """Return the next opening or closing; None if there is none."""
         if self._length == _DAY:
             return None
         opened = (now - self._start) // _DAY * _DAY + self._start
@@ -49,18 +49,18 @@ class DailyWindow:
 
 
 def next_turn(windows: Iterable[DailyWindow], now: float) -> float | None:
-    """When the first of them opens or closes."""
+    """Return the next opening or closing of any window; None if there is none."""
     turns = (window.next_turn(now) for window in windows)
     return min((turn for turn in turns if turn is not None), default=None)
 
 
 def parse_offset(text: str) -> int:
-    """`+08:00` in seconds. Raises ValueError."""
-    found = _OFFSET.fullmatch(text)
-    seconds = int(found[2]) * 3600 + int(found[3]) * 60 if found is not None else _DAY
-    if found is None or seconds > 14 * 3600:
+    """Parse `+08:00` into seconds. Raises ValueError."""
+    match = _OFFSET.fullmatch(text)
+    seconds = int(match[2]) * 3600 + int(match[3]) * 60 if match is not None else _DAY
+    if match is None or seconds > 14 * 3600:
         raise ValueError(f"{text!r} is not an offset from UTC such as +08:00")
-    return -seconds if found[1] == "-" else seconds
+    return -seconds if match[1] == "-" else seconds
 
 
 def _clock(seconds: int) -> str:

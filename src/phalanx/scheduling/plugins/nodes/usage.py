@@ -1,4 +1,4 @@
-"""`usage`: what nodes really use, rather than what their pods ask for (Volcano, plugins/usage)."""
+"""Plugin `usage`: measured usage of nodes instead of requests (Volcano, plugins/usage)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _ESTIMATOR = ("request_ratio", "burst_ratio", "risk_threshold", "risk_factor", "
 
 
 class Estimator(msgspec.Struct, frozen=True):
-    """How much pods will use that a measurement has not seen yet: a part of what they ask for, more of it where the
-    node is busy already."""
+    """Estimate of the usage of pods that were placed after the measurement: a part of their requests, more on busy
+    nodes.
+    """
 
     request_ratio: float = 0.7
     risk_threshold: float = 0.6
@@ -34,11 +35,11 @@ class Estimator(msgspec.Struct, frozen=True):
 
 
 class Usage(Plugin):
-    """Nodes whose CPU or memory is in use beyond a threshold (percent of what they offer) take no more pods; of the
-    others those are better that use less, pods included that came since they were measured.
+    """Filter and score by measured usage.
 
-    score = weight x 100 x (weighted mean of the unused parts of CPU and memory). Nodes that have not been measured
-    in the last five minutes are passed by: they are not filtered, and score 0.
+    Nodes with CPU or memory usage above a threshold (percent of allocatable) accept no pods. Of the other nodes the
+    least used score best, including pods placed after the measurement: weight x 100 x (weighted mean of the unused
+    parts of CPU and memory). Nodes without a measurement in the last five minutes are not filtered and score 0.
     """
 
     name = "usage"
@@ -48,14 +49,14 @@ class Usage(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("usage.weight", 5, least=0)
         self._weights = arguments.integer("cpu.weight", 1, least=0), arguments.integer("memory.weight", 1, least=0)
-        self._most = _thresholds(arguments)
+        self._limits = _thresholds(arguments)
         self._estimator = _estimator(arguments)
         remarks = []
         if arguments.text("type", "average") != "average":
-            remarks.append("type: only averages are known; average is used")
-        passed = [key for key in ("burst_ratio", "be_cpu", "be_mem") if key in arguments.mapping("estimator")]
-        if passed:
-            remarks.append(f"estimator: {', '.join(passed)} have no effect: limits of pods are not known here")
+            remarks.append("type: only average is supported and used")
+        unsupported = [key for key in ("burst_ratio", "be_cpu", "be_mem") if key in arguments.mapping("estimator")]
+        if unsupported:
+            remarks.append(f"estimator: {', '.join(unsupported)} have no effect: limits of pods are not supported")
         self.remarks = tuple(remarks)
 
     def filter(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
@@ -64,8 +65,8 @@ class Usage(Plugin):
         return result
 
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
-        above = zip(_NAMES, self._most, self._above(nodes, rows), strict=True)
-        return [(f"node(s) really used more than {most}% of their {name}", out) for name, most, out in above]
+        above = zip(_NAMES, self._limits, self._above(nodes, rows), strict=True)
+        return [(f"node(s) used more than {limit}% of their {name}", out) for name, limit, out in above]
 
     def score(self, pod_class: ClassRecord, load: Load) -> FloatArray | float:
         total = sum(self._weights)
@@ -91,7 +92,7 @@ class Usage(Plugin):
         table = nodes.load
         table.ensure()
         known = table.known[rows]
-        cpu, memory = (known & (table.percent[at][rows] > most) for at, most in enumerate(self._most))
+        cpu, memory = (known & (table.percent[at][rows] > most) for at, most in enumerate(self._limits))
         return cpu, memory
 
 
@@ -102,8 +103,8 @@ def _thresholds(arguments: Arguments) -> tuple[int, int]:
 
 
 def _estimator(arguments: Arguments) -> Estimator:
-    stated: Mapping[str, object] = arguments.mapping("estimator")
-    own, usual = Arguments(f"{arguments.owner}: estimator", stated), Estimator()
+    settings: Mapping[str, object] = arguments.mapping("estimator")
+    own, usual = Arguments(f"{arguments.owner}: estimator", settings), Estimator()
     own.only(_ESTIMATOR)
     return Estimator(
         own.number("request_ratio", usual.request_ratio, least=0),

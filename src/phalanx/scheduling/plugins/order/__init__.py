@@ -1,1 +1,1 @@
-"""Plugins with an opinion on who comes first."""
+"""Plugins that order units."""

@@ -1,4 +1,4 @@
-"""`gang`: what is half bound is finished first, and gangs below their quorum go before others' surplus."""
+"""Plugin `gang`: gangs below their quorum are scheduled before the surplus of other gangs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from phalanx.plugin import GangRecord, Plugin, PodRecord, View
 
 
 class GangPlugin(Plugin):
-    """The quorum itself is not an opinion: `allocate` keeps it whether or not this plugin is configured."""
+    """Order by quorum only. `allocate` enforces the quorum itself, whether or not this plugin is configured."""
 
     name = "gang"
 

@@ -1,4 +1,4 @@
-"""`priority`: higher priorities first, among gangs and among the members of one."""
+"""Plugin `priority`: higher priority first, among gangs and among the members of a gang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sla`: groups that must not wait longer than stated go first, and once they have, are let in."""
+"""Plugin `sla`: groups close to their longest waiting time are scheduled first, and admitted once it has passed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _NEVER = 2**62
 
 
 class Sla(Plugin):
-    """The deadline of a group is its creation plus `sla-waiting-time`, its own or else the argument's.
+    """Order by deadline: the group's creation plus its own `sla-waiting-time`, else the argument's.
 
-    The earliest deadline goes first, whoever has none last. A group that is overdue is permitted; this outvotes the
-    plugins of later tiers, so the plugin belongs into the first (Volcano, plugins/sla). Where nobody knows when
-    something was created there is no deadline.
+    The earliest deadline sorts first; groups without a deadline sort last. An overdue group is admitted. This vote
+    overrides later tiers, so the plugin belongs in the first tier (Volcano, plugins/sla). A group without a known
+    creation time has no deadline.
     """
 
     name = "sla"
@@ -34,7 +34,7 @@ class Sla(Plugin):
         return self._deadline(gang)
 
     def recheck_at(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> float | None:
-        """The deadline of a group that waits to be admitted: then its vote changes by itself."""
+        """Return the deadline of a group that awaits admission, when its vote changes; None otherwise."""
         if isinstance(unit, PodRecord) or not awaits_admission(unit):
             return None
         deadline = self._deadline(unit)

@@ -1,4 +1,4 @@
-"""`task-topology`: tasks of one group that belong together, or apart (Volcano's plugin of that name)."""
+"""Plugin `task-topology` of Volcano: affinity and anti-affinity between the tasks of one group."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from phalanx.scheduling.plugins.order.topology_task_buckets import TopologyTaskB
 
 
 class TaskTopologyPlugin(Plugin):
-    """Members of a group with the annotations `volcano.sh/task-topology-*` are parted into buckets by what its
-    tasks say of each other; a bucket's members prefer the node that has most of them, and that has room for the
-    rest."""
+    """Members of a group with annotations `volcano.sh/task-topology-*` are divided into buckets by these rules.
+
+    Members of a bucket prefer the node that has most of them and room for the remaining ones.
+    """
 
     name = "task-topology"
     arguments = ("task-topology.weight",)
@@ -21,7 +22,7 @@ class TaskTopologyPlugin(Plugin):
         return self._buckets(session, gang) if self._weight else None
 
     def pod_order(self, session: View, pod: PodRecord) -> tuple[int, ...]:
-        """The largest bucket first."""
+        """Return the sort key of a member: the largest bucket first."""
         buckets = self._buckets(session, pod.gang) if pod.gang is not None else None
         return buckets.order(pod) if buckets is not None else (1,)
 
@@ -31,8 +32,8 @@ class TaskTopologyPlugin(Plugin):
             return None
         version = session.state.version
         match gang.task_buckets:
-            case (known, stated, TopologyTaskBuckets() as found) if known == version and stated is spec:
-                return found
-        found = TopologyTaskBuckets(spec.tasks, gang.members.values(), session.state.nodes, self._weight)
-        gang.task_buckets = version, spec, found
-        return found
+            case (known, known_spec, TopologyTaskBuckets() as buckets) if known == version and known_spec is spec:
+                return buckets
+        buckets = TopologyTaskBuckets(spec.tasks, gang.members.values(), session.state.nodes, self._weight)
+        gang.task_buckets = version, spec, buckets
+        return buckets

@@ -1,4 +1,4 @@
-"""Parts a gang's members into buckets by the affinities of their tasks (Volcano, plugins/task-topology)."""
+"""Task buckets by the affinities of a gang's tasks (Volcano, plugins/task-topology)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from phalanx.plugin import BoolArray, FloatArray, IntArray, NodeTable, PodRecord
 
 _MIB = 2**20
 _BEST = 100.0
-# Of those who wait beside a member so many are looked at.
+# Maximum number of waiting members of a bucket that a score considers.
 _MATES = 64
-# How much a task's own rules count when it is decided who is put into a bucket first.
+# Weights of a task's own rules in the order in which members are assigned to buckets.
 _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
 
 
 class BucketRules:
-    """Which tasks attract and repel each other."""
+    """Affinity and anti-affinity between tasks."""
 
     def __init__(self, topology: TaskTopology) -> None:
         self.attracts = _pairs(topology.affinity)
@@ -40,22 +40,22 @@ class BucketRules:
         return task in self._rank
 
     def precedence(self, task: str) -> tuple[int, int]:
-        """Larger goes first: what the owner says, then the strongest rule."""
+        """Return the precedence of a task, larger first: the declared order, then the strongest rule."""
         return self._order.get(task, 0), self._rank.get(task, 0)
 
-    def attraction(self, task: str, others: Counter[str]) -> int:
-        """How many of the others the task wants to be with, less those that it does not."""
+    def attraction(self, task: str, tasks: Counter[str]) -> int:
+        """Return the number of other members that the task has affinity to, minus those with anti-affinity."""
         return sum(
-            count * (((task, other) in self.attracts) - ((task, other) in self.repels))
-            for other, count in others.items()
+            count * (((task, task_name) in self.attracts) - ((task, task_name) in self.repels))
+            for task_name, count in tasks.items()
         )
 
-    def repulsion(self, task: str, others: Counter[str]) -> int:
-        return sum(count for other, count in others.items() if (task, other) in self.repels)
+    def repulsion(self, task: str, tasks: Counter[str]) -> int:
+        return sum(count for other_task, count in tasks.items() if (task, other_task) in self.repels)
 
 
 class TaskBucket:
-    """Members who should share a node: those who wait, and how many are on which row."""
+    """Members that should share a node: waiting ones, and the number of placed ones per row."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -65,7 +65,7 @@ class TaskBucket:
         self.weight = 0
 
     def add(self, record: PodRecord) -> None:
-        # Volcano weighs those who wait only; then everybody who comes later would join the first bucket.
+        # Volcano weighs only waiting members; then all later members would join the first bucket.
         self.weight += _weight(record)
         self.tasks[record.pod.role] += 1
         if record.row >= 0:
@@ -78,7 +78,7 @@ class TaskBucket:
 
 
 class TopologyTaskBuckets:
-    """The buckets of one gang, as of now; members whose task no rule names are in none."""
+    """Task buckets of one gang, as of now; members without a rule for their task are in none."""
 
     def __init__(self, topology: TaskTopology, members: Iterable[PodRecord], nodes: NodeTable, weight: int) -> None:
         self._rules = BucketRules(topology)
@@ -94,37 +94,40 @@ class TopologyTaskBuckets:
             bucket = self._choose(member)
             bucket.add(member)
             self._bucket_of[member.pod.uid] = bucket
-        most = max((len(bucket) for bucket in self._buckets), default=0)
-        if most:
-            self._points_each = _BEST * weight / most
+        largest = max((len(bucket) for bucket in self._buckets), default=0)
+        if largest:
+            self._points_each = _BEST * weight / largest
 
     def group_of(self, record: PodRecord) -> int | None:
         bucket = self._bucket_of.get(record.pod.uid)
         return bucket.number if bucket is not None else None
 
     def order(self, record: PodRecord) -> tuple[int, ...]:
-        """Smaller goes first: the largest bucket, in it the task that goes first."""
+        """Return the sort key of a member, smaller first: the largest bucket, then the precedence of tasks."""
         bucket = self._bucket_of.get(record.pod.uid)
         if bucket is None:
             return (1,)
-        stated, rank = self._rules.precedence(record.pod.role)
-        return 0, -len(bucket.waiting), bucket.number, -stated, -rank
+        declared, rank = self._rules.precedence(record.pod.role)
+        return 0, -len(bucket.waiting), bucket.number, -declared, -rank
 
     def scores(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
-        """Per node: members of the bucket that are there, plus those who wait and would fit there together with
-        this one, less others there that its task repels; the largest bucket's size is 100."""
+        """Return the score per node; the size of the largest bucket is 100.
+
+        It counts members of the bucket on the node, plus waiting ones that would fit there with this one, minus
+        members that its task repels.
+        """
         bucket = self._bucket_of.get(record.pod.uid)
         if bucket is None or not self._points_each:
             return None
-        here, repelled = Counter(bucket.rows), self._repelled(record.pod.role, placed)
-        done = set()
+        counts, repelled = Counter(bucket.rows), self._repelled(record.pod.role, placed)
+        placed_uids = set()
         for other, row in placed:
             if self._bucket_of.get(other.pod.uid) is bucket:
-                here[row] += 1
-                done.add(other.pod.uid)
-        mates = [each for uid, each in bucket.waiting.items() if uid not in done and uid != record.pod.uid]
-        points = self._fitting(record, mates).astype(np.float64)
-        for row, count in here.items():
+                counts[row] += 1
+                placed_uids.add(other.pod.uid)
+        waiting = [mate for uid, mate in bucket.waiting.items() if uid not in placed_uids and uid != record.pod.uid]
+        points = self._fitting(record, waiting).astype(np.float64)
+        for row, count in counts.items():
             points[row] += count
         for row, count in repelled.items():
             points[row] -= count
@@ -134,17 +137,19 @@ class TopologyTaskBuckets:
         rows = {row: Counter(tasks) for row, tasks in self._on_rows.items()}
         for other, row in placed:
             rows.setdefault(row, Counter())[other.pod.role] += 1
-        found = {row: self._rules.repulsion(task, tasks) for row, tasks in rows.items()}
-        return {row: count for row, count in found.items() if count}
+        repulsions = {row: self._rules.repulsion(task, tasks) for row, tasks in rows.items()}
+        return {row: count for row, count in repulsions.items() if count}
 
     def _fitting(self, record: PodRecord, mates: list[PodRecord]) -> IntArray:
-        """int64[N]: how many of the bucket fit on each row, this one first, then the smallest ones."""
+        """Return int64[N]: the number of the bucket's members that fit on each row, this one first, then by
+        size.
+        """
         nodes = self._nodes
         room = nodes.idle + nodes.releasing
         wanted = record.pod_class.footprint.usage.copy()
         fits: BoolArray = np.logical_and.reduce((room >= wanted[:, None])[wanted > 0], axis=0)
         count: IntArray = fits.astype(np.int64)
-        for mate in sorted(mates, key=lambda each: (_weight(each), each.pod.key))[:_MATES]:
+        for mate in sorted(mates, key=lambda member: (_weight(member), member.pod.key))[:_MATES]:
             wanted += mate.pod_class.footprint.usage
             fits &= np.logical_and.reduce((room >= wanted[:, None])[wanted > 0], axis=0)
             if not fits.any():
@@ -153,11 +158,13 @@ class TopologyTaskBuckets:
         return count
 
     def _turn(self, record: PodRecord) -> tuple[object, ...]:
-        """Who is on a node first, row by row; then by precedence, then in the members' own order."""
-        stated, rank = self._rules.precedence(record.pod.role)
+        """Return the order of assignment: placed members by row, then by precedence, then in the members' own
+        order.
+        """
+        declared, rank = self._rules.precedence(record.pod.role)
         if record.row >= 0:
             return 0, record.row, 0, 0, record.pod.index, record.pod.name
-        return 1, 0, -stated, -rank, record.pod.index, record.pod.name
+        return 1, 0, -declared, -rank, record.pod.index, record.pod.name
 
     def _choose(self, record: PodRecord) -> TaskBucket:
         best: TaskBucket | None = None
@@ -166,10 +173,10 @@ class TopologyTaskBuckets:
         else:
             score: int | None = None
             for bucket in self._buckets:
-                found = self._rules.attraction(record.pod.role, bucket.tasks)
-                better = score is None or found > score
-                if better or (found == score and best is not None and bucket.weight < best.weight):
-                    best, score = bucket, found
+                attraction = self._rules.attraction(record.pod.role, bucket.tasks)
+                better = score is None or attraction > score
+                if better or (attraction == score and best is not None and bucket.weight < best.weight):
+                    best, score = bucket, attraction
             if score is not None and score < 0:
                 best = None
         if best is None:
@@ -179,18 +186,17 @@ class TopologyTaskBuckets:
 
 
 def _pairs(sets: Iterable[tuple[str, ...]]) -> frozenset[tuple[str, str]]:
-    """A set of one is a pair with itself."""
-    found = set()
+    """Return the pairs of each set; a set of one is a pair with itself."""
+    pairs = set()
     for names in sets:
         if len(names) == 1:
-            found.add((names[0], names[0]))
-        found |= {(one, other) for one in names for other in names if one != other}
-    return frozenset(found)
+            pairs.add((names[0], names[0]))
+        pairs |= {(one, other) for one in names for other in names if one != other}
+    return frozenset(pairs)
 
 
 def _weight(record: PodRecord) -> int:
-    """How large a pod is, where a thousandth of a core, a mebibyte and a thousandth of anything else are the
-    same."""
+    """Return the size of a pod: a millicore, a MiB and a thousandth of any other resource weigh the same."""
     total = 0
     for name, amount in record.footprint.amounts.items():
         if name == CPU:

@@ -1,1 +1,1 @@
-"""Plugins with an opinion on queues, quotas and fair shares."""
+"""Plugins for queues, quotas and fair shares."""

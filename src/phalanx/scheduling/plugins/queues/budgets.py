@@ -1,6 +1,6 @@
-"""`budgets`: who has used up what it may in a window takes nothing new before the next.
+"""Plugin `budgets`: an account that has spent its budget in a window gets no new pods before the next window.
 
-Always active: a budget is a statement of the account, not a matter of the policy.
+The plugin is active in every policy: the budget is declared on the account.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ BUDGET_SPENT = "BudgetSpent"
 
 
 class Budgets(Plugin):
-    """What runs goes on running (and is charged); every account on the charge path needs something left."""
+    """Block new pods while an account on their charge path has no budget left. Running pods continue and are
+    charged.
+    """
 
     name = "budgets"
 
     def blocked(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> Verdict | None:
         for account, budget, resource, cap, spent in _overdrawn(session, charge_path):
             end = format_moment(window_end(session.now, budget))
-            # In tenths of the budget, so that the sentence stays the same while what runs goes on being charged.
+            # Amounts are rounded to tenths of the budget, so that the message does not change with every charge of
+            # running pods.
             used = 0 if not cap else cap * (10 * spent // (cap * MILLISECONDS_PER_HOUR)) // 10
             return Verdict(
                 BUDGET_SPENT,
@@ -39,13 +42,13 @@ class Budgets(Plugin):
         return None
 
     def recheck_at(self, session: View, unit: GangRecord | PodRecord, charge_path: ChargePath) -> float | None:
-        """When the last of the windows ends whose budget is spent."""
+        """Return the end of the last window whose budget is spent."""
         ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, charge_path)]
         return float(max(ends)) if ends else None
 
 
 def _overdrawn(session: View, charge_path: ChargePath) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
-    """(account, budget, resource, cap in the resource's units, spent in units x milliseconds), leaf first."""
+    """Yield (account, budget, resource, cap in the resource's units, spent in units x milliseconds), leaf first."""
     for account in charge_path.path if session.state.ledger.budgeted else ():
         budget = account.spec.budget if account.spec is not None else None
         if budget is not None:
@@ -57,5 +60,5 @@ def _overdrawn(session: View, charge_path: ChargePath) -> Iterator[tuple[Account
 
 
 def window_end(now: float, budget: Budget) -> int:
-    """The end of the window that `now` is in, in seconds since the epoch."""
+    """Return the end of the window that contains `now`, in seconds since the epoch."""
     return (int(now) // budget.window + 1) * budget.window

@@ -1,4 +1,6 @@
-"""`capacity`: queues say themselves what they deserve, and may hold what others are not guaranteed (Volcano)."""
+"""Plugin `capacity` of Volcano: queues declare what they deserve and can use quota that is not guaranteed to other
+queues.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,18 @@ _DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAll
 
 
 class Capacity(QueueAdmission):
-    """A queue may hold its real capability, on every level of the tree; `deserved` decides who comes first.
+    """Limit of a queue: its real capability, on every level of the tree. Order of queues: by `deserved`.
 
-    `deserved` counts up to the real capability and from the guarantee up; a queue with children that says nothing
-    about a resource deserves what they do. A queue that deserves nothing has a share of 1 and comes after the
-    others of that share.
+    `deserved` is at least the guarantee and at most the real capability. Of a resource that a parent queue does not
+    declare, it deserves the sum of its children. A queue that deserves nothing has a share of 1 and sorts after the
+    other queues of that share.
 
-    Who takes back from whom is decided on every level below the queue that both share, as far as they say anything:
-    all of the taker's have to stay within what they deserve, all of the reclaimee's must have more. With
-    `reclaim_level` n only the queues themselves and n levels above them are looked at, and one level of the taker's
-    that stays within is enough, as in Volcano, where n is 0 unless stated. (There queues with one parent may take
-    from each other for its sake, even if both have more than they deserve: for ever.)
+    Reclaim is decided on every level below the common ancestor of both queues, where a level declares anything. All
+    levels of the preemptor must stay within their deserved amounts, all levels of the reclaimee must exceed them.
+    With `reclaim_level` n, only the queues and n levels above them count, and one level of the preemptor within its
+    deserved amounts is enough. Volcano does the same, with n = 0 by default. (In Volcano, queues with one parent
+    can then reclaim from each other for the parent's sake, even if both exceed their deserved amounts: without
+    end.)
     """
 
     name = "capacity"
@@ -38,7 +41,9 @@ class Capacity(QueueAdmission):
             arguments.boolean(key, False)
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float, bool]:
-        """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        """Return the sort key: higher priority first, then the smaller used part of deserved; age and name break
+        ties.
+        """
         session.state.ledger.refresh_sums()
         deserved = self._deserved(session, account)
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
@@ -56,7 +61,7 @@ class Capacity(QueueAdmission):
         return self.deserved(session, account)
 
     def declared_resources(self, session: View, account: AccountRecord) -> frozenset[str]:
-        """The resources of which a queue, or one below it, says what it deserves; guarantees do not count."""
+        """Return the resources for which the queue or a descendant declares `deserved`; guarantees do not count."""
         return session.memo(("capacity stated", account.key), lambda: self._stated(session, account))
 
     def _stated(self, session: View, account: AccountRecord) -> frozenset[str]:
@@ -86,7 +91,7 @@ class Capacity(QueueAdmission):
 def _limit_of(session: View, account: AccountRecord) -> Limit | None:
     if not takes_part(account):
         return None
-    # The capability itself is a limit whatever the policy; only what is tighter is news.
+    # The capability itself is a limit in every policy, so only lower amounts are returned.
     declared, reals = capability(account), real_capabilities(session)
     limits = reals.binding(reals.of(account))
     limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}
@@ -94,5 +99,5 @@ def _limit_of(session: View, account: AccountRecord) -> Limit | None:
 
 
 def _of(used: Amounts, deserved: Amounts) -> list[tuple[str, int]]:
-    """What is used of the resources that something is said about."""
+    """Return the used amounts of the resources in `deserved`."""
     return [(name, used[name]) for name in deserved if name in used]

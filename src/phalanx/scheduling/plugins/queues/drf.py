@@ -1,4 +1,4 @@
-"""`drf`: who holds the smallest part of what dominates its demand comes first (Volcano's plugin of that name)."""
+"""Plugin `drf` of Volcano: the smallest dominant share is scheduled first."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from phalanx.scheduling.quota.queue_tree import Amounts, takes_part
 
 
 class Drf(Plugin):
-    """Gangs by the dominant share of what their members hold, pod slots included; a pod on its own holds nothing.
+    """Order of gangs by the dominant share that their members use, pod slots included. The share of a single pod is
+    0.
 
-    With `enableHierarchy: true` queues go by hierarchical dominant resource fairness: over the tree of queues, or
-    where queues carry Volcano's annotations (volcano.sh/hierarchy, -weights) over the tree that these spell. The
-    leaves are queues, not single jobs as in Volcano; a queue is saturated when nothing waits in it, or something
-    that waits asks for what the cluster has run out of.
+    With `enableHierarchy: true` queues are ordered by hierarchical dominant resource fairness. The hierarchy is the
+    tree of queues, or the tree in Volcano's annotations (volcano.sh/hierarchy, -weights) where queues have them.
+    Leaves are queues, not jobs as in Volcano. A queue is saturated when it has no pending pods, or a pending pod
+    requests a resource that the cluster has used up.
     """
 
     name = "drf"
@@ -27,11 +28,11 @@ class Drf(Plugin):
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> float:
         if isinstance(gang, PodRecord) or not gang.allocated:
             return 0.0
-        held: dict[str, int] = {}
+        used: dict[str, int] = {}
         for footprint, count in gang.allocated.items():
             for name, amount in footprint.amounts.items():
-                held[name] = held.get(name, 0) + amount * count
-        return order_by_share(held.items(), session.memo("offered", lambda: _offered(session)))
+                used[name] = used.get(name, 0) + amount * count
+        return order_by_share(used.items(), session.memo("offered", lambda: _offered(session)))
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[Level, ...]:
         if not self._hierarchical or account.key.tree is not Tree.QUEUE:
@@ -41,11 +42,11 @@ class Drf(Plugin):
 
 
 class QueueHierarchy:
-    """The hierarchy of the queues, brought up to date as queues are asked about.
+    """Hierarchy of the queues; the amounts of a queue are updated when its turn is requested.
 
-    A queue's turn follows what it holds at that moment, and what queues that were asked about before held then. It
-    grows as the queue gets more, but for one case that the definition brings along: what one child of a node holds
-    counts less once another child begins to hold something.
+    A queue's turn depends on the amounts it uses at that moment, and on the amounts that other queues used at their
+    last request. The turn grows with usage, with one exception by the definition: usage of one child of a node
+    counts less once another child starts to use resources.
     """
 
     def __init__(self, session: View) -> None:
@@ -63,8 +64,8 @@ class QueueHierarchy:
             for account in accounts.values()
             if account.key.tree is Tree.QUEUE and account is not self._root and takes_part(account)
         ]
-        # Leaves come last: by then it is known which of their places have others below.
-        for account in sorted(queues, key=lambda queue: not (queue.children or _spelt(queue))):
+        # Leaves are added last: by then the nodes with children are known.
+        for account in sorted(queues, key=lambda queue: not (queue.children or _annotated_path(queue))):
             self._add(account)
         self._hierarchy.compute()
         self._exhaust()
@@ -79,25 +80,25 @@ class QueueHierarchy:
         return turn(node)
 
     def _add(self, account: AccountRecord) -> None:
-        spelt = _spelt(account)
-        path = spelt or _path(account)
+        annotated = _annotated_path(account)
+        path = annotated or _path(account)
         node = leaf = self._hierarchy.node(path)
-        if account.children or spelt or node.children:
-            # What the queue holds itself gets a leaf below; no part of a spelt path begins with a slash.
+        if account.children or annotated or node.children:
+            # The queue's own usage gets a leaf below its node. Parts of an annotated path never begin with a slash.
             leaf = self._hierarchy.node([*path, ("/" + account.key.name, 1)])
-        self._nodes[account.key] = leaf if spelt else node
+        self._nodes[account.key] = leaf if annotated else node
         self._leaves[account.key] = leaf
         self._seen[account.key] = dict(account.used)
-        self._hierarchy.set(leaf, _held(account), _asked(account))
+        self._hierarchy.set(leaf, _own_usage(account), _own_pending(account))
 
     def _update(self, account: AccountRecord) -> None:
-        """Takes over what the queue, and those below, hold by now."""
+        """Update the usage of the queue and its descendants in the hierarchy."""
         if account.key not in self._leaves or account.used == self._seen[account.key]:
             return
         self._seen[account.key] = dict(account.used)
         for child in account.children.values():
             self._update(child)
-        self._hierarchy.update(self._leaves[account.key], _held(account), _asked(account))
+        self._hierarchy.update(self._leaves[account.key], _own_usage(account), _own_pending(account))
 
     def _exhaust(self) -> None:
         used = self._root.used
@@ -111,31 +112,33 @@ def _offered(session: View) -> dict[str, int]:
     return {name: offered for name, (offered, _) in session.totals().items()}
 
 
-def _spelt(account: AccountRecord) -> list[tuple[str, int]]:
-    """(name, weight) from below the root down, as the queue's annotations have it."""
+def _annotated_path(account: AccountRecord) -> list[tuple[str, int]]:
+    """Return (name, weight) from below the root down, from the queue's annotations."""
     return list(account.spec.hierarchy[1:]) if account.spec is not None else []
 
 
 def _path(account: AccountRecord) -> list[tuple[str, int]]:
-    """The same as the tree of queues has it."""
-    lineage = [each for each in account.lineage() if each.key != ROOT]
-    return [(each.key.name, each.weight) for each in reversed(lineage)]
+    """Return (name, weight) from below the root down, from the tree of queues."""
+    lineage = [ancestor for ancestor in account.lineage() if ancestor.key != ROOT]
+    return [(ancestor.key.name, ancestor.weight) for ancestor in reversed(lineage)]
 
 
-def _held(account: AccountRecord) -> Amounts:
+def _own_usage(account: AccountRecord) -> Amounts:
     return (
         account.used if not account.children else _less(account.used, [c.used for c in account.children.values()])
     )
 
 
-def _asked(account: AccountRecord) -> Amounts:
-    asked = account.pending
-    return asked if not account.children else _less(asked, [child.pending for child in account.children.values()])
+def _own_pending(account: AccountRecord) -> Amounts:
+    pending = account.pending
+    return (
+        pending if not account.children else _less(pending, [child.pending for child in account.children.values()])
+    )
 
 
-def _less(amounts: Amounts, others: list[dict[str, int]]) -> Amounts:
-    left = dict(amounts)
-    for other in others:
-        for name, amount in other.items():
-            left[name] = left.get(name, 0) - amount
-    return {name: amount for name, amount in left.items() if amount > 0}
+def _less(amounts: Amounts, subtrahends: list[dict[str, int]]) -> Amounts:
+    remainder = dict(amounts)
+    for subtrahend in subtrahends:
+        for name, amount in subtrahend.items():
+            remainder[name] = remainder.get(name, 0) - amount
+    return {name: amount for name, amount in remainder.items() if amount > 0}

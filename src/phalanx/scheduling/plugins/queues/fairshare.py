@@ -1,4 +1,4 @@
-"""`fairshare`: within a queue, namespaces and users take turns by what they have, or had, of the cluster."""
+"""Plugin `fairshare`: order namespaces and users within a queue by their present or past use of the cluster."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _HIGHEST_SHIFT = 1e6
 
 
 class Fairshare(Plugin):
-    """The namespace or user with the smallest dominant share divided by its weight goes first.
+    """Order by the dominant share divided by the weight; the smallest share is scheduled first.
 
-    Without `fairshare.half-life` only what is held now counts. With it the past does too: what is compared is the
-    fading average (see UsageHistory) as it will be one half-life from now if everything held stays held,
+    Without `fairshare.half-life` only current usage counts. With it, past usage counts too: the key is the decayed
+    average (see UsageHistory) one half-life from now, if current usage does not change,
 
-        (U + held) / 2,
+    (U + used) / 2.
 
-    so who had much waits, and a turn counts as soon as it is taken (an average alone would not notice until time
-    has passed; Kueue charges an entry penalty for that). It then also orders queues, after the plugins that stand
-    before it. `fairshare.denied` charges what is held while others wait twice. `fairshare.shift` (at least 0)
-    shifts the weights by which queues share the surplus towards those that used less than their part
-    (`surplus_weights`).
+    A namespace or user with much past usage therefore waits, and an allocation counts at once. (An average alone
+    would change only after some time; Kueue charges an entry penalty for this reason.) With a half-life the plugin
+    also orders queues, after the plugins listed before it. `fairshare.denied` charges usage twice while other pods
+    wait. `fairshare.shift` (at least 0) shifts the weights for sharing the surplus towards queues that used less
+    than their part (`surplus_weights`).
     """
 
     name = "fairshare"
@@ -59,7 +59,7 @@ class Fairshare(Plugin):
         return self._turn(session, account)
 
     def _turn(self, session: View, account: AccountRecord) -> Turn:
-        """(whether it weighs nothing, share by weight); between equals the line goes by name."""
+        """Return (whether the weight is 0, share by weight). Equal keys are ordered by name."""
         weight, amounts = max(1, account.weight), account.used
         if self._half_life is None:
             return account.weight <= 0, _dominant_share(amounts, _totals(session), weight)
@@ -70,8 +70,10 @@ class Fairshare(Plugin):
 
 
 def surplus_weights(session: AccountView, siblings: Iterable[AccountRecord]) -> dict[AccountKey, int]:
-    """By what siblings share what is left, in units of 1 / WEIGHT_SCALE: their weights, unless the policy shifts
-    them."""
+    """Return the weights by which siblings share the surplus, in units of 1 / WEIGHT_SCALE.
+
+    A policy with `fairshare.shift` shifts them.
+    """
     records = {record.key: record for record in siblings}
     decay, usages, shift = session.usage_decay, dict[AccountKey, float](), 0.0
     if decay.shift and decay.half_life is not None:
@@ -84,9 +86,9 @@ def surplus_weights(session: AccountView, siblings: Iterable[AccountRecord]) -> 
 
 
 def _dominant_share(amounts: Mapping[str, float], totals: Mapping[str, int], divisor: int) -> float:
-    """The largest part of any resource (Ghodsi et al., "Dominant Resource Fairness", 2011), divided.
+    """Return the dominant share (Ghodsi et al., "Dominant Resource Fairness", 2011) divided by `divisor`.
 
-    One division of whole numbers is rounded correctly, so equal shares by weight are equal as numbers.
+    A single division of integers is rounded correctly, so equal shares by weight are equal as floats.
     """
     best = 0.0
     for name, amount in amounts.items():
@@ -97,5 +99,5 @@ def _dominant_share(amounts: Mapping[str, float], totals: Mapping[str, int], div
 
 
 def _totals(session: AccountView) -> dict[str, int]:
-    """resource -> what all nodes together offer."""
+    """Return the total amount of every resource on all nodes."""
     return session.memo("fairshare: totals", lambda: {name: both[0] for name, both in session.totals().items()})

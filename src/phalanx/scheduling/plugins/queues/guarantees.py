@@ -1,4 +1,6 @@
-"""`guarantees`: what a queue is guaranteed is kept for it while it is idle. No policy names it."""
+"""Plugin `guarantees`: idle guaranteed quota of a queue is reserved for it. The plugin is active in every
+policy.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,11 @@ from phalanx.scheduling.quota.queue_tree import real_capabilities
 
 
 class Guarantees(Plugin):
-    """Below every queue the sum over its children of max(used, guarantee) stays within what the queue may hold.
+    """Limit of every parent queue: the sum over its children of max(used, guarantee) stays within its real
+    capability.
 
-    Volcano looks at one queue at a time (min(capability, total - guarantees of the others)), so that two queues
-    together can use up what a third is guaranteed; here they cannot.
+    Volcano checks one queue at a time (min(capability, total - guarantees of the other queues)). There, two queues
+    together can use up the guarantee of a third; here they cannot.
     """
 
     name = "guarantees"
@@ -30,4 +33,4 @@ def _limit_of(session: View, account: AccountRecord) -> Limit | None:
         return None
     real = real_capabilities(session).of(account)
     limits = {name: real[name] for name in sorted(named) if name in real}
-    return Limit("capacity beside what others are guaranteed", limits, reserves=True)
+    return Limit("capacity without the guarantees of other queues", limits, reserves=True)

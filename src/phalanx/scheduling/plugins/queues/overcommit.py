@@ -1,4 +1,4 @@
-"""`overcommit`: let groups create their pods while their announced sizes stay within a factor of the cluster."""
+"""Plugin `overcommit`: admit groups while their announced sizes stay within a factor of the cluster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _HIGHEST_FACTOR = 1e6  # "infinity" is a way to write: never hold a group back
 
 
 class Overcommit(Plugin):
-    """Permits a group when `inqueue + minResources <= total x factor - used` in every resource that it names.
+    """Admit a group when `inqueue + minResources <= total x factor - used` for every resource that it names.
 
-    What pods use that may have to go for the group does not count as used (in Volcano it does, and keeps a queue
-    from taking back what it deserves).
+    Reclaimable usage does not count as used. (In Volcano it does, and can prevent a queue from reclaiming what it
+    deserves.)
     """
 
     name = "overcommit"
@@ -65,7 +65,7 @@ class Overcommit(Plugin):
             allocatable, used = totals.get(name, (0, 0))
             room = allocatable * self._per_mille // 1000 - used - inqueue.get(name, 0)
             if amount > room:
-                # Otherwise what was lent to others could never be asked back: without pods nobody is evicted.
+                # Otherwise borrowed room could never be reclaimed for the group: without pods it evicts no victims.
                 room += session.reclaimable_estimate(gang).get(name, 0)
             if amount > 0:
                 fits = min(fits, max(0, room // amount))

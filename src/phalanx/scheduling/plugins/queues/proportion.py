@@ -1,4 +1,4 @@
-"""`proportion`: queues share the cluster by weight, and what one does not ask for goes to the others (Volcano)."""
+"""Plugin `proportion` of Volcano: queues share the cluster by weight, and unrequested shares go to other queues."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ _NONE: Amounts = {}
 
 
 class Proportion(QueueAdmission):
-    """What a queue deserves is its part, by weight, of what its parent deserves: at most what it requests and its
-    real capability, at least its guarantee. The root deserves what the pods of queues can use of the cluster: not
-    what pods of nobody's queue hold, nor nodes whose taints none of them tolerates.
+    """Deserved amounts: a part of the parent's deserved amounts by weight.
 
-    Queues that ask for nothing take no part; what they are guaranteed is kept for them all the same (Volcano lends
-    it). Volcano's proportion is flat; in a tree each level is shared as the cluster is.
+    They are at most the queue's requests and real capability, and at least its guarantee. The root deserves the
+    part of the cluster that pods of queues can use: without usage of pods without a queue, and without nodes whose
+    taints no queue's pods tolerate.
+
+    Queues without requests have no share, but their guarantees stay reserved (Volcano lends them). Volcano's
+    proportion is flat; in a tree each level is shared like the cluster.
     """
 
     name = "proportion"
@@ -43,7 +45,9 @@ class Proportion(QueueAdmission):
         pass
 
     def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float]:
-        """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        """Return the sort key: higher priority first, then the smaller used part of deserved; age and name break
+        ties.
+        """
         session.state.ledger.refresh_sums()
         deserved = self._deserved(session).get(account.key, _NONE)
         share = order_by_share(account.used.items(), deserved, unfounded=True)
@@ -78,12 +82,12 @@ class Proportion(QueueAdmission):
         amounts, real = self._deserved(session).get(account.key), reals.of(account)
         if amounts is None:
             return Limit("real capability", reals.binding(real), computed=True)
-        # Where nothing is asked for yet, only what can be had at all limits the first that asks; whoever deserves
-        # all that it requests needs no limit.
+        # Without requests, only the real capability limits the first request. A queue that deserves all its
+        # requests needs no limit.
         wanted = requested(account)
         limits = {name: amounts[name] if name in wanted else real[name] for name in amounts}
         limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
-        # What a capability alone keeps small is limited by it anyway; two limits would hide that raising it helps.
+        # A capability limits the queue by itself; a second limit would hide that raising the capability helps.
         declared = capability(account)
         follows = {
             name: self._unshared(session, account).get(name, 0)
@@ -98,7 +102,7 @@ class Proportion(QueueAdmission):
         return Limit("deserved share", reals.binding(limits), computed=True, follows=follows)
 
     def _unshared(self, session: AccountView, account: AccountRecord) -> Amounts:
-        """What a queue's parent may share out and neither it nor any of its children deserves."""
+        """Return the amounts of the queue's parent that neither the parent nor any of its children deserves."""
         parent = account.parent
         assert parent is not None
 
@@ -117,12 +121,12 @@ class Proportion(QueueAdmission):
 
 
 def deserved_shares(session: AccountView) -> dict[AccountKey, Amounts]:
-    """What every queue that requests something deserves, per resource that the cluster has."""
+    """Return the deserved amounts of every queue with requests, per resource of the cluster."""
     return _shares(session, _needs(session))
 
 
 def entitled_shares(session: AccountView) -> dict[AccountKey, Amounts]:
-    """What every queue that takes part would deserve if all of them asked for everything."""
+    """Return the deserved amounts of every active queue if all of them requested everything."""
     queues = [session.ledger.accounts[ROOT]]
     for queue in queues:
         queues.extend(child for child in queue.children.values() if takes_part(child))
@@ -131,7 +135,7 @@ def entitled_shares(session: AccountView) -> dict[AccountKey, Amounts]:
 
 
 def _shared(session: AccountView) -> Amounts:
-    """What all queues together can have."""
+    """Return the amounts that all queues together can use."""
     return session.memo("shared by queues", lambda: _share_out(session))
 
 
@@ -141,7 +145,7 @@ def _share_out(session: AccountView) -> dict[str, int]:
 
 
 def _shares(session: AccountView, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
-    """What every queue deserves that could use so much."""
+    """Return the deserved amounts of every queue with such needs."""
     ledger = session.ledger
     shares: dict[AccountKey, Amounts] = {ROOT: _shared(session)}
     charged = ledger.charged_queues()
@@ -167,7 +171,7 @@ def _shares(session: AccountView, needs: Mapping[AccountKey, Amounts]) -> dict[A
 
 
 def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, Amounts]) -> Amounts:
-    """What the children that ask for something may share: guarantees of the others are kept for them."""
+    """Return the amounts for the children with needs, without the guarantees of the other children."""
     kept = guaranteed([child for child in parent.children.values() if child.key not in needs])
     if not kept:
         return share
@@ -177,8 +181,9 @@ def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, A
 def _needs(
     session: AccountView, more: Mapping[AccountKey, Amounts] = MappingProxyType({})
 ) -> dict[AccountKey, dict[str, int]]:
-    """What each queue that takes part and requests something could use, itself and through its children; `more` is
-    what some queues might ask for besides."""
+    """Return the needs of each active queue with requests, including its children; `more` are additional needs of
+    some queues.
+    """
     ledger = session.ledger
     order = [ledger.accounts[ROOT]]
     for queue in order:
@@ -209,5 +214,5 @@ def _needs(
 
 
 def _own(queue: AccountRecord, charged: set[AccountKey]) -> dict[str, int]:
-    """What the pods of a queue itself hold and ask for."""
+    """Return the usage and requests of a queue's own pods."""
     return requested(queue, less=queue.children.values()) if queue.key in charged else {}

@@ -1,4 +1,4 @@
-"""What `proportion` and `capacity` have in common: which groups a queue lets in."""
+"""Admission of groups by queue, shared by `proportion` and `capacity`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.scheduling.quota.queue_tree import admission_objection, admission_r
 
 
 class QueueAdmission(Plugin):
-    """A group is let in while its queue and the queues above have room for it."""
+    """Base of plugins that admit a group while its queue and the queue's ancestors have room for it."""
 
     def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT

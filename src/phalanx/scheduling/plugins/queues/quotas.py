@@ -1,4 +1,4 @@
-"""`quotas`: the limits that objects in the cluster set, whatever the policy says. No policy names it."""
+"""Plugin `quotas`: limits that objects in the cluster declare. The plugin is active in every policy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
 
 
 class Quotas(Plugin):
-    """One kind of limit per kind of account:
+    """Limits by kind of account.
+    - queue: its capability, on every level;
+    - ElasticQuota: its max. For all ElasticQuotas together: the sum of their mins, for resources that at least one
+      min names (scheduler-plugins, capacity_scheduling.go);
+    - Koordinator quota: its current runtime quota for the resources in its max, on every level (in Koordinator only
+      with enableCheckParentQuota). While a child uses more than its part from earlier, its siblings cannot use the
+      quota reserved for other children. Non-preemptible pods are limited to the min;
+    - node of an ElasticQuotaTree (ACK): its max.
 
-    - a queue's capability, on every level;
-    - an ElasticQuota's max, and for all ElasticQuotas together the sum of their mins (scheduler-plugins,
-      capacity_scheduling.go), where a resource counts that at least one min names;
-    - Koordinator: what a quota may use at this moment (its runtime quota) of the resources that its max names, on
-      every level (in Koordinator only with enableCheckParentQuota): while a child holds more than its part from
-      earlier, its siblings must not take what is kept for others. Pods that may not be preempted get no more than
-      the min;
-    - the max of every node of an ElasticQuotaTree (ACK).
-
-    What is broken sets no limit (nothing new is charged to it anyway) and does not count for others.
+    A broken account has no limit: new pods are refused there anyway. It is not counted for its siblings.
     """
 
     name = "quotas"
@@ -67,7 +65,7 @@ def _sum_of_min(quotas: Iterable[AccountRecord]) -> Limit | None:
             continue
         for name, amount in quota.spec.deserved or ():
             sums[name] = sums.get(name, 0) + amount
-    # What a broken quota still holds is charged to all together, and must not be at the cost of the others.
+    # Usage of a broken quota is charged to the sum too; it must not reduce the room of the other quotas.
     for quota in broken:
         for name in quota.used.keys() & sums.keys():
             sums[name] += quota.used[name]
@@ -91,12 +89,12 @@ def _runtime_limits(session: View) -> dict[AccountKey, Limit]:
     for account in sorted(accounts, key=_key):
         if account.key in nodes and account.parent is None and account.key.name not in KOORDINATOR_BESIDE:
             node = nodes[account.key]
-            # Of the built-in root only the children share: there is nothing above it.
+            # The children of the built-in root share the total directly: the root has no parent.
             level = node.children if account.key.name == KOORDINATOR_ROOT and node.total is None else [node]
             levels.setdefault(account.key.forest, []).extend(level)
-    total = _shared(session, accounts)
+    total = _shareable_total(session, accounts)
     runtimes = {
-        forest: runtime_tree(total if forest else _left_to_default(total, levels), level)
+        forest: runtime_tree(total if forest else _total_of_default_tree(total, levels), level)
         for forest, level in levels.items()
     }
     limits: dict[AccountKey, Limit] = {}
@@ -110,8 +108,8 @@ def _runtime_limits(session: View) -> dict[AccountKey, Limit]:
     return limits
 
 
-def _shared(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
-    """What the trees may share: all that nodes offer, less what runs beside the trees."""
+def _shareable_total(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
+    """Return the resources for the trees: the capacity of all nodes minus the usage of quotas outside the trees."""
     total = dict(session.offered())
     for account in accounts:
         if account.key.name in KOORDINATOR_BESIDE:
@@ -120,17 +118,17 @@ def _shared(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
     return total
 
 
-def _left_to_default(total: dict[str, int], levels: dict[str, list[QuotaNode]]) -> dict[str, int]:
-    """What trees with a total of their own have is not the default tree's (quota_handler.go)."""
-    left = dict(total)
+def _total_of_default_tree(total: dict[str, int], levels: dict[str, list[QuotaNode]]) -> dict[str, int]:
+    """Subtract the totals of trees with their own total; the default tree gets the remainder (quota_handler.go)."""
+    remainder = dict(total)
     for node in (node for forest, level in levels.items() if forest for node in level):
         for name, amount in (node.total or {}).items():
-            left[name] = max(0, left.get(name, 0) - amount)
-    return left
+            remainder[name] = max(0, remainder.get(name, 0) - amount)
+    return remainder
 
 
 def _nodes(accounts: Collection[AccountRecord]) -> dict[AccountKey, QuotaNode]:
-    """The quotas that are not broken, as a tree of plain nodes; children by name."""
+    """Return the valid quotas as a tree of plain nodes, children sorted by name."""
     nodes = {account.key: _node(account) for account in sorted(accounts, key=_key) if account.fault is None}
     for account in sorted(accounts, key=_key):
         if account.key in nodes and account.parent is not None:

@@ -1,4 +1,4 @@
-"""`resourcequota`: groups are let in only while their namespace's ResourceQuotas let them create their pods."""
+"""Plugin `resourcequota`: a group is admitted only while the ResourceQuotas of its namespace allow its pods."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _REQUESTS, _LIMITS = "requests.", "limits."
 
 
 class ResourceQuotaPlugin(Plugin):
-    """Permits a group while `used + inqueue + minResources <= hard` for all that a quota names.
+    """Permit a group while `used + inqueue + minResources <= hard` for all resources that a quota names.
 
-    `inqueue` is what groups of the namespace that were admitted before have announced and not created yet;
-    Volcano's plugins/resourcequota knows those of one cycle only. `cpu` is compared with `requests.cpu` and `cpu`,
-    the number of members with `pods` and `count/pods`, limits (`limits.cpu`) where minResources tell them, as
-    those that Volcano's controller writes do. Counts of other objects are not compared. Quotas with scopes count
-    some pods only and are passed over, as in Volcano.
+    `inqueue` counts admitted groups of the namespace whose pods do not exist yet; Volcano's plugins/resourcequota
+    counts only groups admitted in the same cycle. `cpu` is compared with `requests.cpu` and `cpu`, the number of
+    members with `pods` and `count/pods`. Limits (`limits.cpu`) are compared where minResources contain them, as
+    groups written by Volcano's controller do. Counts of other objects are not compared. Quotas with scopes are
+    skipped, as in Volcano: they count only some pods.
     """
 
     name = "resourcequota"
@@ -36,9 +36,10 @@ class ResourceQuotaPlugin(Plugin):
         for quota, name, amount, room in _claims(session, gang):
             if amount > room:
                 resource = name.removeprefix(_REQUESTS).removeprefix(_LIMITS)
-                wanted, left = format_quantity(amount, resource), format_quantity(max(0, room), resource)
+                needed, free_amount = format_quantity(amount, resource), format_quantity(max(0, room), resource)
                 return (
-                    f"ResourceQuota {quota.namespace}/{quota.name} leaves {left} {name} and it needs {wanted}",
+                    f"ResourceQuota {quota.namespace}/{quota.name} has {free_amount} {name} left, "
+                    f"the group needs {needed}",
                     f"free {format_quantity(amount - room, resource)} {name} in namespace {quota.namespace}, "
                     f"or raise the quota",
                 )
@@ -53,7 +54,7 @@ class ResourceQuotaPlugin(Plugin):
 
 
 def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
-    """(quota, the name in it, what the group would take, what is left), by name."""
+    """Yield (quota, name in the quota, amount the group needs, remaining room), sorted by quota name."""
     spec, namespace = gang.spec, gang.key.namespace
     quotas = session.state.resource_quotas.get(namespace)
     if spec is None or not spec.min_resources or not quotas:

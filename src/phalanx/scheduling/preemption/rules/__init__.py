@@ -1,1 +1,1 @@
-"""The rules of eviction: who may take from whom, who may not go, and how many."""
+"""Eviction rules: reclaim between queues and quotas, protection of pods, gang quorums and limits."""

@@ -1,4 +1,5 @@
-"""Levelling: a gang takes from gangs of its own priority and queue that hold more, as kube-batch's drf did."""
+"""Preemption by dominant share: a gang evicts pods of gangs with equal priority and queue and a larger share, as in
+kube-batch's drf plugin."""
 
 from __future__ import annotations
 
@@ -17,15 +18,16 @@ Amounts = Mapping[str, int]
 
 
 class DrfPreemption:
-    """What dominant shares say about taking from gangs of equal priority, for one preemptor.
+    """Comparison of dominant shares between one preemptor and gangs of equal priority.
 
-    A pod may go if the preemptor, with all that it asks for, then has no larger share than the pod's gang without
-    it (Volcano, plugins/drf/drf.go, where the preemptor grows pod by pod). It must also end below what that gang
-    had before: otherwise pods that do not move their gangs' shares could take each other's places for ever.
+    A pod can be evicted if the preemptor, with its whole request, then has no larger share than the pod's gang
+    without the pod (Volcano, plugins/drf/drf.go, where the preemptor grows pod by pod). The preemptor must also end
+    below the gang's earlier share: otherwise pods that do not change the shares of their gangs could evict each
+    other for ever.
     """
 
     def __init__(self, session: Session, gangs: Iterable[GangRecord], wanted: Amounts, priority: int = 0) -> None:
-        """`gangs` are the preemptor's own; none for a pod on its own."""
+        """Initialize with the preemptor's own gangs; none for a pod on its own."""
         self.gangs = tuple(gangs)
         self.priority = priority
         self._totals = {name: offered for name, (offered, _) in session.totals().items()}
@@ -35,8 +37,8 @@ class DrfPreemption:
         self._ends = self._share(held)
 
     def allows_victim(self, gang: GangRecord | None, amounts: Amounts, removed: Amounts | None = None) -> bool:
-        """Whether pods with these amounts may go from a gang of which `removed` have gone before; from None, the
-        gang of a pod on its own, never: nothing would be left of it."""
+        """Return whether pods with these amounts can be evicted from a gang that has already lost `removed`; False
+        for a pod on its own."""
         if gang is None:
             return False
         held = dict(gang_holdings(gang))
@@ -50,7 +52,7 @@ class DrfPreemption:
 
 
 def gang_holdings(gang: GangRecord) -> dict[str, int]:
-    """What the members of a gang hold, those on their way out included."""
+    """Return the usage of all members of a gang, terminating ones included."""
     held: dict[str, int] = {}
     for footprint, count in gang.allocated.items():
         add_amounts(held, footprint.amounts, count)

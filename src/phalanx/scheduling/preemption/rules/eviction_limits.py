@@ -1,4 +1,4 @@
-"""How many pods may go at all: disruption budgets, and how fast an account may lose pods."""
+"""Limits of evictions: disruption budgets, and eviction rates of accounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def no_override(record: PodRecord) -> bool:
 
 
 class EvictionDelays:
-    """Pods that may not go yet because others of their accounts went a moment ago: why, and when that ends."""
+    """Evictions that an eviction rate delays: the reasons, and the end of the first delay."""
 
     def __init__(self) -> None:
         self.until: float | None = None
@@ -33,19 +33,18 @@ class EvictionDelays:
         self._pods.setdefault(why, set()).update(record.pod.uid for record in records)
 
     def counts(self) -> dict[str, int]:
-        """why -> how many pods."""
+        """Return reason -> number of pods."""
         return {why: len(pods) for why, pods in self._pods.items()}
 
 
 class EvictionLimits:
-    """What the set of all pods that one decision evicts must keep to; one per decision, pods are added one by one.
+    """Limits on the set of pods that one decision evicts; pods are added one by one.
 
-    Within a window an account loses no more pods than its rate says; more at once only as one unit
-    (`try_evict_all`) while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can:
-    `violations` counts the pods beyond what budgets allow, each in every budget that counts it; with the plugin
-    `pdb`, or through the Eviction API, it breaks none. (With the plugin it may break those of pods whose owners'
-    word does not count, as `overrules` says; what the API server refuses it refuses.) Whoever was told to leave
-    already counts until he is gone: budgets are told late.
+    An account loses at most its rate of pods in a window; more only as one unit (`try_evict_all`) with no other
+    eviction in the window. `violations` counts evictions beyond PodDisruptionBudgets, in every budget of a pod.
+    With the plugin `pdb` or the Eviction API no budget is broken; with the plugin, budgets of pods whose owners
+    `overrules` overrules are an exception. Pods that are already being evicted count until they are gone, as
+    budgets are updated late.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class EvictionLimits:
         self._now = session.now
         self._log = log
         plugin_runtime = session.plugin_runtime
-        # Where the API server keeps the budgets, a decision that breaks one would be refused in the midst of it.
+        # The API server would refuse an eviction that breaks a budget in the middle of the decision.
         api = plugin_runtime.policy.evictions == "eviction-api"
         self._strict = api or any(plugin.keeps_budgets for plugin in plugin_runtime.plugins("evict_veto"))
         self._overrules = no_override if api else overrules
@@ -72,66 +71,67 @@ class EvictionLimits:
 
     @property
     def violations(self) -> int:
-        return sum(max(0, count - self._left(key)) for key, count in self._disrupted.items())
+        return sum(max(0, count - self._allowed_disruptions(key)) for key, count in self._disrupted.items())
 
     def try_evict(self, record: PodRecord) -> str | None:
-        """Counts a pod as going; why it may not, and then nothing is counted."""
+        """Count a pod as evicted and return None; or return the reason against it and count nothing."""
         return self.try_evict_all((record,))
 
     def try_evict_all(self, records: Sequence[PodRecord]) -> str | None:
-        """Counts pods that go together or not at all; why they may not, and then nothing is counted."""
+        """Count pods that are evicted together and return None; or return the reason against it and count
+        nothing."""
         for record in records:
             self.count_eviction(record, 1)
-        reason = self._too_fast(records) or (self._too_many(records) if self._strict else None)
+        reason = self._rate_refusal(records) or (self._budget_refusal(records) if self._strict else None)
         if reason is not None:
             for record in records:
                 self.count_eviction(record, -1)
         return reason
 
     def take_back(self, record: PodRecord) -> None:
-        """A pod that was taken stays after all."""
+        """Uncount a pod."""
         self.count_eviction(record, -1)
 
     def count_eviction(self, record: PodRecord, step: int) -> None:
-        """Counts a pod as going (1) or as staying after all (-1), whatever that breaks."""
+        """Count a pod as evicted (1) or uncount it (-1), without checks."""
         for account, _ in rates(record):
             self._lost[account] = self._lost.get(account, 0) + step
         for budget in self._budgets(record):
             key = budget.namespace, budget.name
             self._disrupted[key] = self._disrupted.get(key, 0) + step
 
-    def _too_fast(self, records: Sequence[PodRecord]) -> str | None:
-        mine: dict[AccountRecord, tuple[EvictionRate, int]] = {}
+    def _rate_refusal(self, records: Sequence[PodRecord]) -> str | None:
+        counts_by_account: dict[AccountRecord, tuple[EvictionRate, int]] = {}
         for record in records:
             for account, rate in rates(record):
-                mine[account] = rate, mine.get(account, (rate, 0))[1] + 1
-        for account, (rate, together) in mine.items():
-            lost = self._before(account, rate) + self._lost[account]
+                counts_by_account[account] = rate, counts_by_account.get(account, (rate, 0))[1] + 1
+        for account, (rate, together) in counts_by_account.items():
+            lost = self._evicted_before(account, rate) + self._lost[account]
             if lost > rate.pods and (lost > together or rate.pods <= 0):
                 why = pace(account, rate)
                 if self._delays is not None:
                     now = self._now
-                    # When something of this very decision is in the way, the next decision is a window later.
+                    # A rate that this decision itself uses up is free again one window later.
                     free = self._log.free_at(account.key, now, rate, together)
                     self._delays.add_delay(why, free if free > now else now + rate.window, records)
                 return why
         return None
 
-    def _before(self, account: AccountRecord, rate: EvictionRate) -> int:
+    def _evicted_before(self, account: AccountRecord, rate: EvictionRate) -> int:
         if account not in self._gone:
             self._gone[account] = self._log.count(account.key, self._now, rate.window)
         return self._gone[account]
 
-    def _too_many(self, records: Sequence[PodRecord]) -> str | None:
+    def _budget_refusal(self, records: Sequence[PodRecord]) -> str | None:
         for record in records:
             for budget in self._budgets(record):
                 key = budget.namespace, budget.name
-                if self._disrupted[key] > self._left(key) and not self._overrules(record):
+                if self._disrupted[key] > self._allowed_disruptions(key) and not self._overrules(record):
                     return f"PodDisruptionBudget {budget.namespace}/{budget.name} allows no further disruption"
         return None
 
-    def _left(self, key: BudgetKey) -> int:
-        """What the budget allows beside those that were told to leave before."""
+    def _allowed_disruptions(self, key: BudgetKey) -> int:
+        """Return the number of disruptions that the budget allows beside evictions under way."""
         found = self._allowed.get(key)
         if found is None:
             if self._evicted is None:
@@ -145,7 +145,7 @@ class EvictionLimits:
         return found
 
     def _budgets(self, record: PodRecord) -> Iterator[DisruptionBudget]:
-        """The budgets that a disruption of the pod costs something."""
+        """Yield the budgets that a disruption of the pod is charged to."""
         pod = record.pod
         known = self._state.budgets.get(pod.namespace, {}) if pod.budgets else {}
         for name in pod.budgets:

@@ -1,4 +1,5 @@
-"""What gangs need to stay whole: how many members each can do without, and which stand or fall together."""
+"""Quorums of gangs at evictions: the number of members that each can lose, and the gangs that are disrupted
+together."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from phalanx.scheduling.gangs.subgroups import PartKey, part_key, subgroups_of
 def gang_group_of(
     gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites: Composites
 ) -> list[GangRecord]:
-    """The gangs that must be satisfied, or may only be disrupted, together with this one (included), by key."""
+    """Return the gangs, sorted by key, that must be satisfied or are disrupted together with this one, itself
+    included."""
     together = composites.tied(gang)
     if together:
         return together
@@ -27,41 +29,45 @@ def gang_group_of(
 
 
 def disrupted_as_a_unit(gang: GangRecord, composites: Composites) -> bool:
-    """Whether its members may only be disrupted together, by its own word or that of a composite above."""
-    return gang.spec is not None and (gang.spec.unit or any(each.unit for each in composites.above(gang)))
+    """Return whether the members are only disrupted together, by the gang's own setting or a composite's above
+    it."""
+    return gang.spec is not None and (gang.spec.unit or any(composite.unit for composite in composites.above(gang)))
 
 
 def dispensable_members(gang: GangRecord, composites: Composites) -> tuple[int, Counter[str]]:
-    """(how many members the gang can do without, of which so many of each role that has a minimum); (below 0, ...)
-    where it lacks some of its minimum already. What subgroups need is not counted (`SubgroupQuorum`)."""
+    """Return (number of members that the gang can lose, the same by role with a minimum).
+
+    The first number is below 0 where the quorum is already lost. Subgroups are not counted (`SubgroupQuorum`).
+    """
     spec = gang.spec
     if spec is None or disrupted_as_a_unit(gang, composites):
         return 0, Counter()
     held = _held(gang)
     free = held - spec.min_member
     if held == 1 and any_member_suffices(spec):
-        free = 1  # a single pod that nobody else needs is no more than a pod on its own
+        free = 1  # a gang of a single pod is treated as a pod on its own
     roles = Counter({role: _held(gang, role) - least for role, least in spec.roles})
-    short = any(left < 0 for left in roles.values()) or not SubgroupQuorum(gang, spec).holds
+    short = any(surplus < 0 for surplus in roles.values()) or not SubgroupQuorum(gang, spec).holds
     return (min(free, -1) if short else free), roles
 
 
 def is_leader(record: PodRecord) -> bool:
-    """Whether it goes last of its gang: the one that leads by its role, else rank 0, while others are there."""
+    """Return whether the member is evicted last: it leads by its role, or has rank 0, while other members are
+    active."""
     pod, gang = record.pod, record.gang
     if gang is None or not (pod.leads or pod.index == 0) or gang.active < 2:
         return False
-    active = (each for each in gang.members.values() if each.state in ACTIVE)
-    return min(active, key=lambda each: (not each.pod.leads, *each.order), default=None) is record
+    active = (member for member in gang.members.values() if member.state in ACTIVE)
+    return min(active, key=lambda member: (not member.pod.leads, *member.order), default=None) is record
 
 
 def any_member_suffices(spec: Gang) -> bool:
-    """Whether any member will do for the gang: it is not torn apart as long as those who leave come back."""
+    """Return whether any single member is a quorum: lost members of such a gang can restart alone."""
     return spec.min_member <= 1 and not (spec.roles or spec.subgroups) and len(spec.gang_group) <= 1
 
 
 def holds_quorum(gang: GangRecord) -> bool:
-    """Whether there is a quorum that could be broken."""
+    """Return whether the gang has a quorum that an eviction could break."""
     spec = gang.spec
     if spec is None:
         return False
@@ -70,9 +76,9 @@ def holds_quorum(gang: GangRecord) -> bool:
 
 
 class SubgroupQuorum:
-    """How many members each subgroup of a gang can do without, and how many subgroups of each rule the gang can.
+    """Number of members that each subgroup can lose, and of subgroups by rule that the gang can lose.
 
-    `holds` tells whether there are as many whole subgroups as the gang needs.
+    `holds` states whether the gang has as many complete subgroups as it needs.
     """
 
     __slots__ = ("_more", "_rules", "_slack", "holds")
@@ -91,21 +97,23 @@ class SubgroupQuorum:
         self.holds = min(self._more) >= 0
 
     def subgroup_of(self, record: PodRecord) -> PartKey | None:
-        """The whole subgroup of a member; None for one that is not a part of any."""
+        """Return the complete subgroup of a member; None if it is in none."""
         key = part_key(self._rules, record) if self._rules else None
         return key if key in self._slack else None
 
     def is_exact(self, record: PodRecord) -> bool:
-        """Whether its subgroup is whole, and breaks with any member that goes."""
+        """Return whether the member's subgroup is complete and has no surplus member."""
         key = self.subgroup_of(record)
         return key is not None and self._slack[key] == 0
 
     def can_lose(self, record: PodRecord, gone: Mapping[Any, int]) -> bool:
-        """Whether enough subgroups stay whole without a member; `gone` counts those of each who went before, beside
-        whatever else it counts."""
+        """Return whether enough subgroups stay complete without a member.
+
+        `gone` counts lost members by subgroup; its other keys are ignored.
+        """
         key = self.subgroup_of(record)
         if key is None or gone.get(key, 0) != self._slack[key]:
-            return True  # its subgroup stays whole, or is broken already
+            return True  # the subgroup stays complete, or is already broken
         broken = sum(
             1
             for other, count in gone.items()
@@ -115,7 +123,7 @@ class SubgroupQuorum:
 
 
 def _held(gang: GangRecord, role: str | None = None) -> int:
-    """The members that count: on a node or on the way there, and those that are done if the policy counts them."""
+    """Return the number of members that count: active ones, and succeeded ones if the match policy counts them."""
     assert gang.spec is not None
     return _counted(gang.spec, gang.counts(role))
 
@@ -126,10 +134,10 @@ def _counted(spec: Gang, counts: GangCounts) -> int:
 
 
 class MinAvailableCheck:
-    """Counts the members that go with one decision, against what their gangs need.
+    """Count of the members that one decision evicts, against the needs of their gangs.
 
-    A gang keeps its minimum, that of every role, and what its owner's own budget says. One whose members may only
-    be disrupted together loses nobody singly. Sentences go on from "it ".
+    A gang keeps its minimum, the minimum of each role, and its own disruption budget. A gang that is disrupted as a
+    unit loses no single member. A refusal continues "it ".
     """
 
     def __init__(self, composites: Composites) -> None:
@@ -137,27 +145,29 @@ class MinAvailableCheck:
         self._gone: dict[GangRecord, dict[str, PodRecord]] = {}
 
     def try_remove(self, record: PodRecord) -> str | None:
-        """Counts a member as gone; if its gang cannot spare it, says why and counts nothing."""
+        """Count a member as evicted and return None; or return the reason why its gang needs it and count
+        nothing."""
         gang = record.gang
         if gang is None:
             return None
         spec = gang.spec
         if spec is None or spec.problem is not None:
-            return "belongs to a gang of which nobody knows what it needs"
-        gone = self._going(gang)
+            return "belongs to a gang with an unknown minimum"
+        gone = self._evicted_of(gang)
         objection = _needed(gang, spec, record, gone, self._composites) or _over_budget(gang, spec, len(gone) + 1)
         if objection is None:
             gone[record.pod.uid] = record
         return objection
 
     def try_remove_all(self, members: list[PodRecord]) -> str | None:
-        """Counts whole gangs as gone, if their owners' own budgets let them."""
+        """Count whole gangs as evicted and return None; or return the reason of a gang's own disruption budget
+        against it."""
         by_gang: dict[GangRecord, list[PodRecord]] = {}
         for member in members:
             if member.gang is not None:
                 by_gang.setdefault(member.gang, []).append(member)
         for gang, leaving in by_gang.items():
-            spec, count = gang.spec, len({*self._going(gang), *(member.pod.uid for member in leaving)})
+            spec, count = gang.spec, len({*self._evicted_of(gang), *(member.pod.uid for member in leaving)})
             objection = _over_budget(gang, spec, count) if spec is not None else None
             if objection is not None:
                 return objection
@@ -166,19 +176,20 @@ class MinAvailableCheck:
         return None
 
     def restore(self, record: PodRecord) -> None:
-        """A member that was counted as gone stays after all."""
+        """Uncount a member."""
         if record.gang is not None:
             self._gone.get(record.gang, {}).pop(record.pod.uid, None)
 
-    def _going(self, gang: GangRecord) -> dict[str, PodRecord]:
-        """Who was counted as gone; whom the state counts as terminating by now, it counts itself."""
+    def _evicted_of(self, gang: GangRecord) -> dict[str, PodRecord]:
+        """Return the counted members that are not terminating yet: the cluster state already counts the terminating
+        ones."""
         counted = self._gone.get(gang, {})
-        going = self._gone[gang] = {uid: record for uid, record in counted.items() if record.state in CAN_LEAVE}
-        return going
+        evicted = self._gone[gang] = {uid: record for uid, record in counted.items() if record.state in CAN_LEAVE}
+        return evicted
 
 
 def whole_gang_of(record: PodRecord, state: ClusterState) -> list[PodRecord] | str:
-    """Everyone who leaves if a pod's gang leaves as a whole, those of its gang group too; or why nobody can now."""
+    """Return all pods that are evicted with a pod's whole gang and its gang group, or the reason against it."""
     if record.gang is None:
         return [record]
     gangs = gang_group_of(record.gang, state.gangs, state.gangs.composites)
@@ -192,35 +203,40 @@ def _needed(
     gang: GangRecord, spec: Gang, record: PodRecord, gone: Mapping[str, PodRecord], composites: Composites
 ) -> str | None:
     if (spec.unit and len(gang.members) > 1) or composites.tied(gang):
-        return "belongs to a gang that may only be disrupted as a whole"
+        return "belongs to a gang that is only disrupted as a whole"
     if is_leader(record):
-        return "leads the other members of its gang"
+        return "is the leader of its gang"
     if any_member_suffices(spec) and not disrupted_as_a_unit(gang, composites):
         return None
     free, roles = dispensable_members(gang, composites)
     if free - len(gone) <= 0:
-        return f"is one of the {spec.min_member} members that its gang needs"
+        return f"is one of the {spec.min_member} required members of its gang"
     role = record.pod.role
-    alike = sum(1 for other in gone.values() if other.pod.role == role)
-    if role in roles and roles[role] - alike <= 0:
-        return f"is one of the {dict(spec.roles)[role]} members of role {role} that its gang needs"
+    same_role = sum(1 for evicted_member in gone.values() if evicted_member.pod.role == role)
+    if role in roles and roles[role] - same_role <= 0:
+        return f"is one of the {dict(spec.roles)[role]} required members of role {role} of its gang"
     subquorum = SubgroupQuorum(gang, spec)
-    if not subquorum.can_lose(record, Counter(subquorum.subgroup_of(other) for other in gone.values())):
-        return "belongs to one of the subgroups that its gang needs"
+    if not subquorum.can_lose(
+        record, Counter(subquorum.subgroup_of(evicted_member) for evicted_member in gone.values())
+    ):
+        return "belongs to a required subgroup of its gang"
     return None
 
 
 def _over_budget(gang: GangRecord, spec: Gang, leaving: int) -> str | None:
-    """Volcano's job disruption budget, with its arithmetic (plugins/tdm): percentages are of all members."""
+    """Return the reason of Volcano's job disruption budget (plugins/tdm) against it.
+
+    Percentages are of all members.
+    """
     total, running = len(gang.members), gang.count(MemberState.RUNNING)
     if spec.min_available is not None:
         least = spec.min_available.of(total)
         if running - leaving < least:
-            return f"belongs to a gang that wants {least} of its members running, and {running} are"
+            return f"belongs to a gang that requires {least} running members and has {running}"
     if spec.max_unavailable is not None:
         most = spec.max_unavailable.of(total)
         finished = gang.count(MemberState.SUCCEEDED) + gang.count(MemberState.FAILED)
         missing = total - finished - running
         if missing + leaving > most:
-            return f"belongs to a gang of which no more than {most} may be missing, and {missing} are"
+            return f"belongs to a gang that permits {most} missing members and has {missing}"
     return None

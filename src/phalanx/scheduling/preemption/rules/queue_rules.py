@@ -1,4 +1,4 @@
-"""What queues say about taking pods: by priority within one, and between them by what each deserves."""
+"""Reclaim rules of queues: by priority within one queue, by deserved shares between queues."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from phalanx.scheduling.quota.queue_tree import QUEUE_CLOSED
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
 
-NOBODY_DESERVES = "no plugin of the policy says what queues deserve"
+NOBODY_DESERVES = "no plugin of the policy computes deserved shares"
 
 
 class QueueRules:
-    """What the queues say to one question."""
+    """Answers of the queues to one request."""
 
     def __init__(self, session: Session, question: ReclaimRequest) -> None:
         charge_path = question.charge_path
@@ -46,7 +46,7 @@ class QueueRules:
         self._found: dict[AccountRecord | None, ReclaimRule | str] = {}
 
     def by_priority_alone(self, reclaimee: ChargePath) -> bool:
-        """Whether queues tell the two apart by priority alone: they share one, or the reclaimee has none."""
+        """Return whether priority alone decides: both sides share a queue, or the reclaimee has none."""
         return not reclaimee.key.queue or (bool(self._chain) and reclaimee.queue is self._chain[0])
 
     def rule_for(self, reclaimee: ChargePath) -> ReclaimRule | str:
@@ -56,10 +56,10 @@ class QueueRules:
                 return NO_PREEMPTION
             levels = bool(reclaimee.key.queue) and self._session.plugin_runtime.policy.eviction.levels
             return ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, drf=levels)
-        found = self._found.get(reclaimee.queue)
-        if found is None:
-            found = self._found[reclaimee.queue] = self._between(reclaimee.queue)
-        return found
+        rule = self._found.get(reclaimee.queue)
+        if rule is None:
+            rule = self._found[reclaimee.queue] = self._between(reclaimee.queue)
+        return rule
 
     def _between(self, queue: AccountRecord | None) -> ReclaimRule | str:
         if not self._question.reclaim:
@@ -73,17 +73,20 @@ class QueueRules:
         claim = self._claim(depth)
         if isinstance(claim, str):
             return claim
-        kept = next((each for each in branch or self._below_root(queue) if not _reclaimable(each)), None)
+        kept = next((account for account in branch or self._below_root(queue) if not _reclaimable(account)), None)
         if kept is not None:
             return f"{kept.label} is not reclaimable"
-        if queue is None or _broken(queue) or not branch:
-            # Nothing is deserved in a queue that is gone or broken, or where only its children may have pods.
+        if queue is None or _is_broken(queue) or not branch:
+            # A queue that is missing, broken or not a leaf deserves nothing.
             return ReclaimRule(EvictionReason.RECLAIMED, False, distance=depth, excess=1.0)
         return self._from(branch, depth, claim)
 
     def _from(self, branch: Sequence[AccountRecord], depth: int, claim: frozenset[str]) -> ReclaimRule | str:
-        """`branch` runs from the reclaimee's queue up to the one just below the queue that both share; `claim` are
-        the resources that the preemptor may take back."""
+        """Return the rule between two branches, or the reason why there is none.
+
+        `branch` runs from the reclaimee's queue up to the child of the common queue. `claim` is the resources that
+        the preemptor can reclaim.
+        """
         looked_at = branch if self._levels is None else branch[: self._levels + 1]
         overs, floors = list[AccountLimits](), list[AccountLimits]()
         for plugin in self._plugins:
@@ -92,7 +95,7 @@ class QueueRules:
                 stated, share = self._stated(plugin, account), self._share(plugin, account)
                 limits = {name: share.get(name, 0) for name in claim & self._named[plugin] if name in stated}
                 if account is looked_at[-1]:
-                    # Where nobody says anything, nothing is deserved.
+                    # A resource for which no level states a share is deserved by no queue.
                     limits |= {name: share.get(name, 0) for name in silent - stated}
                 silent -= stated
                 if limits:
@@ -105,7 +108,7 @@ class QueueRules:
             return NOBODY_DESERVES
         for over in overs:
             if not over.exceeded(future_holdings(over.account), self._question.wanted):
-                return f"{over.account.label} is within what it deserves"
+                return f"{over.account.label} is within its deserved share"
         asked = frozenset(self._question.wanted)
         floors += [AccountLimits(account, account.guarantee, asked) for account in branch if account.guarantee]
         dues = (tuple(overs),)
@@ -129,12 +132,12 @@ class QueueRules:
         return () if queue is None or queue.parent is None else (queue,)
 
     def _claim(self, depth: int) -> frozenset[str] | str:
-        """The resources that the preemptor may take back from outside the queue at `depth`, since those below it
-        stay within what they deserve; or which of these would not."""
-        found = self._claims.get(depth)
-        if found is None:
-            found = self._claims[depth] = self._find_claim(depth)
-        return found
+        """Return the resources that the preemptor can reclaim from outside the queue at `depth`: its own branch
+        stays within its deserved share of them. If there are none, return the reason."""
+        claim = self._claims.get(depth)
+        if claim is None:
+            claim = self._claims[depth] = self._find_claim(depth)
+        return claim
 
     def _find_claim(self, depth: int) -> frozenset[str] | str:
         chain = self._chain[:depth] if self._levels is None else self._chain[: min(depth, self._levels + 1)]
@@ -143,25 +146,25 @@ class QueueRules:
             for name in self._question.wanted:
                 if name not in self._named[plugin]:
                     continue
-                speak = [account for account in chain if name in self._stated(plugin, account)]
-                # Where no queue says anything, what they are guaranteed counts.
-                words = [self._exceeds(account, plugin, name) for account in speak or chain]
-                against = next((word for word in words if word is not None), None)
-                if against is None or (self._levels is not None and None in words):
+                declaring = [account for account in chain if name in self._stated(plugin, account)]
+                # Without any stated share, guarantees count as shares.
+                excesses = [self._excess_over_share(account, plugin, name) for account in declaring or chain]
+                excess = next((text for text in excesses if text is not None), None)
+                if excess is None or (self._levels is not None and None in excesses):
                     claim.add(name)
-                elif _follows(plugin):
-                    return against  # nobody ever gets more than that
+                elif _follows_requests(plugin):
+                    return excess  # no queue ever gets more than this share
                 else:
-                    objection = objection or against
-        # How many pods there are is no reason to take anything else.
+                    objection = objection or excess
+        # A larger number of pods alone is no claim to other resources.
         return objection if objection is not None and claim <= {PODS} else frozenset(claim)
 
-    def _exceeds(self, account: AccountRecord, plugin: Plugin, name: str) -> str | None:
+    def _excess_over_share(self, account: AccountRecord, plugin: Plugin, name: str) -> str | None:
         share = {name: self._share(plugin, account).get(name, 0)}
-        return self._question.exceeds_share(account, share, "what it deserves")
+        return self._question.exceeds_share(account, share, "its deserved share")
 
     def _stated(self, plugin: Plugin, account: AccountRecord) -> frozenset[str]:
-        """The resources of which a queue has a share of its own, in the words of a plugin."""
+        """Return the resources of which a queue states a share, by one plugin."""
         return (
             plugin.declared_resources(self._session, account)
             if overrides(plugin, "declared_resources")
@@ -169,33 +172,38 @@ class QueueRules:
         )
 
     def _kept(self, plugin: Plugin) -> frozenset[str]:
-        """The resources of which a reclaimee keeps what it deserves, unless they are taken back. A share that
-        follows what queues ask for is as large as what nobody else asks for, and so nothing to keep."""
-        return frozenset() if _follows(plugin) else self._named[plugin]
+        """Return the resources of which a reclaimee keeps its deserved share unless they are reclaimed.
+
+        A share that follows requests includes unrequested resources, so there is nothing to keep.
+        """
+        return frozenset() if _follows_requests(plugin) else self._named[plugin]
 
     def _share(self, plugin: Plugin, account: AccountRecord) -> Amounts:
-        """What a queue deserves in the words of a plugin, at least what it is guaranteed."""
+        """Return the deserved share of a queue by one plugin, at least its guarantee."""
         key = (plugin, account)
-        found = self._shares.get(key)
-        if found is None:
+        share = self._shares.get(key)
+        if share is None:
             deserved, least = self._deserved(plugin, account) or {}, account.guarantee
             names = (deserved.keys() | least.keys()) & self._named[plugin]
-            found = self._shares[key] = {name: max(deserved.get(name, 0), least.get(name, 0)) for name in names}
-        return found
+            share = self._shares[key] = {name: max(deserved.get(name, 0), least.get(name, 0)) for name in names}
+        return share
 
     def _deserved(self, plugin: Plugin, account: AccountRecord) -> Amounts | None:
-        if self._question.announced and self._chain and _follows(plugin):
+        if self._question.announced and self._chain and _follows_requests(plugin):
             return plugin.deserved_with_request(self._session, account, self._chain[0], self._question.wanted)
         return plugin.deserved(self._session, account)
 
 
-def _follows(plugin: Plugin) -> bool:
-    """Whether what queues deserve follows from what they ask for."""
+def _follows_requests(plugin: Plugin) -> bool:
+    """Return whether deserved shares of the plugin follow from requests."""
     return overrides(plugin, "deserved_with_request")
 
 
-def _broken(queue: AccountRecord) -> bool:
-    """A closed queue takes nothing new, but keeps what it has."""
+def _is_broken(queue: AccountRecord) -> bool:
+    """Return whether the queue is missing or misconfigured.
+
+    A closed queue admits no new pods but keeps its bound ones.
+    """
     return queue.fault is not None and queue.fault.code != QUEUE_CLOSED
 
 

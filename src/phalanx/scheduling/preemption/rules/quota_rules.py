@@ -1,4 +1,4 @@
-"""What quotas say about taking pods: by priority within one, and between them by what each is guaranteed."""
+"""Reclaim rules of quotas: by priority within one quota, by guaranteed amounts between quotas."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from phalanx.scheduling.preemption.rules.rule import (
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
 
-ONE_WITHOUT_QUOTA = "pods that have a quota and pods that have none do not make room for each other"
+ONE_WITHOUT_QUOTA = "pods with a quota and pods without one do not evict each other"
 OTHER_FOREST = "they are in different quota trees"
 
 
 class QuotaRules:
-    """What the quota trees of one kind say to one question."""
+    """Answers of the quota trees of one kind to one request."""
 
     def __init__(self, session: Session, tree: Tree, question: ReclaimRequest) -> None:
         self._session = session
@@ -44,19 +44,19 @@ class QuotaRules:
         self._found: dict[AccountRecord, ReclaimRule | str] = {}
 
     def rule_for(self, reclaimee: ChargePath) -> ReclaimRule | str | None:
-        """None if neither party has a quota."""
+        """Return the rule or the reason; None if neither side has a quota."""
         quota, mine = quota_of(reclaimee, self._tree), self._quota
         if mine is None or quota is None:
             return None if mine is quota else ONE_WITHOUT_QUOTA
-        found = self._found.get(quota)
-        if found is None:
-            found = self._found[quota] = self._between(mine, quota)
-        return found
+        rule = self._found.get(quota)
+        if rule is None:
+            rule = self._found[quota] = self._between(mine, quota)
+        return rule
 
     def _between(self, mine: AccountRecord, quota: AccountRecord) -> ReclaimRule | str:
-        beside = next((each for each in (quota, mine) if each.key.name in KOORDINATOR_BESIDE), None)
+        beside = next((account for account in (quota, mine) if account.key.name in KOORDINATOR_BESIDE), None)
         if beside is not None and self._tree is Tree.KOORDINATOR:
-            return f"{beside.label} stands beside the quotas that make room for each other"
+            return f"{beside.label} takes no part in reclaim between quotas"
         if quota is mine:
             return ReclaimRule(EvictionReason.PREEMPTED, True) if self._question.preempt else NO_PREEMPTION
         if not self._question.reclaim:
@@ -79,7 +79,7 @@ class QuotaRules:
         )
 
     def _share(self, quota: AccountRecord) -> Amounts:
-        """What is the quota's own of what is asked for."""
+        """Return the quota's own share of the requested resources."""
         if self._tree is Tree.KOORDINATOR:
             runtime = _runtime(self._session, quota)
             return {name: amount for name, amount in runtime.items() if name in self._question.wanted}
@@ -88,7 +88,7 @@ class QuotaRules:
 
 
 def _runtime(session: Session, quota: AccountRecord) -> Amounts:
-    """What a Koordinator quota may use at this moment, of the resources that its max names."""
+    """Return the present runtime quota of a Koordinator quota, for the resources that its max names."""
     return next(
         (plugin.runtime_quota(session, quota) for plugin in session.plugin_runtime.plugins("runtime_quota")), {}
     )

@@ -1,4 +1,4 @@
-"""By what rule pods may be taken from whom: what quotas and queues say together."""
+"""Reclaim rules between charge paths: quotas and queues together."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ _QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
 class ReclaimRules:
-    """All rules for one preemptor: a charge path that asks for `wanted` in sum.
+    """All reclaim rules of one preemptor's charge path, which requests `wanted` in sum.
 
-    Speaks of the sums at the time when it is first asked about a reclaimee: ask before anything is tried.
+    Create and query it before a search removes pods: sums are read at the first query of a reclaimee.
 
-    Every tree in which either party stands must agree. In quota trees (scheduler-plugins, capacity_scheduling.go):
-    who is within his own min, what he asks for included, takes back from quotas above theirs, whatever the
-    priorities; within one quota lower priorities make room. In Koordinator the runtime quota takes the place of the
-    min. Between queues: who stays within what he deserves, on every level below the queue that both share, takes
-    from branches that have more than they deserve; within one queue lower priorities make room, unless quotas say
-    otherwise. Only what is asked for is compared, and of that only what somebody in the tree has a share of.
+    Every tree that holds a quota of either side must agree. In quota trees (scheduler-plugins,
+    capacity_scheduling.go) a preemptor whose usage and request are within its min reclaims from quotas above
+    theirs, whatever the priorities; within one quota, pods of lower priority are preempted. In Koordinator trees
+    the runtime quota replaces the min. Between queues, a preemptor within its deserved share, on every level below
+    the common queue, reclaims from branches above theirs; within one queue, pods of lower priority are preempted
+    unless quotas decide. Only requested resources are compared, and of these only resources of which some account
+    in the tree has a share.
 
-    Since the taker ends within its share and the giver had more than its own before each removal, the giver never
-    has a rule by which to take the same back (`tests/scheduling/test_reclaim_rules_fixpoint.py`).
+    The preemptor ends within its share, and the reclaimee exceeds its own before each removal. So the reclaimee
+    never gets a rule to reclaim the same room (`tests/scheduling/test_reclaim_rules_fixpoint.py`).
     """
 
     def __init__(
@@ -46,15 +47,18 @@ class ReclaimRules:
         announced: bool = False,
         together: Mapping[ChargePath, Amounts] | None = None,
     ) -> None:
-        """`together` tells what all charge paths of the preemptor are yet to be charged, this one included:
-        accounts that they share are charged for all, and for room that is held already they have been. `announced`:
-        see `ReclaimRequest`."""
+        """Initialize the rules for one charge path.
+
+        `together` is the amounts that all charge paths of the preemptor, this one included, are still to be
+        charged: shared accounts are charged for all of them, and nominated pods are charged already. `announced`:
+        see `ReclaimRequest`.
+        """
         ledger = session.ledger  # sums and faults as of now
         self._fault = charge_path.fault.message if charge_path.fault is not None else None
         wanted = {name: amount for name, amount in wanted.items() if amount > 0}
         charges: dict[AccountRecord, dict[str, int]] = {}
-        for each, amounts in (together if together is not None else {charge_path: wanted}).items():
-            for account in each.path:
+        for path, amounts in (together if together is not None else {charge_path: wanted}).items():
+            for account in path.path:
                 add_amounts(charges.setdefault(account, {}), amounts, 1)
         question = ReclaimRequest(charge_path, wanted, charges, preempt, reclaim, announced)
         self._queues = QueueRules(session, question)
@@ -63,21 +67,21 @@ class ReclaimRules:
         self._found: dict[ChargePath, ReclaimRule | str] = {}
 
     def rule_for(self, reclaimee: ChargePath) -> ReclaimRule | str:
-        """The rule by which pods of the reclaimee may be taken, or why there is none: a phrase for people."""
-        found = self._found.get(reclaimee)
-        if found is None:
-            found = self._found[reclaimee] = self._fault or self._find(reclaimee)
-        return found
+        """Return the rule by which pods of the reclaimee can be evicted, or the reason as a phrase."""
+        rule = self._found.get(reclaimee)
+        if rule is None:
+            rule = self._found[reclaimee] = self._fault or self._find(reclaimee)
+        return rule
 
     def _find(self, reclaimee: ChargePath) -> ReclaimRule | str:
-        words = [word for rule in self._quotas if (word := rule.rule_for(reclaimee)) is not None]
-        if not (words and self._queues.by_priority_alone(reclaimee)):
-            words.append(self._queues.rule_for(reclaimee))
+        answers = [answer for rule in self._quotas if (answer := rule.rule_for(reclaimee)) is not None]
+        if not (answers and self._queues.by_priority_alone(reclaimee)):
+            answers.append(self._queues.rule_for(reclaimee))
         rules: list[ReclaimRule] = []
-        for word in words:
-            if isinstance(word, str):
-                return word
-            rules.append(word)
+        for answer in answers:
+            if isinstance(answer, str):
+                return answer
+            rules.append(answer)
         if len(rules) == 1:
             return rules[0]
         reclaimed = any(rule.reason is EvictionReason.RECLAIMED for rule in rules)

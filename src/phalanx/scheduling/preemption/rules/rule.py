@@ -1,4 +1,4 @@
-"""A rule by which pods may be taken, and what queues and quotas compare to find one."""
+"""Reclaim rules, and the comparison of queues and quotas that leads to one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from phalanx.scheduling.quota.limits import UNLIMITED
 
 Amounts = Mapping[str, int]
 Holdings = Callable[[AccountRecord], Amounts]
-"""What an account holds at some moment, for example in the midst of a plan."""
+"""Usage of an account at one point of a search."""
 
 NO_PREEMPTION = "the policy has no action that preempts"
 NO_RECLAIM = "the policy has no action that reclaims"
 
 
 def future_holdings(account: AccountRecord) -> Amounts:
-    """What the account will hold once everything that is on its way out has gone."""
+    """Return the usage of the account after all its terminating pods have left."""
     if not account.releasing:
         return account.used
     amounts = dict(account.used)
@@ -28,20 +28,24 @@ def future_holdings(account: AccountRecord) -> Amounts:
 
 
 class AccountLimits(msgspec.Struct, frozen=True):
-    """An account and amounts to compare with what it holds. Resources that are absent do not matter. `contested`
-    are those that somebody asks for."""
+    """Amounts to compare with an account's usage.
+
+    Absent resources are not compared; `contested` resources are requested by a preemptor.
+    """
 
     account: AccountRecord
     limits: Amounts
     contested: frozenset[str] = frozenset()
 
     def exceeded(self, holding: Amounts, amounts: Amounts) -> bool:
-        """Whether the account holds more than the limit of anything that `amounts` are about."""
+        """Return whether the account exceeds the limit of a resource in `amounts`."""
         return any(amounts.get(name, 0) > 0 and holding.get(name, 0) > limit for name, limit in self.limits.items())
 
     def undercut(self, holding: Amounts, amounts: Amounts) -> bool:
-        """Whether it would not hold the limits without `amounts`. Of what nobody contests it may lose more where it
-        held less before."""
+        """Return whether the account would fall below a limit without `amounts`.
+
+        For uncontested resources a usage that is already below the limit can shrink further.
+        """
         for name, limit in self.limits.items():
             amount, holds = amounts.get(name, 0), holding.get(name, 0)
             if amount > 0 and holds - amount < limit and (holds >= limit or name in self.contested):
@@ -50,15 +54,17 @@ class AccountLimits(msgspec.Struct, frozen=True):
 
 
 class ReclaimRule(msgspec.Struct, frozen=True):
-    """Why a preemptor may take pods from a reclaimee, and how far.
+    """Permission of a preemptor to evict pods of a reclaimee, with its bounds.
 
-    With `lower_priority_only` only pods of lower priority; with `drf` as well those of gangs of equal priority that
-    hold more (see `DrfPreemption`). Before every single removal each of `must_exceed` must hold more than its
-    limits of something that the victim holds and the preemptor asks for; after it each of `must_keep` must still
-    hold its limits (`allows_removal`). `distance` counts the levels from the preemptor's leaf up to the account
-    that it shares with the reclaimee; nearer reclaimees go first, then those with the larger `excess`: which part
-    of what it holds the reclaimee was not meant to have, 1 for all of it. `shares` say what that is measured by
-    when holdings change (see `excess_of`).
+    - `lower_priority_only`: only pods of lower priority; with `drf` also pods of gangs of equal priority with a
+      larger dominant share (`DrfPreemption`).
+    - `must_exceed`: accounts that must, before every removal, exceed the limit of a resource that the victim uses
+      and the preemptor requests.
+    - `must_keep`: accounts that must still use their limits after it (`allows_removal`).
+    - `distance`: levels from the preemptor's leaf up to the account that it shares with the reclaimee; victims of
+      near reclaimees are evicted first, then those of the larger `excess`.
+    - `excess`: part of its usage that the reclaimee does not deserve, 1 for all of it.
+    - `shares`: limits from which `excess_of` recomputes the excess when usage changes.
     """
 
     reason: EvictionReason
@@ -71,13 +77,14 @@ class ReclaimRule(msgspec.Struct, frozen=True):
     shares: tuple[tuple[AccountLimits, ...], ...] = ()
 
     def excess_at(self, holdings: Holdings) -> float:
-        """The `excess` while accounts hold what `holdings` says."""
+        """Return the excess at the given usage of accounts."""
         return excess_of(self.shares, holdings) if self.shares else self.excess
 
     def allows_removal(self, amounts: Amounts, holdings: Holdings = future_holdings) -> bool:
-        """Whether a pod with these amounts may be removed while accounts hold what `holdings` says.
+        """Return whether a pod with these amounts can be removed at the given usage of accounts.
 
-        A pod that holds nothing of what its account has too much of must stay: it could be taken back at once.
+        A pod that uses no resource of which its account has an excess is protected: the account could reclaim the
+        room at once.
         """
         for over in self.must_exceed:
             if not over.exceeded(holdings(over.account), amounts):
@@ -86,10 +93,12 @@ class ReclaimRule(msgspec.Struct, frozen=True):
 
 
 class ReclaimRequest(msgspec.Struct, frozen=True):
-    """Who asks: `charge_path`, for `wanted` in sum. `charges` tell what every account of the preemptor would be
-    charged by all its charge paths. `preempt` and `reclaim` are what the policy has actions for. `announced` is
-    somebody who has no pods yet, so that what queues deserve does not count his request: it is what they would
-    deserve if it did.
+    """Request of a preemptor: `charge_path` requests `wanted` in sum.
+
+    - `charges`: amounts by which all charge paths of the preemptor would charge each account.
+    - `preempt`, `reclaim`: whether the policy has the action.
+    - `announced`: the preemptor has no pods yet, so deserved shares do not include its request; they are computed
+      as if they did.
     """
 
     charge_path: ChargePath
@@ -100,17 +109,20 @@ class ReclaimRequest(msgspec.Struct, frozen=True):
     announced: bool = False
 
     def exceeds_share(self, account: AccountRecord, share: Amounts, word: str) -> str | None:
-        """Of what the account would hold more than its share if the preemptor got all; None if of nothing."""
+        """Return a message that names a resource of which the account would exceed its share with the whole
+        request; None if there is none."""
         holding, charges = future_holdings(account), self.charges.get(account, {})
         for name in self.wanted:
             if holding.get(name, 0) + charges.get(name, 0) > share.get(name, UNLIMITED):
-                return f"{account.label} would hold more {name} than {word}"
+                return f"{account.label} would use more {name} than {word}"
         return None
 
 
 def excess_of(dues: Iterable[Iterable[AccountLimits]], holdings: Holdings) -> float:
-    """Which part of what accounts hold is above their limits: the largest of any resource, of the accounts of a
-    group the smallest, and of several groups the largest."""
+    """Return the part of usage above the limits.
+
+    The result is the largest over groups of the smallest over a group's accounts of the largest over resources.
+    """
     return max(min(map(_part_over, group, map(holdings, [over.account for over in group]))) for group in dues)
 
 

@@ -1,4 +1,4 @@
-"""How much of what owners say against the eviction of their pods counts: that is one decision, made here."""
+"""Owners' protection of their pods against eviction: one place decides how far it counts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from phalanx.scheduling.preemption.rules.rule import ReclaimRule
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.session.victim_class_arrays import VictimClassArrays
 
-# From the strictest to the laxest.
+# Order: from the strictest to the laxest.
 _STRICTNESS = tuple(SelfProtection)
 
 
 class ProtectionRule(msgspec.Struct, frozen=True):
-    """How far a charge path's pods may protect themselves, by whose `word`; for at most `limit` seconds from their
-    binding on (0: without limit), by whose (`limiter`)."""
+    """Reach of the protection of a charge path's pods, and the account that defines it (`word`).
+
+    It lasts at most `limit` seconds from the binding (0: no limit), by the account `limiter`.
+    """
 
     reach: SelfProtection
     word: str
@@ -37,8 +39,11 @@ class ProtectionRule(msgspec.Struct, frozen=True):
 
 
 def protection_rule(charge_path: ChargePath, default: SelfProtection) -> ProtectionRule:
-    """In every tree the account nearest to the leaf decides that says anything, among trees the strictest word; of
-    all limits the shortest holds."""
+    """Return the protection rule of a charge path.
+
+    In each tree the nearest account to the leaf decides; among trees the strictest one; the shortest of all limits
+    holds.
+    """
     nearest: dict[Tree, tuple[SelfProtection, str]] = {}
     limits: list[tuple[int, str]] = []
     for account in charge_path.path:
@@ -47,23 +52,22 @@ def protection_rule(charge_path: ChargePath, default: SelfProtection) -> Protect
             nearest.setdefault(account.key.tree, (spec.self_protection, account.label))
         if spec is not None and spec.max_protection:
             limits.append((spec.max_protection, account.label))
-    stated = min(nearest.values(), key=lambda each: _STRICTNESS.index(each[0]), default=(default, "the policy"))
+    stated = min(nearest.values(), key=lambda entry: _STRICTNESS.index(entry[0]), default=(default, "the policy"))
     return ProtectionRule(*stated, *min(limits, default=(0, "")))
 
 
 Amounts = Mapping[str, int]
 Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
-"""((account, resource), amount, what the account has of its own of that)."""
+"""((account, resource), amount, the account's own share of it)."""
 
 
 class ProtectedPods:
-    """Answers for one session; to be made before anything is tried.
+    """Pods with a protection that counts, for one session; create it before a search removes pods.
 
-    Where an account says `guaranteed`, pods are covered by what their queues and quotas have of their own, the
-    oldest first, every pod whole and in every resource that anybody has a share of. Members that their gang cannot
-    do without are covered together or not at all, with what they keep in its place: otherwise one small pod would
-    protect a large gang. Against others of the same account everybody is covered where no account on his path
-    states anything of its own.
+    With the reach `guaranteed`, an account covers pods by its own share, the oldest first, each pod whole and in
+    every resource of which any account has a share. Members of a quorum are covered together or not at all, as one
+    small pod would otherwise protect a large gang. Against preemptors of the same account all pods are covered
+    where no account on the charge path states a share.
     """
 
     def __init__(self, session: Session, columns: VictimClassArrays) -> None:
@@ -71,12 +75,12 @@ class ProtectedPods:
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
         self._rules: dict[ChargePath, ProtectionRule] = {}
         self._covered: set[str] = set()
-        # Why those are not covered that are not.
+        # Reasons why uncovered pods are not covered, by uid.
         self._beyond: dict[str, str] = {}
         self._holding: dict[tuple[AccountRecord, str], int] = {}
         self._needs: dict[tuple[ChargePath, Footprint], Needs | None] = {}
         self._hold: dict[tuple[ChargePath, EvictionReason], bool] = {}
-        stated = sorted(self._stated(columns), key=_age)
+        stated = sorted(self._protected_by_owner(columns), key=_age)
         self._by_charge_path: dict[ChargePath, list[PodRecord]] = {}
         for record in stated:
             assert record.charge_path is not None
@@ -84,7 +88,7 @@ class ProtectedPods:
         self._cover(stated)
 
     def veto_that_counts(self, record: PodRecord, veto: EvictVeto, rule: ReclaimRule) -> EvictVeto | None:
-        """What a plugin says against an eviction, as far as it counts by this rule."""
+        """Return a plugin's veto as far as it counts against this rule."""
         if not veto.own:
             return veto
         if self.why_overruled(record, rule) is not None:
@@ -97,7 +101,7 @@ class ProtectedPods:
         return msgspec.structs.replace(veto, until=until)
 
     def why_overruled(self, record: PodRecord, rule: ReclaimRule) -> str | None:
-        """Why what the pod's owner says does not count by this rule; None if it does."""
+        """Return the reason why the owner's protection does not count against this rule; None if it does."""
         charge_path = record.charge_path
         assert charge_path is not None
         protection = self._rule(charge_path)
@@ -108,12 +112,12 @@ class ProtectedPods:
             return f"{protection.limiter} lets its pods protect themselves for {limit} only"
         if protection.reach is SelfProtection.ALL or record.pod.uid in self._covered:
             return None
-        if rule.reason is EvictionReason.PREEMPTED and not any(map(_states, charge_path.path)):
+        if rule.reason is EvictionReason.PREEMPTED and not any(map(_states_share, charge_path.path)):
             return None
-        return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
+        return self._beyond.get(record.pod.uid, "no queue or quota guarantees its resources")
 
     def holds_for_all_pods(self, charge_path: ChargePath, rule: ReclaimRule) -> bool:
-        """Whether the owners' word counts for every pod of the charge path, now and later."""
+        """Return whether the owners' protection counts for every pod of the charge path, now and later."""
         key = (charge_path, rule.reason)
         if key not in self._hold:
             records = self._by_charge_path.get(charge_path, ())
@@ -123,22 +127,21 @@ class ProtectedPods:
         return self._hold[key]
 
     def overruled_remark(self, record: PodRecord, rule: ReclaimRule) -> str:
-        """What whoever is evicted in spite of his word is told, a clause; "" where that is not so."""
-        for veto in self._words(record):
+        """Return a clause for a pod that is evicted in spite of its protection; "" for other pods."""
+        for veto in self._owner_vetoes(record):
             why = self.why_overruled(record, rule)
             if why is not None:
                 return f"; that it {veto.why} does not count: {why}"
         return ""
 
     def verdict(self, record: PodRecord) -> str:
-        """What whoever asks about a pod is told of how far its owner's word counts, a clause; "" if it does, or if
-        there is none."""
+        """Return a clause on how far a pod's protection counts; "" if it counts fully or there is none."""
         against_others = self.overruled_remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
         if against_others and not self.overruled_remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
-            return f"{against_others}, where others take back what is theirs"
+            return f"{against_others}, when other accounts reclaim"
         return against_others
 
-    def _words(self, record: PodRecord) -> Iterator[EvictVeto]:
+    def _owner_vetoes(self, record: PodRecord) -> Iterator[EvictVeto]:
         for plugin in self._session.plugin_runtime.plugins("evict_veto"):
             veto = plugin.evict_veto(self._session, record)
             if veto is not None and veto.own:
@@ -151,10 +154,10 @@ class ProtectedPods:
             found = self._rules[charge_path] = protection_rule(charge_path, default)
         return found
 
-    # what is covered
+    # Cover pods by guaranteed shares
 
-    def _stated(self, columns: VictimClassArrays) -> Iterator[PodRecord]:
-        """The pods for which their owners say something; only kinds of which any may do so are looked at."""
+    def _protected_by_owner(self, columns: VictimClassArrays) -> Iterator[PodRecord]:
+        """Yield the pods that their owners protect. Only victim classes that can have a protection are examined."""
         session = self._session
         guards = any(plugin.honours_owners for plugin in session.plugin_runtime.plugins("evict_veto"))
         table = session.state.victim_table()
@@ -166,14 +169,14 @@ class ProtectedPods:
                 pod, gang = record.pod, record.gang
                 marked = not pod.preemptable or pod.firm
                 marked = marked or (gang is not None and gang.spec is not None and not gang.spec.preemptable)
-                if marked or (guards and (pod.cooldown or pod.budgets) and any(self._words(record))):
+                if marked or (guards and (pod.cooldown or pod.budgets) and any(self._owner_vetoes(record))):
                     yield record
 
     def _cover(self, stated: list[PodRecord]) -> None:
         uids = {record.pod.uid for record in stated}
         for core, others in self._blocks(stated, uids):
             if core and not self._charge(core):
-                # A member above the minimum that nobody may take would keep the others in their places as well.
+                # A protected surplus member of an uncovered quorum would keep the whole gang in place.
                 for record in others:
                     self._beyond[record.pod.uid] = self._beyond[core[0].pod.uid]
                 continue
@@ -181,7 +184,8 @@ class ProtectedPods:
                 self._charge([record])
 
     def _blocks(self, stated: list[PodRecord], uids: set[str]) -> Iterator[tuple[list[PodRecord], list[PodRecord]]]:
-        """(members that go together or not at all, those that go singly), the oldest first."""
+        """Yield (members that are covered together or not at all, members that are covered singly), the oldest
+        first."""
         composites = self._session.state.gangs.composites
         seen: set[GangKey] = set()
         for record in stated:
@@ -194,27 +198,27 @@ class ProtectedPods:
             mates = gang_group_of(record.gang, self._session.state.gangs, composites)
             seen.update(mate.key for mate in mates)
             for mate in mates:
-                members = sorted(_active(mate), key=lambda each: (each.pod.uid not in uids, *_age(each)))
+                members = sorted(_active(mate), key=lambda member: (member.pod.uid not in uids, *_age(member)))
                 needed = len(members) - max(0, dispensable_members(mate, composites)[0])
                 core += members[:needed]
                 single += [member for member in members[needed:] if member.pod.uid in uids]
             yield core, sorted(single, key=_age)
 
     def _charge(self, block: list[PodRecord]) -> bool:
-        """Covers the pods, if what they hold is left of their accounts' own."""
-        why, holding = "", self._holding
+        """Cover the pods if the remaining shares of their accounts suffice. Return whether they do."""
+        reason, holding = "", self._holding
         sums: dict[tuple[AccountRecord, str], int] = {}
         for record in block:
             assert record.charge_path is not None
             needs = self._needs_of(record.charge_path, record.footprint)
             if needs is None:
-                why = "no queue or quota guarantees it anything"
+                reason = "no queue or quota guarantees its resources"
             for place, amount, limit in needs or ():
                 sums[place] = sums.get(place, 0) + amount
-                if not why and holding.get(place, 0) + sums[place] > limit:
-                    why = f"it is beyond what {place[0].label} is guaranteed"
-        if why:
-            self._beyond.update((record.pod.uid, why) for record in block)
+                if not reason and holding.get(place, 0) + sums[place] > limit:
+                    reason = f"it exceeds the guarantee of {place[0].label}"
+        if reason:
+            self._beyond.update((record.pod.uid, reason) for record in block)
             return False
         for place, amount in sums.items():
             holding[place] = holding.get(place, 0) + amount
@@ -222,7 +226,7 @@ class ProtectedPods:
         return True
 
     def _needs_of(self, charge_path: ChargePath, footprint: Footprint) -> Needs | None:
-        """What a pod takes of what its accounts have of their own; None where they have nothing of their own."""
+        """Return the amounts that a pod takes of its accounts' own shares; None where no account has one."""
         key = (charge_path, footprint)
         if key not in self._needs:
             accounts = [account for account in charge_path.path if self._own_of(account)]
@@ -230,7 +234,7 @@ class ProtectedPods:
                 tuple(
                     ((account, name), amount, share[name])
                     for account in accounts
-                    for share in [_least(self._own_of(account))]
+                    for share in [_smallest(self._own_of(account))]
                     for name, amount in footprint.amounts.items()
                     if amount > 0 and name in share
                 )
@@ -240,34 +244,39 @@ class ProtectedPods:
         return self._needs[key]
 
     def _own_of(self, account: AccountRecord) -> tuple[Amounts, ...]:
-        found = self._own.get(account)
-        if found is None:
-            found = () if account.spec is not None and account.spec.problem else own_of(self._session, account)
-            if not found and _states(account) and account.spec is not None and account.key.tree is Tree.QUEUE:
-                spec = account.spec  # no plugin speaks of what queues deserve
+        shares = self._own.get(account)
+        if shares is None:
+            shares = () if account.spec is not None and account.spec.problem else own_of(self._session, account)
+            if (
+                not shares
+                and _states_share(account)
+                and account.spec is not None
+                and account.key.tree is Tree.QUEUE
+            ):
+                spec = account.spec  # no plugin of the policy computes deserved shares
                 stated = dict(spec.deserved or ())
-                found = ({name: max(stated.get(name, 0), n) for name, n in spec.guarantee} | stated,)
-            self._own[account] = found
-        return found
+                shares = ({name: max(stated.get(name, 0), n) for name, n in spec.guarantee} | stated,)
+            self._own[account] = shares
+        return shares
 
 
 def protected_pods_of(session: Session) -> ProtectedPods:
-    """One for all questions of a session."""
-    found = session.protected_pods
-    if not isinstance(found, ProtectedPods):
+    """Return the one set of protected pods of a session."""
+    protected = session.protected_pods
+    if not isinstance(protected, ProtectedPods):
         session.state.ledger.refresh_sums()
-        session.state.victim_table()  # all kinds are known
-        found = session.protected_pods = ProtectedPods(session, session.victim_classes())
-    return found
+        session.state.victim_table()  # registers all victim classes
+        protected = session.protected_pods = ProtectedPods(session, session.victim_classes())
+    return protected
 
 
 def evict_veto_on(session: Session, record: PodRecord, rule: ReclaimRule) -> EvictVeto | None:
-    """What the first plugin says that objects to the pod's eviction by this rule."""
+    """Return the first plugin's veto against the pod's eviction by this rule."""
     return next(evict_vetoes_on(session, record, rule), None)
 
 
 def evict_vetoes_on(session: Session, record: PodRecord, rule: ReclaimRule | None) -> Iterator[EvictVeto]:
-    """What all plugins say; without a rule, whatever owners say counts."""
+    """Yield the vetoes of all plugins; without a rule, every owner's protection counts."""
     for plugin in session.plugin_runtime.plugins("evict_veto"):
         veto = plugin.evict_veto(session, record)
         if veto is not None and rule is not None:
@@ -276,17 +285,17 @@ def evict_vetoes_on(session: Session, record: PodRecord, rule: ReclaimRule | Non
             yield veto
 
 
-def _least(shares: Iterable[Amounts]) -> Amounts:
-    """Of every resource what the strictest says."""
-    least: dict[str, int] = {}
+def _smallest(shares: Iterable[Amounts]) -> Amounts:
+    """Return the smallest amount of each resource over all shares."""
+    smallest: dict[str, int] = {}
     for share in shares:
         for name, amount in share.items():
-            least[name] = min(amount, least.get(name, amount))
-    return least
+            smallest[name] = min(amount, smallest.get(name, amount))
+    return smallest
 
 
-def _states(account: AccountRecord) -> bool:
-    """Whether something is said to be the account's own."""
+def _states_share(account: AccountRecord) -> bool:
+    """Return whether the account states a share of its own."""
     return account.spec is not None and bool(account.spec.guarantee or account.spec.deserved)
 
 

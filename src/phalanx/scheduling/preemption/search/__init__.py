@@ -1,1 +1,1 @@
-"""The search for victims: in which order they are tried, on which nodes, and how far it goes."""
+"""Search for victims: candidates, the orders in which they are tried, and the work limit."""

@@ -1,4 +1,4 @@
-"""Who comes into question as victims, in which order, and on which nodes to look for them first."""
+"""Victim candidates of one search: which pods, in which order, and on which nodes first."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from phalanx.scheduling.preemption.rules.self_protection import evict_veto_on
 from phalanx.scheduling.preemption.victims import VictimBuilder, VictimCandidate, lost_work
 from phalanx.scheduling.session.session import Session
 
-# Beyond so many pods that may go, ranks and rows are singled out before any pod is looked at.
+# With more possible victims than this, ranks and rows are selected before any pod is examined.
 _FEW_PODS = 2000
-# Look at so many nodes at least, and at so many times the room that is needed.
+# Smallest number of nodes in the first window, and multiple of the required room that it must offer.
 _ROWS = 12
 _TIMES = 4
 
 
 class Candidates:
-    """Of one question. `refused` counts the pods that something forbids to evict by what that is, `retry_at` is
-    when (seconds since the epoch) the first of them may go."""
+    """Victim candidates of one search.
+
+    `refused` counts the pods whose eviction is vetoed, by reason. `retry_at` is the time (seconds since the epoch)
+    at which the first veto ends.
+    """
 
     def __init__(
         self, session: Session, preemptor: Preemptor, reclaimees: Reclaimees, options: EvictionOptions
@@ -38,14 +41,17 @@ class Candidates:
         self._preemptor = preemptor
         self._options = options
         self._cut: VictimRank | None = None
-        self._judged: dict[str, bool] = {}
+        self._verdicts: dict[str, bool] = {}
         self._found: dict[tuple[int, VictimRank | None], list[PodRecord]] = {}
         self._works: dict[str, float] = {}
         self._totals = session.totals()
 
     def rounds(self, suffices: Callable[[VictimRank], bool]) -> Iterable[list[VictimCandidate]]:
-        """Candidates in order: of few all, of many first those of the lowest ranks on the most promising nodes.
-        `suffices` tells whether it would be enough if all went up to a rank."""
+        """Yield candidates in eviction order: all if there are few, else first the lowest ranks on the most
+        promising nodes.
+
+        `suffices` returns whether the eviction of all victims up to a rank is enough.
+        """
         reclaimees = self.reclaimees
         if reclaimees.pods <= _FEW_PODS:
             yield self.on_rows(reclaimees.rows())
@@ -65,7 +71,7 @@ class Candidates:
                     yield self.on_rows(rows)
 
     def _cut_ranks(self, suffices: Callable[[VictimRank], bool]) -> None:
-        """Leaves those alone who come last in the order, as far as the others suffice."""
+        """Drop the ranks above the lowest one up to which all victims suffice."""
         reclaimees = self.reclaimees
         ranks = sorted(set(reclaimees.ranks.values()))
         low, high = 0, len(ranks) - 1
@@ -80,7 +86,7 @@ class Candidates:
 
     def on_rows(self, rows: Iterable[int]) -> list[VictimCandidate]:
         session = self._session
-        records = [record for row in rows for record in self._tenants(row)]
+        records = [record for row in rows for record in self._possible_victims(row)]
         builder = VictimBuilder(
             session.state,
             self.reclaimees.rules,
@@ -89,10 +95,10 @@ class Candidates:
             self._work,
             self._preemptor.gangs,
         )
-        found = builder.victims_of(records)
-        found = [victim for victim in found if not victim.whole or self._may_go_as_a_whole(victim)]
+        candidates = builder.victims_of(records)
+        candidates = [victim for victim in candidates if not victim.whole or self._may_go_as_a_whole(victim)]
         orders = session.plugin_runtime.plugins("victim_order")
-        for victim in found:
+        for victim in candidates:
             opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
             victim.exhausted_budgets = self._exhausted_budgets(victim)
             victim.order_key = (
@@ -109,26 +115,26 @@ class Candidates:
                 -victim.latest_start,
                 victim.name,
             )
-        return sorted(found, key=lambda victim: victim.order_key)
+        return sorted(candidates, key=lambda victim: victim.order_key)
 
-    def _tenants(self, row: int) -> list[PodRecord]:
-        """Those on a row who are in question; of pods on their own only those who may go."""
+    def _possible_victims(self, row: int) -> list[PodRecord]:
+        """Return the possible victims on a row. A pod on its own must also pass the vetoes."""
         key = (row, self._cut)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = [
+        victims = self._found.get(key)
+        if victims is None:
+            victims = self._found[key] = [
                 record
                 for record in self._session.state.pods.on(row)
-                if self._in_question(record) and (record.gang is not None or self._may_go(record))
+                if self._within_cut(record) and (record.gang is not None or self._may_go(record))
             ]
-        return found
+        return victims
 
     def _of_allowed_class(self, record: PodRecord) -> bool:
-        """Whether the pod is of a kind that may go."""
+        """Return whether the pod's victim class can be evicted."""
         return record.charge_path is not None and not isinstance(self.reclaimees.reclaim_rule(record), str)
 
-    def _in_question(self, record: PodRecord) -> bool:
-        """The same, less those of ranks beyond what is needed."""
+    def _within_cut(self, record: PodRecord) -> bool:
+        """Return whether the pod's victim class can be evicted, at a rank within the cut."""
         if record.charge_path is None:
             return False
         rule = self.reclaimees.reclaim_rule(record)
@@ -141,12 +147,12 @@ class Candidates:
         return victim_rank(rule, priority) <= self._cut
 
     def _may_go(self, record: PodRecord) -> bool:
-        found = self._judged.get(record.pod.uid)
-        if found is None:
-            found = self._judged[record.pod.uid] = self._judge(record)
-        return found
+        allowed = self._verdicts.get(record.pod.uid)
+        if allowed is None:
+            allowed = self._verdicts[record.pod.uid] = self._passes_vetoes(record)
+        return allowed
 
-    def _judge(self, record: PodRecord) -> bool:
+    def _passes_vetoes(self, record: PodRecord) -> bool:
         if record.state not in CAN_LEAVE or record.charge_path is None:
             return False
         rule = self.reclaimees.reclaim_rule(record)
@@ -180,7 +186,8 @@ class Candidates:
         return options.preempt_whole_gangs if victim.preempted else options.reclaim_whole_gangs
 
     def groups(self, candidates: list[VictimCandidate]) -> list[list[VictimCandidate]]:
-        """The candidates of whom some may go together."""
+        """Return the sets of candidates that can be evicted together: one set a node where the policy requires a
+        single node."""
         options = self._options
         if not (options.preempt_on_single_node or options.reclaim_on_single_node):
             return [candidates]
@@ -193,9 +200,11 @@ class Candidates:
 
 
 class CandidateNodes:
-    """The rows on which the preemptor's pods could be if all went who may go, those first on which the fewest
-    must go; at the end those where nobody could be, but pods that count towards an account that is full, or that
-    keep others away."""
+    """Rows on which the preemptor's pods would fit without all possible victims.
+
+    Rows that need the fewest evictions come first. Rows on which no pod would fit come last: pods there count
+    towards a full account, or block the preemptor by affinity.
+    """
 
     def __init__(self, session: Session, preemptor: Preemptor, reclaimees: Reclaimees) -> None:
         self._session = session
@@ -203,7 +212,7 @@ class CandidateNodes:
         self._reclaimees = reclaimees
 
     def windows(self) -> Iterator[list[int]]:
-        """More and more rows."""
+        """Yield growing sets of rows."""
         rows, copies = self._promising()
         enough = int(np.searchsorted(np.cumsum(copies), _TIMES * self._preemptor.total)) + 1
         size = max(_ROWS, enough)
@@ -212,17 +221,17 @@ class CandidateNodes:
             size *= 4
         yield rows.tolist()
         accounts = self._full_accounts()
-        minds = any(pod_class.affinity.restricts for pod_class in self._preemptor.classes)
-        if accounts or minds or not len(rows):
-            # Who keeps pods out of a whole domain may be on a node where none of them could be.
-            more = self._reclaimees.rows_mask(None if minds else accounts)
-            more[rows] = True
-            everywhere = np.flatnonzero(more).tolist()
+        restricts = any(pod_class.affinity.restricts for pod_class in self._preemptor.classes)
+        if accounts or restricts or not len(rows):
+            # A pod that blocks a whole domain by affinity can be on a node where no pod of the preemptor would fit.
+            extended = self._reclaimees.rows_mask(None if restricts else accounts)
+            extended[rows] = True
+            everywhere = np.flatnonzero(extended).tolist()
             if len(everywhere) > len(rows):
                 yield everywhere
 
     def _promising(self) -> tuple[IntArray, IntArray]:
-        """(rows, how many copies each could have)."""
+        """Return (rows, number of copies that would fit on each)."""
         nodes, reclaimees = self._session.state.nodes, self._reclaimees
         free = nodes.idle + reclaimees.freed_amounts().freed
         best: FloatArray = np.full(nodes.capacity, np.inf)
@@ -247,7 +256,7 @@ class CandidateNodes:
         return rows, room[rows]
 
     def _full_accounts(self) -> set[object]:
-        """The accounts that do not allow the preemptor now."""
+        """Return the accounts that refuse the preemptor now."""
         full: set[object] = set()
         for charge_path, wanted in self._preemptor.charge_paths.items():
             for account_limit in self._session.quota_check.account_limits(charge_path):

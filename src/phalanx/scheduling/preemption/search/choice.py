@@ -1,4 +1,4 @@
-"""Which of some candidates go: as few as can be, in the order in which they are offered, or for less."""
+"""Choice of victims from candidates: as few as possible in the given order, or a cheaper set."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ from phalanx.scheduling.preemption.solution import Eviction, EvictionCost, cost_
 from phalanx.scheduling.preemption.victims import VictimCandidate
 
 MakeSolution = Callable[[RemovedVictims, Sequence[VictimCandidate]], Eviction | None]
-"""What makes an answer of the victims that are off, if that answers the question."""
+"""Factory of an eviction from the removed victims; None if the preemptor still does not fit."""
 
-# The work of a search is counted, not timed, in looks at a pod or a node: equal questions get equal answers.
+# The work of a search is counted in visited pods and nodes, not in time: equal questions get equal answers.
 _FIND = 80_000
 _IMPROVE = 16_000
 _FEWEST_TRIES = 24
 _LOOK, _MOVE = 6, 4
 _CHEAP = 400
-# Up to so many victims each is tried without, everything placed anew; beyond, only what is not touched comes back.
+# Up to this many victims, each is put back in turn and the preemptor is placed again. Above it, only victims whose
+# room the placement does not use are put back.
 _RETRIES = 64
-# So few candidates are looked through completely.
+# Up to this many candidates are searched exhaustively.
 _FEW = 16
-# A better choice is looked for among so many candidates at most.
+# Largest number of candidates among which a cheaper choice is searched.
 _CHOICE = 200
 
 
 class WorkLimit:
-    """What is left for finding a choice at all (`begin_finding`), and for better ones
-    (`begin_improving`). A try costs `per_try`."""
+    """Work that is left to find any choice (`begin_finding`) and to improve it (`begin_improving`).
+
+    One placement costs `per_try`.
+    """
 
     def __init__(self, per_try: int) -> None:
         self._per_try = per_try
@@ -50,16 +53,16 @@ class WorkLimit:
 
     @property
     def cheap(self) -> bool:
-        """Whether a try costs little, so that several ways to the same end can be tried."""
+        """Whether a placement is cheap enough to try several orders."""
         return self._per_try <= _CHEAP
 
     def begin_finding(self) -> None:
-        """From now on something is to be found at all."""
+        """Charge the work that follows to finding a choice."""
         if self._improving:
             self._to_improve, self._remaining, self._improving = self._remaining, self._to_find, False
 
     def begin_improving(self) -> None:
-        """From now on something better is to be found."""
+        """Charge the work that follows to improving the choice."""
         if not self._improving:
             self._to_find, self._remaining, self._improving = self._remaining, self._to_improve, True
 
@@ -67,17 +70,19 @@ class WorkLimit:
         self._remaining -= self._per_try
 
     def count_looks(self, victims: int) -> None:
-        """So many victims are asked about."""
+        """Charge the check of this many victims."""
         self._remaining -= _LOOK * victims
 
     def count_moves(self, victims: Sequence[VictimCandidate]) -> None:
-        """The pods of these are taken off their nodes, or put back."""
+        """Charge the removal of the victims' pods from their nodes, or their return."""
         self._remaining -= _MOVE * sum(len(victim.records) for victim in victims)
 
 
 class VictimChoice:
-    """Tries choices within a transaction. `fits` tells whether the preemptor can be placed now, `outcome` makes
-    an answer of those who are off."""
+    """Search for the best victims within a transaction.
+
+    `fits` returns whether the preemptor can be placed now; `outcome` makes an eviction of the removed victims.
+    """
 
     def __init__(
         self,
@@ -99,13 +104,13 @@ class VictimChoice:
     def best_of(
         self, orders: Iterable[list[VictimCandidate]], candidates: Sequence[VictimCandidate]
     ) -> Eviction | None:
-        """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""
+        """Return the cheapest eviction over all orders, improved; few candidates are searched exhaustively."""
         best: Eviction | None = None
         self._work_limit.begin_finding()
         for order in orders:
-            found = self.shrink(order)
-            if found is not None and (best is None or found.cost < best.cost):
-                best = found
+            eviction = self.shrink(order)
+            if eviction is not None and (best is None or eviction.cost < best.cost):
+                best = eviction
             if best is not None and (len(candidates) > _CHOICE or not self._work_limit.cheap):
                 break
         self._work_limit.begin_improving()
@@ -114,43 +119,43 @@ class VictimChoice:
         return self._improve(best, candidates) if best is not None else None
 
     def nobody_evicted(self) -> Eviction | None:
-        """The answer if nobody has to go."""
+        """Return the eviction without victims."""
         return self._make_solution(self._removed, [])
 
     def shrink(self, order: Sequence[VictimCandidate]) -> Eviction | None:
-        """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
+        """Return the shortest sufficient prefix of the order, without victims that are not needed."""
         taken, sequence = self._removed, admissible(self._context, order)
         self._work_limit.count_looks(len(order))
-        # First a few, then ever more: mostly few suffice.
+        # Grow the prefix from a small start: usually a few victims suffice.
         low, high = 0, min(len(sequence), self._preemptor.total)
         self._remove(sequence[:high])
-        gone = high
+        removed = high
         while not self._fits():
             if high == len(sequence):
                 self._put_back(sequence)
                 return None
             low, high = high + 1, min(len(sequence), 4 * high)
-            self._remove(sequence[gone:high])
-            gone = high
+            self._remove(sequence[removed:high])
+            removed = high
         while low < high and self._work_limit.remains:
             middle = (low + high) // 2
-            if middle < gone:
-                self._put_back(sequence[middle:gone])
+            if middle < removed:
+                self._put_back(sequence[middle:removed])
             else:
-                self._remove(sequence[gone:middle])
-            gone = middle
+                self._remove(sequence[removed:middle])
+            removed = middle
             if self._fits():
                 high = middle
             else:
                 low = middle + 1
-        if gone < high:
-            self._remove(sequence[gone:high])
-        elif gone > high:
-            self._put_back(sequence[high:gone])
+        if removed < high:
+            self._remove(sequence[removed:high])
+        elif removed > high:
+            self._put_back(sequence[high:removed])
         chosen = self._without_needless(list(sequence[:high]))
-        found = self._make_solution(taken, chosen)
+        eviction = self._make_solution(taken, chosen)
         self._put_back(chosen)
-        return found
+        return eviction
 
     def _remove(self, victims: Sequence[VictimCandidate]) -> None:
         self._work_limit.count_moves(victims)
@@ -160,27 +165,27 @@ class VictimChoice:
         self._work_limit.count_moves(victims)
         self._removed.put_back(victims)
 
-    def _without_needless(self, chosen: list[VictimCandidate]) -> list[VictimCandidate]:
-        """Gives back who is not needed, the most valuable first."""
-        if len(chosen) > _RETRIES:
-            chosen = self._without_untouched(chosen)
-        if len(chosen) <= _RETRIES:
-            for victim in sorted(chosen, key=lambda victim: victim.order_key, reverse=True):
+    def _without_needless(self, victims: list[VictimCandidate]) -> list[VictimCandidate]:
+        """Put back victims that are not needed, the most valuable first."""
+        if len(victims) > _RETRIES:
+            victims = self._without_untouched(victims)
+        if len(victims) <= _RETRIES:
+            for victim in sorted(victims, key=lambda victim: victim.order_key, reverse=True):
                 if not self._work_limit.remains:
                     break
-                if victim not in without_members_of_whole(chosen):
+                if victim not in without_members_of_whole(victims):
                     continue
                 self._put_back([victim])
                 if self._fits():
-                    chosen.remove(victim)
+                    victims.remove(victim)
                 else:
                     self._remove([victim])
-        kept = without_members_of_whole(chosen)
-        self._put_back([victim for victim in chosen if victim not in kept])
+        kept = without_members_of_whole(victims)
+        self._put_back([victim for victim in victims if victim not in kept])
         return kept
 
     def _without_untouched(self, chosen: list[VictimCandidate]) -> list[VictimCandidate]:
-        """Gives back those whose room nobody takes where the preemptor is now."""
+        """Put back victims if the present placement of the preemptor does not use their room."""
         session, taken = self._context.session, self._removed
         if self._preemptor.place(session, self._transaction) is not None:
             return chosen
@@ -195,34 +200,36 @@ class VictimChoice:
         self._transaction.unplace()
         if self._fits():
             return list(kept)
-        taken.remove([victim for victim in chosen if victim not in kept])  # cannot be: it was placed just so
+        taken.remove(
+            [victim for victim in chosen if victim not in kept]
+        )  # unreachable: the same placement fitted just now
         return chosen
 
     def _accounts_hold(self, victim: VictimCandidate) -> bool:
-        """Whether no account of the preemptor in which the victim stands holds too much."""
+        """Return whether no account that the preemptor and the victim share is over its limit."""
         overdrawn = self._context.session.quota_check.overdrawn(self._preemptor.charge_paths)
         return not any(account in charge_path.path for account in overdrawn for charge_path in victim.amounts)
 
     def _improve(self, best: Eviction, candidates: Sequence[VictimCandidate]) -> Eviction:
-        """Tries to do without each victim, the most valuable first, at the cost of cheaper ones."""
+        """Replace victims by cheaper ones, the most valuable victim first."""
         rows = {row for _, row in best.placements}
         if len(best.victims) <= _FEW // 2:
             near = [v for v in candidates if v not in best.victims and not rows.isdisjoint(v.rows)]
-            found = self._exhaustive([*best.victims, *near[: _FEW - len(best.victims)]], best)
-            best = found if found is not None else best
+            eviction = self._exhaustive([*best.victims, *near[: _FEW - len(best.victims)]], best)
+            best = eviction if eviction is not None else best
         if self._preemptor.total == 1 and all(not rows.isdisjoint(victim.rows) for victim in best.victims):
-            return best  # of one pod's nodes each has been weighed
+            return best  # each node was already compared for a single pod
         tried: set[VictimCandidate] = set()
         while self._work_limit.remains:
             worst = next((v for v in sorted(best.victims, key=victim_cost, reverse=True) if v not in tried), None)
             if worst is None:
                 return best
             tried.add(worst)
-            others = [victim for victim in best.victims if victim is not worst]
+            remaining = [victim for victim in best.victims if victim is not worst]
             cheaper = [v for v in candidates[:_CHOICE] if v is not worst and victim_cost(v) <= victim_cost(worst)]
-            found = self.shrink([*others, *(victim for victim in cheaper if victim not in others)])
-            if found is not None and found.cost.decisive < best.cost.decisive:
-                best = found
+            eviction = self.shrink([*remaining, *(victim for victim in cheaper if victim not in remaining)])
+            if eviction is not None and eviction.cost.decisive < best.cost.decisive:
+                best = eviction
         return best
 
     def _exhaustive(self, candidates: Sequence[VictimCandidate], best: Eviction | None) -> Eviction | None:
@@ -231,10 +238,11 @@ class VictimChoice:
 
 
 class ExhaustiveSearch:
-    """Decides on one candidate after the other, the most valuable first: it stays, if the preemptor would fit
-    were everybody gone on whom is not decided yet, or it goes. What costs as much as the best so far is left.
+    """Branch and bound over candidates, the most valuable first.
 
-    `fits` tells whether the preemptor can be placed now. Once the `work_limit` is spent the best so far is it.
+    A candidate is kept if the preemptor fits without all undecided candidates; else, or in a second branch, it is
+    evicted. Branches that cost as much as the best eviction so far are cut. Once the `work_limit` is spent, the
+    best eviction so far is returned.
     """
 
     def __init__(
@@ -255,12 +263,12 @@ class ExhaustiveSearch:
         self._twins: list[object] = []
 
     def best_choice(self, candidates: Sequence[VictimCandidate], best: Eviction | None) -> Eviction | None:
-        """The best choice, if it is better than what is known (`best`)."""
+        """Return the best eviction: `best` unless a cheaper one is found."""
         self._best = best
-        # A whole gang comes before its single members.
+        # Sort whole gangs before their single members.
         self._victims = sorted(candidates, key=lambda victim: (victim_cost(victim), victim.order_key), reverse=True)
         self._twins = [_twin(victim) for victim in self._victims]
-        # Candidates are judged by what accounts hold before anybody is off.
+        # Rules judge candidates by the usage of accounts before any removal.
         accounts = {
             account for victim in candidates for charge_path in victim.amounts for account in charge_path.path
         }
@@ -274,13 +282,13 @@ class ExhaustiveSearch:
 
     def _decide(self, place: int, chosen: list[VictimCandidate]) -> None:
         if place == len(self._victims):
-            found = self._make_solution(self._removed, chosen)
-            if found is not None and (self._best is None or found.cost.decisive < self._best.cost.decisive):
-                self._best = found
+            eviction = self._make_solution(self._removed, chosen)
+            if eviction is not None and (self._best is None or eviction.cost.decisive < self._best.cost.decisive):
+                self._best = eviction
             return
         victim = self._victims[place]
         absorbed = any(other.whole and not set(other.gangs).isdisjoint(victim.gangs) for other in chosen)
-        # Of those who are alike the one with the least to lose goes first: it comes last here.
+        # Of equal candidates the one with the least lost work is evicted first: it sorts last here.
         forced = self._twins[place] is not None and any(
             other in chosen and self._twins[number] == self._twins[place]
             for number, other in enumerate(self._victims[:place])
@@ -290,14 +298,14 @@ class ExhaustiveSearch:
             if absorbed or (self._work_limit.remains and self._fits()):
                 self._decide(place + 1, chosen)
             self._removed.remove([victim])
-        more = [*chosen, victim]
+        extended = [*chosen, victim]
         if absorbed or not self._work_limit.remains:
             return
-        if self._best is not None and self._cost(more).decisive >= self._best.cost.decisive:
+        if self._best is not None and self._cost(extended).decisive >= self._best.cost.decisive:
             return
-        self._work_limit.count_looks(len(more))
-        if possible_order(self._context, more) is not None:
-            self._decide(place + 1, more)
+        self._work_limit.count_looks(len(extended))
+        if possible_order(self._context, extended) is not None:
+            self._decide(place + 1, extended)
 
     def _cost(self, chosen: Sequence[VictimCandidate]) -> EvictionCost:
         limits = EvictionLimits(self._context.session, self._context.log)
@@ -309,7 +317,7 @@ class ExhaustiveSearch:
 
 
 def _twin(victim: VictimCandidate) -> object:
-    """Equal for pods on their own that nothing but what they would lose tells apart; None for others."""
+    """Return a key that is equal for pods on their own that differ only in lost work; None for other victims."""
     record = victim.records[0]
     if victim.gangs or record.pod_class.dynamic:
         return None

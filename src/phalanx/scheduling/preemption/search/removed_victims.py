@@ -1,4 +1,4 @@
-"""Victims taken off their nodes for a try."""
+"""Victims that a search has removed from their nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from phalanx.scheduling.session.session import Session
 
 
 class AffinityDependents:
-    """Pods whose being there, or not, tells on where the preemptor's pods may go: they are counted by what these
-    state, or state something about these themselves."""
+    """Tallies of pods that decide by their presence where the preemptor's pods can be placed.
+
+    Such pods match the affinity terms of the preemptor's pods, or have terms that match these.
+    """
 
     def __init__(self, session: Session, classes: Iterable[ClassRecord]) -> None:
         book = session.state.nodes.affinity
@@ -29,24 +31,24 @@ class AffinityDependents:
         }
 
     def __bool__(self) -> bool:
-        """Whether it matters to the preemptor at all which pods are where."""
+        """Return whether other pods' positions matter to the preemptor."""
         return bool(self._counted)
 
     def includes(self, pod_class: ClassRecord) -> bool:
-        """Whether a pod of the class matters for where it is."""
+        """Return whether the positions of pods of a class matter."""
         return any(id(tally) in self._counted for tally, _ in pod_class.affinity.tallies)
 
     def dependents_first(self, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
-        """Those who matter before those who only hold amounts."""
+        """Sort victims that block by their position before victims that only free amounts."""
         return sorted(
             candidates, key=lambda victim: not any(self.includes(record.pod_class) for record in victim.records)
         )
 
 
 class RemovedVictims:
-    """The victims that are off at the moment, and how many violations of budgets that would be.
+    """Removed victims, and the violations of disruption budgets that their eviction would cost.
 
-    A pod may be a victim on its own and a part of its whole gang: it is off while either is.
+    A pod can be a victim on its own and a member of a whole gang: it is removed while either victim is.
     """
 
     def __init__(self, context: SearchContext, transaction: Transaction, dependents: AffinityDependents) -> None:
@@ -61,22 +63,22 @@ class RemovedVictims:
         return self._limits.violations
 
     def remove(self, victims: Iterable[VictimCandidate]) -> None:
-        off, gone = self._off, list[PodRecord]()
+        removals, removed = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
-                off[record] += 1
-                if off[record] == 1:
-                    gone.append(record)
-        self._transaction.remove(gone)
-        self._count(gone, 1)
+                removals[record] += 1
+                if removals[record] == 1:
+                    removed.append(record)
+        self._transaction.remove(removed)
+        self._count(removed, 1)
 
     def put_back(self, victims: Iterable[VictimCandidate]) -> None:
-        off, back = self._off, list[PodRecord]()
+        removals, back = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
-                off[record] -= 1
-                if not off[record]:
-                    del off[record]
+                removals[record] -= 1
+                if not removals[record]:
+                    del removals[record]
                     back.append(record)
         self._transaction.put_back(back)
         self._count(back, -1)
@@ -87,7 +89,7 @@ class RemovedVictims:
                 self._limits.count_eviction(record, step)
 
     def could_stay(self, victim: VictimCandidate) -> bool:
-        """Whether all its pods could be where they were."""
+        """Return whether all pods of the victim still fit on their nodes."""
         idle = self._nodes.idle
         for record in victim.records:
             if record.row < 0 or self._off[record] > 1:

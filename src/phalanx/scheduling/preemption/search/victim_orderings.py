@@ -1,4 +1,4 @@
-"""In which orders victims are tried: the first that suffice are a choice, and the cheapest choice wins."""
+"""Orders in which victims are tried: the first sufficient victims are a choice, and the cheapest choice wins."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from phalanx.scheduling.session.session import Session
 
 Amounts = tuple[int, ...]
 
-# The first so many parts of a victim's key say what kind of victim it is, the others which of its kind.
+# The first parts of a victim's sort key define its kind, the other parts its position within the kind.
 _KIND = 6
 
 
 def victim_orderings(
     context: SearchContext, preemptor: Preemptor, candidates: list[VictimCandidate]
 ) -> Iterator[list[VictimCandidate]]:
-    """Node by node, those first who keep the preemptor out by being where they are, the policy's order, in which
-    the candidates are, by size; and for accounts that need not give all, the one that frees most."""
+    """Yield the orders in which candidates are tried.
+
+    First node by node, then victims that block the preemptor by affinity, then the policy's order, then by size;
+    where rules protect accounts' shares, also the order that frees the most.
+    """
     per_node = _node_by_node(context.session, preemptor, candidates)
     if per_node is not None:
         yield per_node
@@ -43,7 +46,7 @@ def victim_orderings(
 
 
 def _largest_first(preemptor: Preemptor, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
-    """Within one kind by the largest part that they hold of anything that is asked for: so fewer have to go."""
+    """Sort victims of one kind by their largest share of a requested resource, so that fewer are evicted."""
     asked: dict[str, int] = {}
     for wanted in preemptor.charge_paths.values():
         add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
@@ -60,7 +63,7 @@ def _largest_first(preemptor: Preemptor, candidates: list[VictimCandidate]) -> l
 def _node_by_node(
     session: Session, preemptor: Preemptor, candidates: list[VictimCandidate]
 ) -> list[VictimCandidate] | None:
-    """Those first who make room where the least is lost; None if that is not enough."""
+    """Return an order that begins with the cheapest sufficient victims on each node; None if no victims suffice."""
     per_node = PerNodeChoice(session, preemptor.classes, candidates)
     for pod_class, count in preemptor.copies:
         if not per_node.make_room_for(pod_class, count):
@@ -69,9 +72,9 @@ def _node_by_node(
 
 
 class PerNodeChoice:
-    """Chooses victims for copies of classes, one copy after the other, by what nodes have; accounts aside.
+    """Greedy choice of victims for one copy after the other, by the free amounts of nodes; quotas are ignored.
 
-    Whoever was chosen before costs nothing: a gang that goes as a whole makes room on many nodes.
+    Victims chosen for earlier copies cost nothing more: a whole gang frees room on many nodes.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class PerNodeChoice:
         self._spent: dict[DispensableMembers, int] = {}
 
     def make_room_for(self, pod_class: ClassRecord, count: int) -> bool:
-        """Makes room for so many copies beside those before; whether all have it."""
+        """Choose victims for `count` copies beside the earlier ones. Return whether all copies fit."""
         wanted = dict(zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True))
         amounts = tuple(wanted.get(column, 0) for column in self._columns)
         placer = self._session.placer
@@ -112,7 +115,7 @@ class PerNodeChoice:
 
         def weigh(row: int) -> None:
             turns[row] = turns.get(row, 0) + 1
-            way = self._way(row, amounts)
+            way = self._cheapest_victims(row, amounts)
             if way is not None:
                 best[row] = way
                 heapq.heappush(ways, (_cost(way), row, turns[row]))
@@ -132,27 +135,27 @@ class PerNodeChoice:
                 touched.discard(row)
             else:
                 touched.add(row)
-            for each in sorted(touched):
-                if mask[each] and each in turns:
-                    weigh(each)
+            for neighbour in sorted(touched):
+                if mask[neighbour] and neighbour in turns:
+                    weigh(neighbour)
         return not count
 
     def chosen_first(self, candidates: Sequence[VictimCandidate]) -> list[VictimCandidate]:
-        """The candidates with those who were chosen at the front."""
+        """Return the candidates with the chosen victims first."""
         return [*self._chosen, *(victim for victim in candidates if victim not in self._chosen)]
 
     def _remove(self, way: Iterable[VictimCandidate]) -> set[int]:
-        """The rows that have more room now."""
+        """Remove the victims and return the rows that have more room now."""
         touched: set[int] = set()
         for victim in way:
             self._chosen[victim] = None
             if victim.dispensable is not None:
                 self._spent[victim.dispensable] = self._spent.get(victim.dispensable, 0) + len(victim.records)
-            mine = (
+            absorbed = (
                 [single for gang in victim.gangs for single in self._singles.get(gang, ())] if victim.whole else []
             )
             for row, freed in self._parts[victim].items():
-                for single in mine:
+                for single in absorbed:
                     if row in self._parts[single]:
                         freed = _minus(freed, self._parts[single][row])
                 self._room[row] = _plus(self._room[row], freed)
@@ -163,25 +166,26 @@ class PerNodeChoice:
                 self._singles.setdefault(gang, []).append(victim)
         return touched
 
-    def _way(self, row: int, amounts: Amounts) -> list[VictimCandidate] | None:
-        """Who would go for one more copy on a row: in their order, or the largest first; less who is not needed."""
+    def _cheapest_victims(self, row: int, amounts: Amounts) -> list[VictimCandidate] | None:
+        """Return the victims for one more copy on a row, in the given order or the largest first, without needless
+        ones; None if no victims suffice."""
         room = self._room[row]
         if _covers(room, amounts):
             return []
-        waiting = [(victim, freed) for victim, freed in self._victims[row] if self._may_go(victim)]
-        way = self._enough(waiting, room, amounts)
+        remaining = [(victim, freed) for victim, freed in self._victims[row] if self._is_available(victim)]
+        way = self._sufficient(remaining, room, amounts)
         if way is None:
             return None
-        # Of no higher level than needed, but as few as possible.
+        # Try the fewest victims that are of no higher rank than needed.
         most = max((victim.preempted, victim.distance, victim.priority) for victim in way)
-        alike = [each for each in waiting if (each[0].preempted, each[0].distance, each[0].priority) <= most]
-        alike.sort(key=lambda each: (each[0].broken_quorums, -_useful(each[1], room, amounts)))
-        other = self._enough(alike, room, amounts)
-        if other is not None and _cost(other) < _cost(way):
-            return other
+        same_rank = [each for each in remaining if (each[0].preempted, each[0].distance, each[0].priority) <= most]
+        same_rank.sort(key=lambda each: (each[0].broken_quorums, -_freed_part(each[1], room, amounts)))
+        larger_first = self._sufficient(same_rank, room, amounts)
+        if larger_first is not None and _cost(larger_first) < _cost(way):
+            return larger_first
         return way
 
-    def _enough(
+    def _sufficient(
         self, waiting: Sequence[tuple[VictimCandidate, Amounts]], room: Amounts, amounts: Amounts
     ) -> list[VictimCandidate] | None:
         chosen: list[tuple[VictimCandidate, Amounts]] = []
@@ -207,23 +211,23 @@ class PerNodeChoice:
         if not _covers(room, amounts):
             return None
         for victim, freed in reversed(chosen[:-1]):
-            less = _minus(room, freed)
-            if _covers(less, amounts):
+            reduced = _minus(room, freed)
+            if _covers(reduced, amounts):
                 chosen.remove((victim, freed))
-                room = less
+                room = reduced
         return [victim for victim, _ in chosen]
 
-    def _may_go(self, victim: VictimCandidate) -> bool:
+    def _is_available(self, victim: VictimCandidate) -> bool:
         return victim not in self._chosen and self._whole_gangs.isdisjoint(victim.gangs)
 
 
 def _cost(way: Sequence[VictimCandidate]) -> EvictionCost:
-    """What it costs if these go: of budgets only those count that have nothing left now."""
+    """Return the cost of the victims. Only budgets that allow no disruption now count as violated."""
     return cost_of(way, sum(victim.exhausted_budgets for victim in way))
 
 
-def _useful(freed: Amounts, room: Amounts, amounts: Amounts) -> float:
-    """How much of what is missing a victim would free, in parts of it."""
+def _freed_part(freed: Amounts, room: Amounts, amounts: Amounts) -> float:
+    """Return how much of the missing amounts a victim frees, in parts of each missing amount."""
     missing = [(wanted - there, part) for wanted, there, part in zip(amounts, room, freed, strict=True)]
     return sum(min(part, lack) / lack for lack, part in missing if lack > 0)
 

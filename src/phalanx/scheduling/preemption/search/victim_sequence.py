@@ -1,4 +1,5 @@
-"""In which order victims may go: each removal counts before accounts, limits and gangs are asked about the next."""
+"""Orders in which victims can be evicted: each removal counts before accounts, limits and gangs are asked about the
+next."""
 
 from __future__ import annotations
 
@@ -14,15 +15,19 @@ from phalanx.scheduling.preemption.victims import Removals, VictimCandidate
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.session import Session
 
-# How many steps a search for an order may take.
+# Largest number of steps of a search for an order.
 _STEPS = 500
 
 
 class SearchContext(NamedTuple):
-    """What removals are judged by. `holding` tells what an account held before the first of them. Who would have to
-    wait is noted in `delays`. `enforced` tells whether rules and limits hold: that a gang keeps its minimum or goes
-    as a whole holds in any case. `drf` is what gangs' shares say, if the policy asks, `overrules_owner` whether a
-    pod's disruption budgets may be broken."""
+    """Inputs of the checks of removals.
+
+    - `holding`: usage of an account before the first removal.
+    - `delays`: collects victims that an eviction rate delays.
+    - `enforced`: whether rules and limits hold; gang quorums hold in any case.
+    - `drf`: dominant shares of gangs, if the policy compares them.
+    - `overrules_owner`: whether a pod's disruption budgets can be broken.
+    """
 
     session: Session
     log: EvictionLog
@@ -34,7 +39,10 @@ class SearchContext(NamedTuple):
 
 
 class VictimSequence:
-    """Victims that go one after the other. Single members count as a part of the whole if their gang falls."""
+    """Victims that are evicted one after the other.
+
+    Single members count as part of their gang once it is evicted as a whole.
+    """
 
     def __init__(self, context: SearchContext) -> None:
         self._enforced = context.enforced
@@ -44,7 +52,8 @@ class VictimSequence:
         self._whole_gangs: set[GangRecord] = set()
 
     def try_add(self, victim: VictimCandidate) -> bool:
-        """Lets it go, if it may; a single member of a gang that has fallen is gone already."""
+        """Add a victim if it can be evicted now; return False for one that cannot, or whose whole gang is already
+        evicted."""
         if not self._whole_gangs.isdisjoint(victim.gangs):
             return False
         singles: list[VictimCandidate] = []
@@ -61,8 +70,8 @@ class VictimSequence:
             self._singles.setdefault(victim.gangs[0], []).append(victim)
         return True
 
-    def is_last_owed(self, victim: VictimCandidate) -> bool:
-        """Whether some account would have to give nothing more once this victim has gone."""
+    def frees_last_excess(self, victim: VictimCandidate) -> bool:
+        """Return whether some account would exceed its share no more after this removal."""
         self._removals.add(victim)
         last = not self._removals.allows(victim)
         self._removals.add(victim, -1)
@@ -87,14 +96,16 @@ class VictimSequence:
 
 
 def admissible(context: SearchContext, order: Iterable[VictimCandidate]) -> list[VictimCandidate]:
-    """The order without those who may not go once those before them have gone."""
+    """Return the order without victims that can no longer be evicted after their predecessors."""
     sequence = VictimSequence(context)
     return [victim for victim in order if sequence.try_add(victim)]
 
 
 def in_turns(context: SearchContext, candidates: list[VictimCandidate]) -> list[VictimCandidate]:
-    """The candidates, which are in the policy's order, with reclaimees counted anew after everyone who goes: of
-    equal distance the next is one of whoever is furthest above his due then."""
+    """Return candidates in the policy's order, with the excess of reclaimees recomputed after each removal.
+
+    Of reclaimees at equal distance the one with the largest excess is next.
+    """
     reclaimees: dict[object, list[VictimCandidate]] = {}
     for victim in candidates:
         if not any(rule.shares for rule in victim.rules.values()):
@@ -104,68 +115,74 @@ def in_turns(context: SearchContext, candidates: list[VictimCandidate]) -> list[
         return candidates
     removals = Removals(None, context.holding)
 
-    def place(waiting: list[VictimCandidate]) -> tuple[object, ...]:
+    def sort_key(waiting: list[VictimCandidate]) -> tuple[object, ...]:
         first = waiting[-1]
         excess = min(rule.excess_at(removals.holdings_of) for rule in first.rules.values())
         return (first.preempted, first.distance, -excess, *first.order_key[3:])
 
-    # What a reclaimee has too much only shrinks: one whose place is as good as before is the next.
+    # The excess of a reclaimee only shrinks: the head of the heap is next if its place has not changed.
     heap = []
     for number, waiting in enumerate(reclaimees.values()):
         waiting.reverse()
-        heap.append((place(waiting), number, waiting))
+        heap.append((sort_key(waiting), number, waiting))
     heapq.heapify(heap)
     order: list[VictimCandidate] = []
     while heap:
-        known, number, waiting = heap[0]
-        now = place(waiting)
-        if now != known:
-            heapq.heapreplace(heap, (now, number, waiting))
+        cached_key, number, waiting = heap[0]
+        current_key = sort_key(waiting)
+        if current_key != cached_key:
+            heapq.heapreplace(heap, (current_key, number, waiting))
             continue
         victim = waiting.pop()
         removals.add(victim)
         order.append(victim)
         if waiting:
-            heapq.heapreplace(heap, (place(waiting), number, waiting))
+            heapq.heapreplace(heap, (sort_key(waiting), number, waiting))
         else:
             heapq.heappop(heap)
     return order
 
 
 def smallest_first(context: SearchContext, candidates: Iterable[VictimCandidate]) -> list[VictimCandidate]:
-    """An order that frees much although accounts need not give more than they have too much: small victims first,
-    and the largest that there is where one more is the last that an account has to give."""
+    """Return an order that frees much although each account only loses its excess.
+
+    Small victims come first; the largest one comes where an account has only one victim left to lose.
+    """
     sequence = VictimSequence(context)
     waiting = sorted(candidates, key=lambda victim: (reclaimable_size(victim), victim.order_key))
     order: list[VictimCandidate] = []
-    gone: set[VictimCandidate] = set()
+    evicted: set[VictimCandidate] = set()
     for victim in waiting:
-        if victim in gone:
+        if victim in evicted:
             continue
         last = victim
-        if victim.rules and sequence.is_last_owed(victim):
-            alike = [each for each in waiting if each not in gone and each.rules.keys() == victim.rules.keys()]
-            last = alike[-1]
-        for each in (last, victim):
-            if each not in gone and sequence.try_add(each):
-                gone.add(each)
-                order.append(each)
+        if victim.rules and sequence.frees_last_excess(victim):
+            same_accounts = [
+                candidate
+                for candidate in waiting
+                if candidate not in evicted and candidate.rules.keys() == victim.rules.keys()
+            ]
+            last = same_accounts[-1]
+        for candidate in (last, victim):
+            if candidate not in evicted and sequence.try_add(candidate):
+                evicted.add(candidate)
+                order.append(candidate)
     return order
 
 
 def possible_order(context: SearchContext, victims: Sequence[VictimCandidate]) -> list[VictimCandidate] | None:
-    """An order in which all of them may go, None if none is found."""
+    """Return an order in which all victims can be evicted, or None if none is found."""
     order = sorted(victims, key=lambda victim: (victim.whole, reclaimable_size(victim), victim.order_key))
-    found = admissible(context, order)
-    if len(found) == len(order):
-        return found
+    valid_order = admissible(context, order)
+    if len(valid_order) == len(order):
+        return valid_order
     if not any(rule.must_exceed for victim in order for rule in victim.rules.values()):
         return None
     return _OrderSearch(context, order).find_order()
 
 
 class _OrderSearch:
-    """Looks through the orders, with a limit; sets of victims that cannot go first are not tried twice."""
+    """Bounded search through orders. Sets of victims with no valid continuation are tried once."""
 
     def __init__(self, context: SearchContext, victims: Sequence[VictimCandidate]) -> None:
         self._context = context
@@ -179,24 +196,24 @@ class _OrderSearch:
     def _extend(self, order: list[VictimCandidate]) -> list[VictimCandidate] | None:
         if len(order) == len(self._victims):
             return order
-        gone = frozenset(order)
-        if gone in self._failed:
+        evicted = frozenset(order)
+        if evicted in self._failed:
             return None
         for victim in self._victims:
-            if victim in gone or self._left <= 0:
+            if victim in evicted or self._left <= 0:
                 continue
             self._left -= 1
             longer = [*order, victim]
             if len(admissible(self._context, longer)) == len(longer):
-                found = self._extend(longer)
-                if found is not None:
-                    return found
-        self._failed.add(gone)
+                complete = self._extend(longer)
+                if complete is not None:
+                    return complete
+        self._failed.add(evicted)
         return None
 
 
 def reclaimable_size(victim: VictimCandidate) -> int:
-    """How much it holds of what its accounts have too much of, in amounts of different resources added up."""
+    """Return the victim's usage of resources of which its accounts exceed their share, summed over resources."""
     return sum(
         victim.amounts[charge_path].get(name, 0)
         for charge_path, rule in victim.rules.items()
@@ -205,8 +222,8 @@ def reclaimable_size(victim: VictimCandidate) -> int:
 
 
 def without_members_of_whole(victims: Collection[VictimCandidate]) -> list[VictimCandidate]:
-    """Less the single members of gangs that go as a whole."""
-    fallen = {gang for victim in victims if victim.whole for gang in victim.gangs}
-    if not fallen:
+    """Return the victims without single members of gangs that are evicted as a whole."""
+    whole_gangs = {gang for victim in victims if victim.whole for gang in victim.gangs}
+    if not whole_gangs:
         return list(victims)
-    return [victim for victim in victims if victim.whole or fallen.isdisjoint(victim.gangs)]
+    return [victim for victim in victims if victim.whole or whole_gangs.isdisjoint(victim.gangs)]

@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.scheduling.placement.class_views import RowArray
 from phalanx.scheduling.placement.topology_domains import Area
-from phalanx.scheduling.queue.demands import (
-    CompositeDemand,
-    GangDemand,
-    MemberDemand,
-    PodDemand,
-    QuorumDemand,
-    RoomEstimates,
-    SurplusDemand,
-    WaitReason,
-)
+from phalanx.scheduling.queue.demands import GangDemand, MemberDemand, PodDemand, RoomEstimates, WaitReason
 from phalanx.scheduling.quota.limits import UNLIMITED
+from phalanx.scheduling.reservations.window import RowArray
 
 Rows = Callable[[ClassRecord], BoolArray]
-
-
-def is_provable(demand: WaitReason) -> bool:
-    """Return whether a demand, or a part of it, can be proved to be unplaceable."""
-    return demand.for_room or demand.for_surplus or isinstance(demand, CompositeDemand)
-
-
-def parts_of(demand: WaitReason) -> tuple[WaitReason, ...]:
-    """Return the parts of a demand that can be met one by one."""
-    match demand:
-        case SurplusDemand(kinds):
-            return kinds
-        case CompositeDemand(parts=parts):
-            return parts
-    return ()
-
-
-def kinds_of(part: WaitReason) -> Iterator[tuple[ClassRecord, ChargePath | None]]:
-    """Yield the class and the charge path of the pods in a part of a demand."""
-    match part:
-        case PodDemand():
-            yield part.pod_class, part.charge_path
-        case QuorumDemand(gangs):
-            for gang in gangs:
-                for portion in gang.members:
-                    yield portion.pod_class, portion.charge_path
 
 
 def is_unplaceable(estimates: RoomEstimates, demand: WaitReason) -> bool:
@@ -63,34 +28,22 @@ def is_unplaceable(estimates: RoomEstimates, demand: WaitReason) -> bool:
 
 
 def _exceeds(estimates: RoomEstimates, demand: WaitReason, rows_of: Rows) -> bool:
-    match demand:
-        case PodDemand():
-            return _pod_exceeds(estimates, demand, rows_of)
-        case QuorumDemand(gangs):
-            parts = gangs if len(gangs) == 1 else (*gangs, _together(gangs))
-            return any(_gang_exceeds(estimates, gang, rows_of) for gang in parts)
-    return False
+    quorums = demand.quorums if len(demand.quorums) < 2 else (*demand.quorums, _together(demand.quorums))
+    return any(_quorum_exceeds(estimates, quorum, rows_of) for quorum in quorums)
 
 
-def _together(gangs: Sequence[GangDemand]) -> GangDemand:
-    """Return a demand that is met wherever those of all gangs are met at once."""
+def _together(quorums: Sequence[PodDemand | GangDemand]) -> GangDemand:
+    """Return a demand that is met wherever all quorums are met at once."""
     counts: dict[tuple[ClassRecord, ChargePath | None], int] = {}
-    for gang in gangs:
-        for portion in gang.members:
+    for quorum in quorums:
+        for portion in quorum.members:
             kind = portion.pod_class, portion.charge_path
             counts[kind] = counts.get(kind, 0) + portion.count
     members = (MemberDemand(pod_class, "", count, path) for (pod_class, path), count in counts.items())
-    return GangDemand(sum(gang.total for gang in gangs), (), tuple(members))
+    return GangDemand(sum(quorum.total for quorum in quorums), (), tuple(members))
 
 
-def _pod_exceeds(estimates: RoomEstimates, demand: PodDemand, rows_of: Rows) -> bool:
-    pod_class, count = demand.pod_class, demand.count
-    if not (_copies_when_empty(estimates, pod_class, demand.area, rows_of) >= count).any():
-        return True
-    return _is_never_allowed(estimates, demand.charge_path, pod_class.footprint.amounts, count)
-
-
-def _gang_exceeds(estimates: RoomEstimates, gang: GangDemand, rows_of: Rows) -> bool:
+def _quorum_exceeds(estimates: RoomEstimates, gang: PodDemand | GangDemand, rows_of: Rows) -> bool:
     portions, area = gang.members, gang.area
     if not gang.total or not portions:
         return False

@@ -1,4 +1,4 @@
-"""Events by which the hub tells users what became of their objects, on the objects themselves."""
+"""Events that tell users about the dispatch of their objects, recorded on the objects themselves."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.kube.paths import Resource
 
 _MOST = 8192
-# Why a gang waits at the hub, and the type of the event that tells it.
+# Reasons of gangs that wait at the hub, with the type of their event.
 _WAITS = {"NoCluster": "Warning", "StageIn": "Normal", "DataSourceClaim": "Warning"}
 
 
-class ToldUsers:
-    """Each note once for each object and text."""
+class DispatchEvents:
+    """Recorder of dispatch events, each once for each object and text."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._told: dict[str, str] = {}
+        self._recorded: dict[str, str] = {}
 
     def job_seen(self, resource: Resource, job: StoredObject) -> None:
-        """Says at an object that was meant for the hub why it is not dispatched."""
+        """Record why a job for the hub is not dispatched."""
         kind = job_kind(resource.api_version, resource.kind)
         if kind is not None:
-            why = refusal(kind, job.document)
+            problem = refusal(kind, job.document)
         else:
-            why = REFUSED_KINDS.get(resource, "") if is_annotated(job.document) else ""
-        if not why:
-            self._told.pop(job.uid, None)
-        elif self._told.get(job.uid) != why:
-            self._save(job.uid, why)
+            problem = REFUSED_KINDS.get(resource, "") if is_annotated(job.document) else ""
+        if not problem:
+            self._recorded.pop(job.uid, None)
+        elif self._recorded.get(job.uid) != problem:
+            self._remember(job.uid, problem)
             about = ObjectReference(resource.kind, job.name, job.namespace, job.uid, resource.api_version)
-            note = f"this {resource.kind} is not dispatched: {why}"
+            note = f"this {resource.kind} is not dispatched: {problem}"
             self._recorder.record(about, reason="NotDispatched", action="Dispatch", note=note, type="Warning")
 
     def moved(self, record: Dispatch, status: DispatchStatus) -> None:
-        """The record goes from one state to another."""
-        reason, note, kind = _words(record, status)
+        """Record the transition of a record."""
+        reason, note, kind = _event(record, status)
         if not reason:
             return
         gang = record.gang
         about = ObjectReference(gang.kind, gang.name, record.namespace, gang.uid, gang.api_version)
         self._recorder.record(about, reason=reason, action="Dispatch", note=note, type=kind)
 
-    def _save(self, uid: str, why: str) -> None:
-        self._told[uid] = why
-        if len(self._told) > _MOST:
-            del self._told[next(iter(self._told))]
+    def _remember(self, uid: str, why: str) -> None:
+        self._recorded[uid] = why
+        if len(self._recorded) > _MOST:
+            del self._recorded[next(iter(self._recorded))]
 
 
-def _words(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
-    """Reason, note and type of the event; no reason for what is no news."""
+def _event(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
+    """Return reason, note and type of the event; no reason if there is no event."""
     before, where = record.status, f"cluster {printable(status.cluster or record.status.cluster, 100)}"
     message = printable(status.message)
     if status.unknown_since and not before.unknown_since:
@@ -65,14 +65,14 @@ def _words(record: Dispatch, status: DispatchStatus) -> tuple[str, str, str]:
         return "", "", ""
     match Phase(status.phase):
         case Phase.GRANTED:
-            return "Dispatched", f"may start in {where}, epoch {status.epoch}", "Normal"
+            return "Dispatched", f"granted in {where}, epoch {status.epoch}", "Normal"
         case Phase.RECALLING:
-            return "Recalling", f"is taken back from {where} unless it has started: {message}", "Normal"
+            return "Recalling", f"recalled from {where} unless it has started: {message}", "Normal"
         case Phase.WITHDRAWING:
-            return "Withdrawing", f"is taken back from {where}: {printable(status.reason)}", "Normal"
+            return "Withdrawing", f"withdrawn from {where}: {printable(status.reason)}", "Normal"
         case Phase.PENDING:
             kind = "Normal" if status.reason in ("Withdrawn", SPILL_OVER) else "Warning"
-            return status.reason or "Pending", f"is not in {where} any more: {message}", kind
+            return status.reason or "Pending", f"no longer in {where}: {message}", kind
         case Phase.ENDED:
             return "Ended", f"ended in {where}", "Normal"
         case Phase.COPYING:
