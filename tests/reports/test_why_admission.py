@@ -43,3 +43,12 @@ def test_group_that_nodes_alone_keep_waiting_is_told_of_no_holder() -> None:
     answer = made.gang()
     assert answer.reason == "AwaitingAdmission"
     assert "admitted and not placed" not in answer.message
+
+
+def test_slots_for_pods_are_not_told_of_holders() -> None:
+    made = cluster()
+    for key, admitted, cpus in ((GangKey("ns", "a"), True, 9), (KEY, False, 10)):
+        size = requests_of({"cpu": cpus * 1000, "pods": 2})
+        declared = Gang(key, admission=True, admitted=admitted, min_resources=size, created=cpus)
+        made.snapshot.state.apply(GangUpdated(declared))
+    assert made.gang().message.endswith("; admitted and not placed yet: gang ns/a (9 cpu)")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from phalanx.cluster.inqueue import InqueueResources
 from phalanx.cluster.pods.records import GangRecord
+from phalanx.model.resources import PODS
 from phalanx.model.text.quantity import format_quantity
 
 _MOST_NAMED = 3
+# Slots for pods hold up a group only where everything else is short too.
+_POD_COUNTS = (PODS, "count/pods")
 
 
 def admission_holders(inqueue: InqueueResources, waiting: GangRecord) -> str:
@@ -17,7 +20,7 @@ def admission_holders(inqueue: InqueueResources, waiting: GangRecord) -> str:
     spec = waiting.spec
     if spec is None or not spec.min_resources:
         return ""
-    holders = inqueue.holders(name for name, amount in spec.min_resources if amount)
+    holders = inqueue.holders(name for name, amount in spec.min_resources if amount and name not in _POD_COUNTS)
     if not holders:
         return ""
     named = [
