@@ -77,6 +77,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember")
     roles = _roles(reader, min_member)
+    min_member = max(min_member, sum(minimum for _, minimum in roles))
     min_resources, min_limits = reader.resources("minResources"), reader.limits("minResources")
     queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
     topology = network_topology(reader, reader.spec.get("networkTopology"), "spec.networkTopology")
@@ -113,7 +114,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
-    """Return the per-role minima, which Volcano ignores as a whole if they sum to more than minMember."""
+    """Return the per-role minima. Those of a Job's own group are ignored if they sum to more than minMember."""
     stated = reader.spec.get("minTaskMember")
     if stated is None:
         return ()
@@ -129,16 +130,8 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
             roles[str(role)] = minimum
     total = sum(roles.values())
     if total > min_member and _is_of_a_job(reader):
-        # Volcano's webhook defaults the minimum of a task to all its replicas, which no user has requested.
-        return ()
-    if total > min_member:
-        reader.warn(
-            "RoleMinimaIgnored",
-            "spec.minTaskMember",
-            stated,
-            f"these sum to {total}, more than spec.minMember {min_member}, so they are ignored; "
-            f"write spec.minMember: {total} to have them enforced",
-        )
+        # The Job controller writes the replicas of each task, unless the user states a minimum: enforced, they
+        # would make every elastic Job rigid.
         return ()
     return tuple(sorted(roles.items()))
 
