@@ -60,7 +60,7 @@ def _rules() -> Iterator[Manifest]:
     # Suspended jobs that wait in a queue are written back when it is their turn.
     for kind in SUSPENDABLE:
         yield make_rule([kind.served.group], [kind.served.plural], [*READ, "update"])
-    yield make_rule([""], ["events"], ["create", "patch"])
+    yield make_rule([""], ["events"], ["create", "get", "patch"])
 
 
 def _all(group: str, resources: Sequence[str]) -> Manifest:

@@ -130,13 +130,14 @@ class CompositeObjects(PodEnricher):
 class CompositeStatusInput(msgspec.Struct, frozen=True):
     """Input for a composite's status. `placed` is True once its first quorum has been placed. `reason` and
     `message` explain why it waits ("" if unknown). `held` means that it waits for a quota or a turn, for which
-    the API has no condition."""
+    the API has no condition. `undecided` means that verdicts are missing: what depends on them stays as it is."""
 
     generation: int = 0
     placed: bool = False
     reason: str = ""
     message: str = ""
     held: bool = False
+    undecided: bool = False
 
 
 def composite_conditions(current: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
@@ -151,7 +152,7 @@ def composite_conditions(current: Conditions, group: CompositeStatusInput, now: 
     admitted: ConditionContent | None = None
     if group.held and not group.placed:
         admitted = ("False", group.reason, group.message)
-    elif last_admitted is not None and last_admitted.get("status") == "False":
+    elif not group.undecided and last_admitted is not None and last_admitted.get("status") == "False":
         admitted = ("True", "Admitted", "")
     desired = [(INITIALLY_SCHEDULED, scheduled), (ADMITTED, admitted)]
     return fresh_conditions(current, desired, group.generation, now)

@@ -209,6 +209,8 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
         reason, message = problem.code, problem.message
     elif group.verdict is not None:
         reason, message = _reason(group), group.verdict.message
+    elif group.undecided:
+        return conditions
     elif has_lost_members(group) or (group.counts.gated and _reason(group) != _NO_ROOM):
         reason, message = _reason(group), shortfall(group.gang, group.counts, group.roles)
     else:
@@ -220,7 +222,12 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
 
 
 def is_stuck(group: GroupStatusInput) -> bool:
-    """Return whether some members run while the remaining minimum cannot be placed or no longer exists."""
+    """Return whether some members run while the remaining minimum cannot be placed or no longer exists.
+
+    While this is unknown, the phase that reports it stays.
+    """
+    if group.undecided:
+        return group.phase == "Unknown" and group.counts.running > 0
     is_blocked = group.verdict is not None or group.gang.problem is not None or has_lost_members(group)
     return group.counts.running > 0 and is_blocked and not group.is_ready()
 
