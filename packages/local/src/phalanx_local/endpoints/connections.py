@@ -28,18 +28,18 @@ class TimedServer(web.Server):
         super().__init__(handler, request_factory=self._request, keepalive_timeout=IDLE_SECONDS, **options)
         self._max_body = max_body
         self._header_seconds = header_seconds
-        self._deadlines: dict[RequestHandler[Any], asyncio.TimerHandle] = {}
+        self._deadlines: dict[RequestHandler, asyncio.TimerHandle] = {}
 
-    def connection_made(self, handler: RequestHandler[Any], transport: asyncio.Transport) -> None:
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         loop = asyncio.get_running_loop()
         self._deadlines[handler] = loop.call_later(self._header_seconds, transport.abort)
 
-    def connection_lost(self, handler: RequestHandler[Any], exc: BaseException | None = None) -> None:
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         self._end_deadline(handler)
         super().connection_lost(handler, exc)
 
-    def _end_deadline(self, handler: RequestHandler[Any]) -> None:
+    def _end_deadline(self, handler: RequestHandler) -> None:
         deadline = self._deadlines.pop(handler, None)
         if deadline is not None:
             deadline.cancel()
@@ -48,7 +48,7 @@ class TimedServer(web.Server):
         self,
         message: RawRequestMessage,
         payload: StreamReader,
-        protocol: RequestHandler[Any],
+        protocol: RequestHandler,
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
