@@ -76,6 +76,7 @@ class Recorded:
         type: str = "Normal",
         related: ObjectReference | None = None,
         behind: bool = False,
+        once: bool = False,
     ) -> bool:
         self.events.append((f"{regarding.kind}/{regarding.name}", reason, note))
         self.behind += behind

@@ -416,3 +416,20 @@ def test_fields_that_are_not_known_stay() -> None:
 def test_a_plugin_s_arguments_are_a_list_of_words() -> None:
     assert "spec.plugins.mpi: " in refused(job(task("master"), plugins={"mpi": "--master=master"}))
     assert "spec.tasks: " in refused(changed(job(), "spec.tasks", "worker"))
+
+
+@pytest.mark.parametrize("name", ["7b-train", "llama.v2", "Train"])
+@pytest.mark.parametrize("plugin", ["svc", "pytorch", "mpi"])
+def test_job_whose_name_no_service_can_have_is_refused_with_plugins_that_make_one(name: str, plugin: str) -> None:
+    document = job(task("master"), task("worker"), plugins={plugin: []})
+    document["metadata"]["name"] = name
+    text = refused(document)
+    assert f"create service with name {name} validate failed [a DNS-1035 label must consist of" in text
+    assert "rename the job" in text
+
+
+@pytest.mark.parametrize("name", ["7b-train", "llama.v2"])
+def test_job_without_a_service_can_have_a_name_that_no_service_can_have(name: str) -> None:
+    document = job(task())
+    document["metadata"]["name"] = name
+    assert refused(document) == ""

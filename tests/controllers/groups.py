@@ -15,6 +15,7 @@ from tests.controllers.api import Json, Killed, MemoryApi, context
 
 PODS = "v1/pods"
 GROUPS = "scheduling.x-k8s.io/v1alpha1/podgroups"
+VOLCANO_GROUPS = "scheduling.volcano.sh/v1beta1/podgroups"
 _ROUNDS = 200
 _PLURALS = {"Job": "jobs", "StatefulSet": "statefulsets", "JobSet": "jobsets", "AppWrapper": "appwrappers"}
 
@@ -22,8 +23,17 @@ _PLURALS = {"Job": "jobs", "StatefulSet": "statefulsets", "JobSet": "jobsets", "
 class GroupWorld:
     """A PodGroup `g` of `size` pods `p-<index>`. Time passes by itself only in `pass_time`."""
 
-    def __init__(self, size: int = 3, *, minimum: int = 0, owner: Json | None = None, **annotations: str) -> None:
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        minimum: int = 0,
+        owner: Json | None = None,
+        collection: str = GROUPS,
+        **annotations: str,
+    ) -> None:
         self.api = MemoryApi()
+        self.collection = collection
         self.deaths = 0
         self.size = size
         self.recreates = True
@@ -33,7 +43,7 @@ class GroupWorld:
         notes = {"phalanx.dev/restart-policy": "WhenBelowMinimum"}
         notes |= {f"phalanx.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
         self.api.apply(
-            GROUPS, {"metadata": {"name": "g", "annotations": notes}, "spec": {"minMember": minimum or size}}
+            collection, {"metadata": {"name": "g", "annotations": notes}, "spec": {"minMember": minimum or size}}
         )
         self._start()
 
@@ -54,6 +64,9 @@ class GroupWorld:
 
         self.api.update(PODS, name, change)
 
+    def succeed(self, name: str) -> None:
+        self.api.update(PODS, name, lambda pod: pod.update(status={"phase": "Succeeded"}))
+
     def lose(self, name: str) -> None:
         self.api.erase(PODS, name)
 
@@ -72,11 +85,22 @@ class GroupWorld:
     def _make(self, name: str) -> None:
         self.made += 1
         metadata: Json = {"name": name, "labels": {"scheduling.x-k8s.io/pod-group": "g"}}
+        if self.collection == VOLCANO_GROUPS:
+            metadata = {"name": name, "annotations": {"scheduling.k8s.io/group-name": "g"}}
         if self.owner is not None:
             metadata["ownerReferences"] = [self.owner]
         self.api.apply(PODS, {"metadata": metadata, "spec": {}, "status": {"phase": "Pending"}})
 
     # -- the controller ------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """Replace the controller with a new process."""
+        self._start()
+
+    def observe(self) -> None:
+        """Deliver all changes to the controller before it reconciles."""
+        while self.api.deliver(self.controller):
+            pass
 
     async def settle(self) -> None:
         for _ in range(_ROUNDS):
@@ -108,7 +132,7 @@ class GroupWorld:
 
     @property
     def status(self) -> RestartStatus:
-        note = self.api.get_object(GROUPS, "g")["metadata"]["annotations"][RESTART_STATUS]
+        note = self.api.get_object(self.collection, "g")["metadata"]["annotations"][RESTART_STATUS]
         return msgspec.json.decode(note, type=RestartStatus)
 
     def uids(self) -> dict[str, str]:

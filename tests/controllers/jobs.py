@@ -72,6 +72,10 @@ class JobWorld:
 
     # -- the controller ------------------------------------------------------------------------------------
 
+    def restart(self) -> None:
+        """Replace the controller with a new process."""
+        self._start()
+
     async def settle(self) -> None:
         """Raises AssertionError where it never comes to rest."""
         for _ in range(_ROUNDS):
@@ -81,6 +85,12 @@ class JobWorld:
             if before == (self.deaths, len(self.api.writes), self.api.objects) and not self.again:
                 return
         raise AssertionError(f"never at rest: {self.api.writes[-8:]}")
+
+    async def rounds(self, number: int) -> None:
+        """Let everybody work, where a refused write is repeated without an end."""
+        for _ in range(number):
+            await self._work()
+            self._cluster()
 
     async def _work(self) -> None:
         self.again = False

@@ -9,9 +9,11 @@ import pytest
 
 from phalanx.jobs.group_restarts import RESTART_STATUS
 from tests.controllers.api import Json
-from tests.controllers.groups import GROUPS, PODS, GroupWorld, owned_by, put_owner
+from tests.controllers.groups import GROUPS, PODS, VOLCANO_GROUPS, GroupWorld, owned_by, put_owner
 
 SET = owned_by("apps/v1", "StatefulSet")
+JOB = owned_by("batch/v1", "Job")
+IGNORED_DISRUPTIONS = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
 
 
 async def running(**annotations: Any) -> GroupWorld:
@@ -276,6 +278,91 @@ async def test_a_count_that_was_copied_from_another_group_does_not_count() -> No
     )
     await world.settle()
     assert world.status.met > 0
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["same-process", "controller-restarted"])
+@pytest.mark.parametrize("seen", [False, True], ids=["deleted-at-once", "deleted-later"])
+@pytest.mark.parametrize("collection", [GROUPS, VOLCANO_GROUPS], ids=["scheduler-plugins", "volcano"])
+async def test_success_counts_after_its_pod_is_deleted(collection: str, seen: bool, restart: bool) -> None:
+    world = GroupWorld(owner=JOB, collection=collection)
+    put_owner(world, JOB, podFailurePolicy=IGNORED_DISRUPTIONS)
+    await world.settle()
+    before = world.uids()
+    world.recreates = False
+    world.succeed("p-1")
+    if seen:
+        await world.settle()
+    else:
+        # The controller sees the success and the deletion in one go.
+        world.observe()
+    world.lose("p-1")
+    await world.settle()
+    if restart:
+        world.restart()
+    await world.pass_time(1000)
+    assert world.uids() == {name: before[name] for name in ("p-0", "p-2")}
+    assert world.status.restarts == 0
+    world.succeed("p-0")
+    await world.settle()
+    world.lose("p-0")
+    await world.settle()
+    await world.pass_time(1000)
+    assert world.uids() == {"p-2": before["p-2"]}
+    writes = len(world.api.writes)
+    await world.pass_time(1000)
+    assert len(world.api.writes) == writes
+
+
+async def test_failure_after_a_deleted_success_still_restarts_the_others() -> None:
+    world = GroupWorld(owner=SET)
+    put_owner(world, SET)
+    await world.settle()
+    world.recreates = False
+    world.succeed("p-1")
+    await world.settle()
+    world.lose("p-1")
+    await world.settle()
+    world.lose("p-0")
+    await world.settle()
+    await world.pass_time(61)
+    assert world.status.restarts == 1
+    assert world.status.last is not None
+    assert world.status.last.pods == ("p-2",)
+
+
+async def test_success_of_an_earlier_run_does_not_count_for_new_controllers() -> None:
+    world = GroupWorld(owner=SET)
+    put_owner(world, SET)
+    await world.settle()
+    world.recreates = False
+    for name in ("p-0", "p-1", "p-2"):
+        world.succeed(name)
+    await world.settle()
+    for name in ("p-0", "p-1", "p-2"):
+        world.lose(name)
+    await world.settle()
+    world.owner = {**SET, "uid": "second-run"}
+    put_owner(world, world.owner)
+    world.recreates = True
+    await world.settle()
+    await world.pass_time(100)
+    world.recreates = False
+    world.lose("p-1")
+    await world.settle()
+    await world.pass_time(61)
+    assert world.status.restarts == 1
+
+
+async def test_exit_with_success_of_a_deleted_member_is_no_success() -> None:
+    world = await running()
+    world.recreates = False
+    world.api.update(PODS, "p-1", lambda pod: pod["metadata"].update(deletionTimestamp="2030-01-01T00:00:00Z"))
+    world.succeed("p-1")
+    world.observe()
+    world.lose("p-1")
+    await world.settle()
+    await world.pass_time(61)
+    assert world.status.restarts == 1
 
 
 Story = Callable[[GroupWorld], Awaitable[None]]

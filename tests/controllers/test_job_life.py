@@ -113,9 +113,10 @@ async def test_a_failed_pod_restarts_alone() -> None:
     assert world.pods()["j-w-1"] == "Running"
 
 
-async def test_the_last_try_keeps_the_failed_pod() -> None:
+@pytest.mark.parametrize("action", ["RestartJob", "RestartTask", "RestartPod"])
+async def test_the_last_try_keeps_the_failed_pod(action: str) -> None:
     world = JobWorld()
-    world.submit(maxRetry=2, policies=[{"event": "PodFailed", "action": "RestartJob"}])
+    world.submit(maxRetry=2, policies=[{"event": "PodFailed", "action": action}])
     await world.settle()
     for _ in range(2):
         world.pod_phase("j-w-1", "Failed", code=9)
@@ -123,6 +124,8 @@ async def test_the_last_try_keeps_the_failed_pod() -> None:
     assert world.phase() == "Failed"
     assert world.status()["retryCount"] == 2
     assert world.pods() == {"j-w-1": "Failed"}
+    assert world.status()["state"]["reason"] == "RetryLimitReached"
+    assert world.status()["state"]["message"] == "retry limit reached: maxRetry is 2"
 
 
 async def test_an_exit_code_of_any_container_counts() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from phalanx.controllers.queue_states import QueueStates
+from phalanx.kube.errors import ApiError
 from tests.controllers.api import Killed, MemoryApi, context
 
 QUEUES, GROUPS = "scheduling.volcano.sh/v1beta1/queues", "scheduling.volcano.sh/v1beta1/podgroups"
@@ -155,6 +156,22 @@ async def test_a_command_that_is_seen_before_its_queue_is_not_lost() -> None:
     assert queues.api.all(COMMANDS) == [command]
     assert await queues.settle() == {"a": "Closed"}
     assert queues.api.all(COMMANDS) == []
+
+
+@pytest.mark.parametrize("parent", ["", "p"], ids=["own-state", "marked-for-its-parent"])
+async def test_queue_that_a_user_closed_before_the_first_status_stays_closed(parent: str) -> None:
+    queues = Queues()
+    if parent:
+        queues.queue(parent)
+        await queues.settle()
+    queues.queue("a", parent)
+    while queues.api.deliver(queues.controller):
+        pass
+    # The watch has not delivered this write when the controller reconciles the queue.
+    queues.api.update(QUEUES, "a", lambda queue: queue.update(status={"state": "Closed"}), "")
+    with pytest.raises(ApiError, match="modified"):
+        await queues.controller.reconcile("a")
+    assert (await queues.settle())["a"] == "Closed"
 
 
 async def test_a_command_for_no_queue_goes() -> None:

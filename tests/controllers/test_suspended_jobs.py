@@ -81,8 +81,8 @@ class SuspendedWorld:
 
     # -- the Job controller, and the scheduler that evicts ------------------------------------------------------
 
-    def make_pods(self, count: int = 4) -> None:
-        """Of the job `j`, as it is; and what was to go is gone."""
+    def make_pods(self, count: int = 4, node: str = "n") -> None:
+        """Of the job `j`, as it is; and what was to go is gone. New pods are on `node`, or pending without one."""
         for pod in self.api.all(PODS):
             if self.suspended() or "deletionTimestamp" in pod["metadata"]:
                 self.api.erase(PODS, pod["metadata"]["name"])
@@ -91,7 +91,8 @@ class SuspendedWorld:
         for index in range(0 if self.suspended() else count):
             if f"j-{index}" not in present:
                 body = {"metadata": {"name": f"j-{index}", **copy.deepcopy(metadata)}}
-                self.api.apply(PODS, {**body, "status": {"phase": "Running"}})
+                status = {"phase": "Running" if node else "Pending"}
+                self.api.apply(PODS, {**body, "spec": {"nodeName": node} if node else {}, "status": status})
 
     def evict(self, *indexes: int, reason: str = "PreemptionByScheduler") -> None:
         """The condition first, then the deletion, as the scheduler does."""
@@ -424,6 +425,25 @@ async def test_a_gang_that_has_lost_one_member_too_many_waits_as_a_whole() -> No
     world.admits = False
     world.evict(3)
     await world.settle()
+    assert world.suspended()
+
+
+async def test_replacements_without_a_node_do_not_keep_an_evicted_job_running() -> None:
+    world = SuspendedWorld()
+    world.job(completionMode="NonIndexed")
+    world.api.update(JOBS, "j", lambda job: job["metadata"].update(annotations={"phalanx.dev/min-count": "2"}))
+    await world.settle()
+    world.make_pods()
+    await world.settle()
+    minimum = world.api.all(GROUPS)[0]["spec"]["minMember"]
+    world.admits = False
+    for index in range(4):
+        assert not world.suspended()
+        world.evict(index)
+        await world.settle()
+        if 3 - index < minimum:
+            break
+        world.make_pods(node="")
     assert world.suspended()
 
 

@@ -250,6 +250,16 @@ def test_a_claim_that_is_allocated_is_named_until_its_pod_has_a_node() -> None:
     assert [need.claim for need in door.needs("p")] == [""]
 
 
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("c", "b", "a"), ("b", "c", "a")], ids=" ".join)
+def test_shared_claim_is_charged_to_one_pod_in_any_order_of_uids(names: tuple[str, ...]) -> None:
+    door = Door()
+    door.claim(claim("c"))
+    for name in names:
+        door.pod(name, NAMED)
+        charged = [uid for uid, pod in door.shown.items() if pod.pod_class.beside]
+        assert len(charged) == 1
+
+
 def test_a_pod_that_needs_no_claim_after_all_waits_for_none() -> None:
     door = Door()
     door.pod("p", TEMPLATE, made={"gpu": None})

@@ -179,12 +179,9 @@ def test_volcano_queue_priority_and_roles() -> None:
     assert spec.roles == (("ps", 1), ("worker", 4))
 
 
-def test_volcano_role_minima_above_the_minimum_are_ignored_with_a_warning() -> None:
-    spec = read(VOLCANO, minMember=4, minTaskMember={"worker": 4, "ps": 1})
-    assert (spec.roles, spec.problem) == ((), None)
-    (warning,) = spec.warnings
-    assert warning.code == "RoleMinimaIgnored"
-    assert "write spec.minMember: 5" in warning.message
+def test_volcano_role_minima_above_the_minimum_raise_the_minimum() -> None:
+    spec = read(VOLCANO, minMember=1, minTaskMember={"worker": 4, "ps": 1})
+    assert (spec.min_member, spec.roles, spec.problem, spec.warnings) == (5, (("ps", 1), ("worker", 4)), None, ())
 
 
 def test_volcano_role_minima_that_a_webhook_has_filled_in_are_ignored_in_silence() -> None:
@@ -192,7 +189,7 @@ def test_volcano_role_minima_that_a_webhook_has_filled_in_are_ignored_in_silence
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j"}
     document["metadata"]["ownerReferences"] = [owner]
     (spec,) = read_group(VOLCANO, document)
-    assert (spec.roles, spec.warnings) == ((), ())
+    assert (spec.min_member, spec.roles, spec.warnings) == (4, (), ())
 
 
 @pytest.mark.parametrize("roles", [{"ps": -1}, {"ps": "one"}, ["ps"], {"ps": True}])

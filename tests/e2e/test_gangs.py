@@ -60,10 +60,11 @@ async def test_members_of_a_gang_give_one_reason(world: World) -> None:
     await world.until_event("FailedScheduling", "a", "2 of the 3 members")
 
 
-async def test_each_role_has_a_minimum_of_its_own(world: World) -> None:
+@pytest.mark.parametrize("minimum", [3, 1], ids=["minima-sum-to-the-minimum", "minima-above-the-minimum"])
+async def test_each_role_has_a_minimum_of_its_own(world: World, minimum: int) -> None:
     await world.node("n1")
     await world.scheduler()
-    await world.make(group("g", VOLCANO, minMember=3, minTaskMember={"ps": 1, "worker": 2}))
+    await world.make(group("g", VOLCANO, minMember=minimum, minTaskMember={"ps": 1, "worker": 2}))
 
     def member(role: str) -> dict[str, dict[str, str]]:
         return {"annotations": {"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": role}}

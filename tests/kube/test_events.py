@@ -294,3 +294,42 @@ async def test_drain_gives_up(server: StubServer, client: KubeClient) -> None:
     assert await idle.drain(0.01)
     scheduled(idle)
     assert not await idle.drain(0.01)  # nobody runs it
+
+
+def warned(recorder: EventRecorder, note: str = "spec is invalid") -> bool:
+    return recorder.record(POD, reason="Invalid", action="Validating", note=note, type="Warning", once=True)
+
+
+async def test_event_that_the_api_has_from_an_earlier_process_is_not_sent_again(
+    server: StubServer, recorder: EventRecorder, clock: Clock
+) -> None:
+    server.on("POST", PATH, CREATED)
+    assert warned(recorder)
+    assert await recorder.drain(5)
+    name = server.requests[-1].json["metadata"]["name"]
+    server.on("GET", f"{PATH}/{name}", Json({"metadata": {"name": name}}))
+    clock.now += 5
+    second = EventRecorder(recorder._client, controller="phalanx", instance="next", wall_clock=clock)
+    task = asyncio.create_task(second.run())
+    before = len(server.requests)
+    assert warned(second)
+    assert warned(second, "spec is invalid in another field")
+    assert await second.drain(5)
+    sent = [request.json["note"] for request in server.requests[before:] if request.method == "POST"]
+    assert sent == ["spec is invalid in another field"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_event_that_occurs_again_in_one_process_is_sent_again(
+    server: StubServer, recorder: EventRecorder, clock: Clock
+) -> None:
+    server.on("POST", PATH, CREATED)
+    assert warned(recorder)
+    assert await recorder.drain(5)
+    clock.now += 1000
+    recorder.sweep()
+    assert warned(recorder)
+    assert await recorder.drain(5)
+    names = [request.json["metadata"]["name"] for request in server.requests if request.method == "POST"]
+    assert len(set(names)) == 2

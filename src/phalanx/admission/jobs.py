@@ -15,12 +15,13 @@ import msgspec
 from phalanx.admission.context import DEFAULT, AdmissionContext
 from phalanx.admission.fields import Json, PatchBuilder, mapping, sequence
 from phalanx.admission.lifecycle_policies import refusals_of_policies
-from phalanx.admission.names import label_faults, qualified_name_faults, subdomain_faults
+from phalanx.admission.names import label_faults, qualified_name_faults, service_name_faults, subdomain_faults
 from phalanx.admission.pod_templates import container_request, faults_of_template
 from phalanx.admission.queue_state import refusals_of_queue
 from phalanx.jobs.plugins.mpi import MpiPlugin
 from phalanx.jobs.plugins.plugin import JobPluginError
-from phalanx.jobs.plugins.registry import NEEDED_PLUGINS, PLUGIN_NAMES
+from phalanx.jobs.plugins.registry import NEEDED_PLUGINS, PLUGIN_NAMES, desired_objects
+from phalanx.jobs.plugins.ssh import generate_rsa_key
 from phalanx.jobs.spec import DEFAULT_MAX_RETRY, Job, NetworkTopology, TaskSpec, VolumeSpec, read_job
 from phalanx.jobs.task_graph import is_acyclic
 from phalanx.model.text.quantity import QuantityError, read_quantity
@@ -110,6 +111,8 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
         refusals += _task(job, task, index)
     if faults_of_name := qualified_name_faults(job.metadata.name):
         refusals.append(f"create job with name {job.metadata.name} validate failed {_go_list(faults_of_name)};")
+    else:
+        refusals += _plugin_objects(job)
     if (spec.min_available or 0) > spec.replicas:
         refusals.append("job 'minAvailable' should not be greater than total replicas in tasks;")
     refusals += refusals_of_policies(spec.policies, "spec.policies")
@@ -122,6 +125,21 @@ def validate(document: Json, old: Json | None, context: AdmissionContext) -> lis
     ):
         refusals.append("job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);")
     return refusals
+
+
+def _plugin_objects(job: Job) -> Iterator[str]:
+    """Yield the names of objects of plugins that the API server would reject, which follow from the job's name."""
+    try:
+        objects = desired_objects(job, generate_rsa_key)
+    except JobPluginError:
+        return  # reported as an unknown plugin, or by the controller
+    for made in objects:
+        faults = service_name_faults(made.name) if made.kind == "Service" else subdomain_faults(made.name)
+        if faults:
+            yield (
+                f"create {made.kind.lower()} with name {made.name} validate failed {_go_list(faults)}; "
+                "rename the job, or remove the plugin that needs the object;"
+            )
 
 
 def _negative(job: Job) -> Iterator[str]:

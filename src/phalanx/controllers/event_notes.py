@@ -45,5 +45,5 @@ class EventNotes:
                 metadata.resource_version,
             )
             self._context.recorder.record(
-                regarding, type=note.type, reason=note.reason, action=note.reason, note=note.note
+                regarding, type=note.type, reason=note.reason, action=note.reason, note=note.note, once=True
             )

@@ -278,22 +278,27 @@ class QueueStates:
         by_parent = shut and parent is not None and parent.state in _SHUT
         # The annotation is written before closing and after opening: a crash in between only repeats it.
         if shut and by_parent != queue.closed_by_parent:
-            await self._mark(queue, by_parent)
+            queue = await self._mark(queue, by_parent)
         status: dict[str, Any] = {"state": state}
         if not queue.counted:
             status["allocated"] = {"cpu": "0", "memory": "0"}  # the scheduler writes the real values
-        body = {"metadata": {"uid": queue.uid}, "status": status}
+        # The state follows from the version that the watch delivered: a user can have closed the queue since.
+        version = {"uid": queue.uid, "resourceVersion": queue.resource_version}
+        body = {"metadata": version, "status": status}
         answer = await self._context.writer.patch(QUEUES.path(None, queue.name, "status"), body, PatchType.MERGE)
         self.queues.put(("", queue.name), msgspec.json.encode(answer))
         if shut:
             self._publish(queue, _CLOSE_QUEUE, "Close queue succeed", "Normal")
 
-    async def _mark(self, queue: QueueRecord, by_parent: bool) -> None:
-        """Record in an annotation whether the queue opens with its parent."""
+    async def _mark(self, queue: QueueRecord, by_parent: bool) -> QueueRecord:
+        """Record in an annotation whether the queue opens with its parent. Return the written queue."""
         notes = {CLOSED_BY_PARENT: "true" if by_parent else "false"}
-        patch = {"metadata": {"uid": queue.uid, "annotations": notes}}
+        metadata = {"uid": queue.uid, "resourceVersion": queue.resource_version, "annotations": notes}
+        patch = {"metadata": metadata}
         answer = await self._context.writer.patch(QUEUES.path(None, queue.name), patch, PatchType.MERGE)
-        self.queues.put(("", queue.name), msgspec.json.encode(answer))
+        raw = msgspec.json.encode(answer)
+        self.queues.put(("", queue.name), raw)
+        return _read_queue(raw)
 
     async def _exists(self, name: str) -> bool:
         """Return whether the queue exists although the watch does not have it yet."""

@@ -398,6 +398,7 @@ class Intake:
             generation=seen.generation,
             occupied_by=self._occupied_by(key),
             ours=self.is_ours(key),
+            hypernode=seen.hypernode,
         )
 
     def is_ours(self, key: GangKey) -> bool:

@@ -50,6 +50,7 @@ def desired_status(
     generation: int = 0,
     options: DialectOptions = _OPTIONS,
     exceeded: str = "",
+    undecided: bool = False,
 ) -> StatusChange | None:
     """Return the change that corrects the object's status; None if it is correct already.
 
@@ -72,6 +73,7 @@ def desired_status(
         generation=generation,
         fail_on_any_member=options.fail_on_any_member,
         exceeded=exceeded,
+        undecided=undecided,
     )
     desired = (kind.status(group) if kind.status is not None else None) or {}
     changed = {

@@ -6,6 +6,7 @@ forge it, and thereby only restarts the user's own group more often or never.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -27,6 +28,9 @@ MAX_BACKOFF = 600
 _MAX_NUMBER = 2**31 - 1
 _LISTED = 10
 _FEW = 64
+# Limits of the recorded successes, so that the annotation stays below the limit of the API (256 KiB together).
+_MAX_SUCCESSES = 8_000
+_MAX_OWNERS = 64
 
 
 class GroupRestartPolicy(msgspec.Struct, frozen=True):
@@ -54,7 +58,10 @@ class GroupRestartPolicy(msgspec.Struct, frozen=True):
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """Pod of the group; `created` in seconds. `evicted`: it terminates because of a voluntary disruption."""
+    """Pod of the group; `created` in seconds, `owner` is the uid of its controller.
+
+    `evicted`: it terminates because of a voluntary disruption.
+    """
 
     name: str
     uid: str
@@ -62,6 +69,7 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     deleting: bool = False
     evicted: bool = False
+    owner: str = ""
     exit_codes: tuple[int, ...] = ()
 
     @property
@@ -71,6 +79,11 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def running(self) -> bool:
         return self.phase == "Running" and not self.deleting
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether the pod ended by itself: a process that SIGTERM ends can exit with 0 too."""
+        return self.phase == "Succeeded" and not self.deleting
 
 
 class LastRestart(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,7 +103,8 @@ class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     `below_since` is the time since which the minimum is not met, and `cause` the reason. The last restart deletes
     all members that are not newer than `cut`; it is in progress while `restarting`. `newest` are the uids of the
     members created in that very second, if they are few, because their successors can have the same second.
-    `terminal` and `message` are the reason why there is no restart.
+    `terminal` and `message` are the reason why there is no restart. `succeeded` identifies members that succeeded,
+    also after the deletion of their pods, and `owners` the controllers of this run (digests of uids).
     """
 
     group: str
@@ -104,6 +118,8 @@ class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     restarting: bool = False
     message: str = ""
     last: LastRestart | None = None
+    succeeded: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
 
     def concerns(self, member: GroupMember) -> bool:
         """Return whether the last restart deletes the member."""
@@ -168,13 +184,15 @@ def decide_restart(
     now: int,
 ) -> RestartDecision:
     """Return the next step for a group with these members."""
+    status = _record_successes(status, minimum, members)
     if status.restarting:
         remaining = [member for member in members if member.alive and status.concerns(member)]
         if remaining:
             return RestartDecision(status, tuple(member for member in remaining if not member.deleting))
         status = replace(status, restarting=False, newest=(), met=0, below_since=0, cause="", message="")
     running = [member for member in members if member.running]
-    succeeded = sum(1 for member in members if member.phase == "Succeeded")
+    present = {_digest(member.uid) for member in members if member.phase == "Succeeded"}
+    succeeded = len(present.union(status.succeeded))
     if len(running) + succeeded >= minimum:
         met = max((member.created for member in running), default=0)
         return RestartDecision(_reset(replace(status, met=max(met, status.met))))
@@ -226,6 +244,29 @@ def restart_event(policy: GroupRestartPolicy, last: LastRestart) -> str:
         f"restart {last.number} of {policy.max_restarts}: {last.cause}; deletes {', '.join(last.pods)}{more}, "
         f"next restart in {format_duration(policy.pause(last.number))} at the earliest"
     )
+
+
+def _record_successes(status: RestartStatus, minimum: int, members: Sequence[GroupMember]) -> RestartStatus:
+    """Return the state with the members that have succeeded: their pods can be deleted before the others end.
+
+    Members whose controllers are all new belong to another run, for which earlier successes do not count.
+    """
+    owners = tuple(sorted({_digest(member.owner) for member in members if member.owner}))
+    if status.succeeded and owners and not set(owners).intersection(status.owners):
+        status = replace(status, succeeded=(), owners=())
+    fresh = {_digest(member.uid) for member in members if member.succeeded}.difference(status.succeeded)
+    room = max(0, min(minimum, _MAX_SUCCESSES) - len(status.succeeded))
+    succeeded = (*status.succeeded, *sorted(fresh)[:room])
+    if not succeeded:
+        return status
+    new_owners = [owner for owner in owners if owner not in status.owners]
+    known = (*status.owners, *new_owners)[-_MAX_OWNERS:]
+    return replace(status, succeeded=succeeded, owners=known)
+
+
+def _digest(uid: str) -> str:
+    """Return a short identifier of a uid, because the annotation is limited."""
+    return hashlib.blake2s(uid.encode(), digest_size=6).hexdigest()
 
 
 def _reset(status: RestartStatus) -> RestartStatus:

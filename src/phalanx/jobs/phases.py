@@ -64,10 +64,15 @@ def advance(job: Job, status: JobStatus) -> JobStatus:
         arrived = status.running + status.succeeded + status.failed
         return _phase(status, P.RUNNING) if job.spec.replicas and job.spec.minimum <= arrived else status
     if phase is P.RUNNING:
-        return _phase(status, _outcome(job, status) or P.RUNNING)
+        outcome = _outcome(job, status) or P.RUNNING
+        if outcome is P.FAILED:
+            message = f"{status.succeeded} of {job.spec.replicas} pods succeeded, {status.failed} failed"
+            return _failed(status, "PodsFailed", message)
+        return _phase(status, outcome)
     if phase is P.RESTARTING:
         if status.retry_count and status.retry_count >= job.spec.retries:
-            return _phase(status, P.FAILED)
+            reached = f"retry limit reached: maxRetry is {job.spec.retries}"
+            return _failed(status, "RetryLimitReached", reached)
         enough = job.spec.replicas - status.terminating >= job.spec.minimum
         return _phase(status, P.PENDING) if enough else status
     alive = status.pending + status.running + status.terminating + status.unknown
@@ -101,6 +106,10 @@ def _phase(status: JobStatus, phase: JobPhase) -> JobStatus:
     if status.phase is phase:
         return status
     return replace(status, state=replace(status.state, phase=phase.value, reason="", message=""))
+
+
+def _failed(status: JobStatus, reason: str, message: str) -> JobStatus:
+    return replace(status, state=replace(status.state, phase=P.FAILED.value, reason=reason, message=message))
 
 
 def _new_version(status: JobStatus, phase: JobPhase) -> JobStatus:

@@ -75,8 +75,4 @@ def is_restarted(pod: JobPod, restarts: Iterable[Restart], *, last_try: bool) ->
     """Return whether a restart deletes the pod. On the last try, finished pods remain, so that users can read
     their logs.
     """
-    return any(
-        restart.concerns(pod)
-        and not (last_try and restart.scope is JobAction.RESTART_JOB and pod.phase in FINISHED)
-        for restart in restarts
-    )
+    return any(restart.concerns(pod) and not (last_try and pod.phase in FINISHED) for restart in restarts)

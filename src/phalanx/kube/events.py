@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections import deque
@@ -31,7 +32,9 @@ _BEHIND = 10
 
 
 class EventWriter(Protocol):
-    """Client methods that the recorder needs (KubeClient has them)."""
+    """Client methods that the recorder needs (KubeClient has them); `get` only for events with ``once``."""
+
+    async def get(self, path: str) -> Any: ...
 
     async def create(self, path: str, obj: Any) -> Any: ...
 
@@ -41,7 +44,7 @@ class EventWriter(Protocol):
 class _Series:
     """Equal events: the first one is created, the later ones are counted."""
 
-    __slots__ = ("body", "count", "created", "last", "path", "queued", "told", "told_at")
+    __slots__ = ("body", "count", "created", "last", "once", "path", "queued", "told", "told_at")
 
     def __init__(self, path: str, body: dict[str, Any], now: float) -> None:
         self.path = path
@@ -52,6 +55,7 @@ class _Series:
         self.told_at = now
         self.created = False
         self.queued = False
+        self.once = False
 
     @property
     def name(self) -> str:
@@ -65,6 +69,9 @@ class EventRecorder:
     every half hour, and after six minutes of silence. If more than ``capacity`` events are queued, new ones are
     dropped and counted in ``dropped``. Events recorded with ``behind`` are sent only when no others are queued;
     their queue is ten times as long. ``form`` is the API that the events are written in.
+
+    Events recorded with ``once`` have a name that follows from their content. The first one of a process is not
+    sent if the API still has it, so that a restart repeats none.
     """
 
     def __init__(
@@ -100,6 +107,8 @@ class EventRecorder:
         self._sending = 0
         self._last_stamp = 0
         self._logged: set[str] = set()
+        # Names that follow from the content and were used by this process, in order.
+        self._content_names: dict[str, None] = {}
 
     def record(
         self,
@@ -111,6 +120,7 @@ class EventRecorder:
         type: str = "Normal",
         related: ObjectReference | None = None,
         behind: bool = False,
+        once: bool = False,
     ) -> bool:
         """Queue an event. Return False if it was dropped for overload."""
         now = self._wall_clock()
@@ -122,6 +132,8 @@ class EventRecorder:
             # The second occurrence is written at once, because it creates the series; the sweep writes later ones.
             return self._enqueue(series) if series.count == 2 else True
         series = self._begin(regarding, related, type, reason, action, note, now)
+        if once:
+            self._name_by_content(series, regarding, note)
         if not self._enqueue(series, behind=behind):
             return False
         self._series[key] = series
@@ -186,6 +198,20 @@ class EventRecorder:
             body["related"] = related
         return _Series(self._form.events.path(namespace), body, now)
 
+    def _name_by_content(self, series: _Series, regarding: ObjectReference, note: str) -> None:
+        """Name the event by its content, unless this process has recorded it before: then it occurs again."""
+        content = (regarding.uid, regarding.kind, series.body["type"], series.body["reason"], note)
+        suffix = "." + hashlib.sha256("\0".join(content).encode("utf-8", "replace")).hexdigest()[:16]
+        name = _cut(regarding.name, NAME_LIMIT - len(suffix)) + suffix
+        place = f"{series.path}/{name}"
+        if place in self._content_names:
+            return
+        self._content_names[place] = None
+        if len(self._content_names) > 8 * self._capacity:
+            del self._content_names[next(iter(self._content_names))]
+        series.body["metadata"]["name"] = name
+        series.once = True
+
     def _enqueue(self, series: _Series, *, behind: bool = False) -> bool:
         if series.queued:
             return True
@@ -219,6 +245,8 @@ class EventRecorder:
         try:
             if series.created:
                 await self._update(series)
+            elif series.once and await self._exists(series):
+                series.created = True
             else:
                 await self._create(series)
         except (ApiError, ConnectionLost, ConfigError) as error:
@@ -227,6 +255,16 @@ class EventRecorder:
             return
         self.sent += 1
         series.told, series.told_at = count, self._wall_clock()
+
+    async def _exists(self, series: _Series) -> bool:
+        """Return whether an earlier process has sent the event. A denied read means that it is sent."""
+        try:
+            await self._policy.run(lambda: self._client.get(f"{series.path}/{series.name}"), "GET")
+        except ApiError as error:
+            if error.status in (403, 404):
+                return False
+            raise
+        return True
 
     async def _create(self, series: _Series) -> None:
         body = (

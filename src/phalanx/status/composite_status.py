@@ -17,6 +17,7 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.composite import Composite
 from phalanx.model.gang import GangKey
+from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.status.group_disruption import disruption_condition
@@ -55,6 +56,8 @@ class CompositeStatuses:
         self._gathering: set[GangKey] = set()
         # The uids of those whose first quorum was bound at some time.
         self._scheduled: dict[GangKey, str] = {}
+        # The uids of those whose verdicts were all known at some time.
+        self._decided: dict[GangKey, str] = {}
 
     def touch(self, gang: GangKey) -> None:
         record = self._state.gangs.get(gang)
@@ -79,6 +82,7 @@ class CompositeStatuses:
         spec = self._composites.specs.get(key)
         if spec is None:
             self._scheduled.pop(key, None)
+            self._decided.pop(key, None)
             self._writer.forget(key)
             return None
         status = self._intake.composites.seen(key).status
@@ -110,7 +114,7 @@ class CompositeStatuses:
     def _standing(self, spec: Composite) -> CompositeStatusInput:
         gangs, generation = self._composites.gangs(spec.key), self._intake.composites.seen(spec.key).generation
         if not any(self._intake.is_ours(gang.key) for gang in gangs):
-            return CompositeStatusInput(generation)
+            return CompositeStatusInput(generation, undecided=True)
         fault = self._composites.fault(self._composites.root_of(spec.key))
         if fault is not None:
             reason = "Invalid" if fault.code == INVALID else "Unschedulable"
@@ -122,8 +126,13 @@ class CompositeStatuses:
         told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
         # Who waits only for the others says nothing about why.
         told.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
-        if not told:
-            return CompositeStatusInput(generation)
+        # After a start verdicts arrive one by one, and only the last one can explain the others.
+        explained = bool(told) and told[0][1].code != WAITING_FOR_COMPOSITE
+        undecided = not explained and not self._was_decided(spec) and any(map(self._is_undecided, gangs))
+        if not undecided:
+            self._decided[spec.key] = spec.ref.uid
+        if not told or undecided:
+            return CompositeStatusInput(generation, undecided=undecided)
         gang, verdict = told[0]
         message = f"{holding} of the {max(1, spec.min_groups)} groups that it needs have been placed"
         message = f"{message}; gang {gang.title}: {verdict.message}"
@@ -131,6 +140,13 @@ class CompositeStatuses:
             reason = "SchedulerError" if verdict.fault else "Unschedulable"
             return CompositeStatusInput(generation, False, reason, message, verdict=verdict)
         return CompositeStatusInput(generation, False, verdict.code, message, held=True, verdict=verdict)
+
+    def _was_decided(self, spec: Composite) -> bool:
+        return self._decided.get(spec.key) == spec.ref.uid
+
+    def _is_undecided(self, gang: GangRecord) -> bool:
+        pending = gang.count(MemberState.PENDING) > 0 and not _started(gang)
+        return pending and self._verdict(gang.key) is None
 
     def _holding(self, spec: Composite) -> int:
         """How many of its groups are known to be bound, or have been."""

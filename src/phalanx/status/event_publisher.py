@@ -127,13 +127,18 @@ class EventPublisher:
         """A pod has run, or will have run, for as long as it may: told to it, and to its gang's object."""
         source = source_reference(record.gang) if record.gang is not None else None
         for regarding in filter(None, (source, pod_reference(record.pod))):
-            self._recorder.record(regarding, type="Warning", reason=reason, action="Running", note=note)
+            self._recorder.record(regarding, type="Warning", reason=reason, action="Running", note=note, once=True)
 
     def publish_warning(self, notice: ObjectWarning) -> None:
         about = notice.about
         reference = ObjectReference(about.kind, about.name, about.namespace, about.uid, about.api_version)
         self._recorder.record(
-            reference, type=notice.type, reason=notice.reason, action="Validating", note=notice.message
+            reference,
+            type=notice.type,
+            reason=notice.reason,
+            action="Validating",
+            note=notice.message,
+            once=True,
         )
 
     def _publish_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:

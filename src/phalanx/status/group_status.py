@@ -19,6 +19,7 @@ from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.text.run_times import run_time_sentence
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.gangs.quorum import ONCE
 from phalanx.status.group_disruption import disruption_condition
 from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.status_writer import DerivedStatus, StatusWriter
@@ -30,13 +31,15 @@ _ADMISSION_GRACE = 30.0
 class _Group:
     """What is remembered of one gang's object. `uid` is the object's: of a namesake nothing is known. `scheduled`
     tells that the first quorum was bound at some time. `disruption` says why the gang is evicted as a whole, until
-    it has its quorum again. `hypernode` is what the object was last told to be in.
+    it has its quorum again. `hypernode` is what the object was last told to be in. `decided` tells that a verdict
+    on its pending members is known, or needed none, since the start of this process.
     """
 
-    __slots__ = ("disruption", "hypernode", "scheduled", "uid")
+    __slots__ = ("decided", "disruption", "hypernode", "scheduled", "uid")
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
+        self.decided = False
         self.scheduled = False
         self.disruption: str | None = None
         self.hypernode = ""
@@ -145,7 +148,9 @@ class GroupStatuses:
             return None
         if not found.ours:
             return None
-        gang, group = record.spec, self._group(key, found.ref.uid)
+        gang, group, verdict = record.spec, self._group(key, found.ref.uid), self._verdict(key)
+        scheduled = group.scheduled or ever_scheduled(record, gang)
+        group.decided = group.decided or verdict is not None or not _needs_verdict(record, gang, scheduled)
         change = desired_status(
             self._intake.dialects.group_of(found.ref),
             found.ref,
@@ -154,16 +159,17 @@ class GroupStatuses:
             record.counts(),
             roles={role: record.counts(role) for role in record.roles()},
             occupied_by=found.occupied_by,
-            verdict=self._verdict(key),
-            ever_scheduled=group.scheduled or ever_scheduled(record, gang),
+            verdict=verdict,
+            ever_scheduled=scheduled,
             admitted=gang.admitted or record.admitted,
             now=int(self._now()),
             generation=found.generation,
             options=self._options,
             exceeded=self._exceeded(record),
+            undecided=not group.decided,
         )
         change = self._with_disruption(change, group, found, record.active >= gang.min_member)
-        change = self._with_hypernode(change, group, record, found.ref)
+        change = self._with_hypernode(change, group, record, found)
         return DerivedStatus(change, found.status) if change is not None else None
 
     def _exceeded(self, record: GangRecord) -> str:
@@ -175,18 +181,19 @@ class GroupStatuses:
         return run_time_sentence(record.members[min(over)].pod.run_time) if over else ""
 
     def _with_hypernode(
-        self, change: StatusChange | None, group: _Group, record: GangRecord, ref: GroupRef
+        self, change: StatusChange | None, group: _Group, record: GangRecord, found: GroupRecord
     ) -> StatusChange | None:
         """Volcano's groups learn in which HyperNode all of their members are."""
         topology = record.spec.topology if record.spec is not None else None
-        annotation = self._intake.dialects.group_of(ref).hypernode
+        annotation = self._intake.dialects.group_of(found.ref).hypernode
         if topology is None or not topology.hypernodes or not annotation:
             return change
         rows = {each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0}
         name = self._state.topology.hypernodes.around(rows)
-        if not name or name == group.hypernode:
+        # After a start, the object itself tells what was written last.
+        if not name or name == (group.hypernode or found.hypernode):
             return change
-        return msgspec.structs.replace(change or StatusChange(ref), annotations={annotation: name})
+        return msgspec.structs.replace(change or StatusChange(found.ref), annotations={annotation: name})
 
     def _with_disruption(
         self, change: StatusChange | None, group: _Group, found: GroupRecord, whole: bool
@@ -206,6 +213,14 @@ class GroupStatuses:
 
     def _says_eviction(self, ref: GroupRef) -> bool:
         return self._intake.dialects.group_of(ref).says_eviction
+
+
+def _needs_verdict(record: GangRecord, gang: Gang, scheduled: bool) -> bool:
+    """Return whether pending members are part of the quorum; those above it have verdicts of their own."""
+    counts = record.counts()
+    if gang.problem is not None or not counts.pending or (scheduled and gang.match_policy in ONCE):
+        return False
+    return counts.active + counts.succeeded < gang.min_member
 
 
 def ever_scheduled(record: GangRecord, gang: Gang) -> bool:

@@ -96,7 +96,9 @@ class StatusEndpoint:
         self._count(ref.kind)
         about = object_reference(ref)
         note = f"The status of this {ref.kind} ({ref.group}) was not written: {error}"
-        self._recorder.record(about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning")
+        self._recorder.record(
+            about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning", once=True
+        )
 
     async def _exists(self, path: str) -> bool:
         try:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from .pods import container, manifest
@@ -235,6 +236,48 @@ async def test_even_a_killed_agent_leaves_no_processes(world: World) -> None:
     await until(lambda: not alive(pid))
 
 
+async def test_logs_of_processes_are_private_files_and_need_rights(world: World) -> None:
+    agent_logs = world.directory / "logs"
+    world.write_nodes(NODES)
+    words = ["--exec", "--nodes", str(world.nodes_file), "--log-dir", str(agent_logs)]
+    umask = os.umask(0)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, "--kubeconfig", str(world.kubeconfig), *words, stdout=asyncio.subprocess.PIPE
+        )
+    finally:
+        os.umask(umask)
+    assert process.stdout is not None
+    try:
+        await process.stdout.readline()
+        volumes = [{"name": "scratch", "emptyDir": {}}]
+        await world.create(manifest("a", containers=script("echo secret"), volumes=volumes))
+        await world.until_phase("a", "Succeeded")
+        modes = {path.stat().st_mode & 0o077 for path in agent_logs.iterdir() if path.name.startswith("default_")}
+        modes |= {path.stat().st_mode & 0o077 for path in agent_logs.glob("**/*.log")}
+        assert modes == {0}
+        node = await world.get("/api/v1/nodes/n0")
+        assert node is not None
+        port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+        tenant = world.server.tenant_kubeconfig("team")["users"][0]["user"]["token"]
+        answers = {}
+        async with aiohttp.ClientSession() as session:
+            for scheme in ("http", "https"):
+                url = f"{scheme}://127.0.0.1:{port}/containerLogs/default/a/main"
+                for token in ("", "nonsense", tenant, world.server.token):
+                    headers = {"Authorization": f"Bearer {token}"} if token else {}
+                    async with session.get(url, headers=headers, ssl=False) as answer:
+                        answers[scheme, token] = (answer.status, "secret" in await answer.text())
+        for scheme in ("http", "https"):
+            assert answers[scheme, ""] == answers[scheme, "nonsense"] == (401, False)
+            assert answers[scheme, tenant] == (403, False)
+            assert answers[scheme, world.server.token] == (200, True)
+        assert await world.client.request("GET", f"{PODS}/a/log") == b"secret\n"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
 async def test_sigterm_ends_the_command_with_success(world: World) -> None:
     world.write_nodes(NODES)
     words = ["--kubeconfig", str(world.kubeconfig), "--nodes", str(world.nodes_file)]
@@ -252,6 +295,8 @@ async def test_sigterm_ends_the_command_with_success(world: World) -> None:
         (["--nodes", "{missing}"], 1, "nodes file {missing}"),
         (["--run-seconds", "-1"], 2, "--run-seconds"),
         (["--pod-network", "nonsense"], 2, "--pod-network"),
+        (["--pod-network", "10.0.0.1/32"], 2, "--pod-network: 10.0.0.1/32 has no address for a pod"),
+        (["--run-seconds", "1e300"], 2, "--run-seconds"),
         (["--restart-backoff", "0"], 2, "--restart-backoff"),
     ],
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx_local.nodeagent.core_v1 import V1Pod
+from phalanx_local.nodeagent.log_access import AnonymousAccess
 from phalanx_local.nodeagent.pod_runtime.fake_log import FakeLogs
 from phalanx_local.nodeagent.pod_runtime.log_server import LogError, LogServer, file_tail_offset, tail_offset
 
@@ -38,6 +42,30 @@ def test_the_tail_of_a_long_file_is_that_of_its_text(tmp_path: Path, count: int)
     path = tmp_path / "log"
     path.write_bytes(text)
     assert file_tail_offset(path, count) == tail_offset(text, count)
+
+
+@given(st.binary(max_size=40), st.integers(0, 8), st.booleans())
+def test_tail_of_a_file_of_many_blocks_is_that_of_its_text(
+    tmp_path_factory: pytest.TempPathFactory, seed: bytes, count: int, newline: bool
+) -> None:
+    text = (seed + b"\n").join(b"x" * 3 for _ in range(4)) + (b"\n" if newline else b"")
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.write_bytes(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("phalanx_local.nodeagent.pod_runtime.log_server._CHUNK", 5)
+        assert file_tail_offset(path, count) == tail_offset(text, count)
+
+
+def test_tail_of_a_long_line_reads_one_block_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.truncate(64 * 1024 * 1024)  # one line; the file has no blocks on the disk
+    tracemalloc.start()
+    try:
+        assert file_tail_offset(path, 10**12) == 0
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 def fake_log(
@@ -80,7 +108,7 @@ async def server() -> AsyncIterator[LogServer]:
     async def find(namespace: str, name: str) -> V1Pod | None:
         return msgspec.convert(manifest(name), V1Pod) if name == "a" else None
 
-    server = LogServer()
+    server = LogServer(AnonymousAccess())
     await server.start()
     server.connect(OneLog(), find)
     try:
@@ -121,3 +149,19 @@ async def test_a_caller_who_says_nothing_disturbs_nobody(server: LogServer) -> N
             session.get(f"http://127.0.0.1:{server.port}/healthz") as answer,
         ):
             assert await answer.text() == "ok"
+
+
+async def test_connections_with_half_a_request_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phalanx_local.nodeagent.pod_runtime.log_server._IDLE_SECONDS", 0.2)
+    server = LogServer(AnonymousAccess())
+    await server.start()
+    try:
+        for start in (b"", b"GET /healthz HTT", b"\x16", b"\x16\x03\x01"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(start)
+            async with asyncio.timeout(10):
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+            writer.close()
+    finally:
+        await server.close()

@@ -76,6 +76,13 @@ def test_allocatable_may_be_less_than_capacity() -> None:
         ("{name: a, allocatable: {cpu: 1}, taints: [{key: x}]}", "taints: {'key': 'x'} needs a key and an effect"),
         ("{kind: Pod, metadata: {name: a}}", "kind: expected Node, found 'Pod'"),
         ("7", "expected a node, found 7"),
+        ("{name: 'z{i:99999999999}', allocatable: {cpu: 1}}", "'z{i:99999999999}' asks for more than 253 digits"),
+        ("{name: 'z{i:%s}', allocatable: {cpu: 1}}" % ("9" * 200), "asks for more than 253 digits"),
+        ("{name: 'z{i:%s}', allocatable: {cpu: 1}}" % ("9" * 5000), "has more than 253 characters"),
+        ("{name: 'z{i:254}', count: 9, allocatable: {cpu: 1}}", "asks for more than 253 digits"),
+        ("{name: '%s', count: 9, allocatable: {cpu: 1}}" % ("{i:253}" * 9), "is not a DNS name"),
+        ("{name: '%s', allocatable: {cpu: 1}}" % ("{i:253}" * 90_000), "has more than 253 characters"),
+        ("{name: '%s', allocatable: {cpu: 1}}" % ("a" * 5_000_000), "has more than 253 characters"),
     ],
 )
 def test_a_bad_entry_is_named_with_its_field_and_harms_only_itself(entry: str, says: str) -> None:
@@ -98,3 +105,16 @@ def test_a_file_that_is_no_list_of_nodes_is_an_error(text: str) -> None:
 
 def test_an_empty_file_is_a_cluster_without_nodes() -> None:
     assert names("") == []
+
+
+def test_file_with_more_nodes_than_the_limit_is_an_error() -> None:
+    entries = [f"{{name: 'n{at}-{{i}}', count: 100000, allocatable: {{cpu: 1}}}}" for at in range(3)]
+    with pytest.raises(NodeFileError, match="more than 100000 nodes"):
+        parse_node_file(f"[{', '.join(entries)}]", "nodes.yaml")
+
+
+def test_nodes_of_one_entry_share_its_contents() -> None:
+    labels = ", ".join(f"k{at}: v" for at in range(1000))
+    text = f"[{{name: 'n{{i}}', count: 1000, allocatable: {{cpu: 1}}, labels: {{{labels}}}}}]"
+    nodes = parse_node_file(text, "nodes.yaml").nodes
+    assert nodes["n0"].labels is nodes["n999"].labels

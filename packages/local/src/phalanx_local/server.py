@@ -15,9 +15,7 @@ import re
 import socket
 from pathlib import Path
 
-from aiohttp import StreamReader, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_parser import RawRequestMessage
+from aiohttp import web
 
 from phalanx_local.admission.policies import AdmissionPolicies
 from phalanx_local.admission.quota import QuotaLedger
@@ -31,6 +29,7 @@ from phalanx_local.authentication.tokens import AccountTokens
 from phalanx_local.authorization import Rbac
 from phalanx_local.controllers import Controllers
 from phalanx_local.endpoints.audit import Audit
+from phalanx_local.endpoints.connections import TimedServer
 from phalanx_local.endpoints.faults import Faults
 from phalanx_local.endpoints.http import HttpEndpoint, ProtocolLog
 from phalanx_local.endpoints.listing import Lister
@@ -88,7 +87,10 @@ class ApiServer:
             accounts=self.tokens.user_of,
         )
         reviewer = Reviewer(authenticator, self.rbac)
-        resources = ResourceHandler(self.api, Lister(self.store), reviewer, self.tokens, self.options)
+        kubelet_identity = self.authority.kubelet_client_context() if self.authority is not None else None
+        resources = ResourceHandler(
+            self.api, Lister(self.store), reviewer, self.tokens, self.options, kubelet_identity
+        )
         self._endpoint = HttpEndpoint(
             self.api,
             resources,
@@ -121,9 +123,9 @@ class ApiServer:
         self._webhooks.load()
         self.api.webhooks = self._webhooks
         protocol_log = ProtocolLog(logging.getLogger("phalanx_local.endpoints.http"), {})
-        server = web.Server(
+        server = TimedServer(
             self._endpoint,
-            request_factory=self._request,
+            max_body=self.options.max_body,
             handler_cancellation=True,
             access_log=None,
             logger=protocol_log,
@@ -197,25 +199,6 @@ class ApiServer:
         self.rbac.load()
         self._quotas.load()
         self._journal.begin(self.store)
-
-    def _request(
-        self,
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: object,
-        writer: AbstractStreamWriter,
-        task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        loop = asyncio.get_running_loop()
-        return web.BaseRequest(
-            message,
-            payload,
-            protocol,  # type: ignore[arg-type]
-            writer,
-            task,
-            loop,
-            client_max_size=self.options.max_body,
-        )
 
     def _cut_watches(self, path: re.Pattern[str], error: StatusError | None) -> int:
         chosen = [watch for watch, asked in self._endpoint.watches.items() if path.search(asked)]

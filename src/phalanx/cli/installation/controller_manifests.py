@@ -61,7 +61,7 @@ def _rules() -> Iterator[Manifest]:
     # A suspended job in a queue is resumed by an update of its spec.
     for kind in SUSPENDABLE:
         yield make_rule([kind.served.group], [kind.served.plural], [*READ, "update"])
-    yield make_rule([""], ["events"], ["create", "patch"])
+    yield make_rule([""], ["events"], ["create", "get", "patch"])
 
 
 def _all(group: str, resources: Sequence[str]) -> Manifest:

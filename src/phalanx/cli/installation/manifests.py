@@ -167,7 +167,8 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield make_rule(["resource.k8s.io"], ["resourceclaims"], [*READ, "create", "patch", "delete"])
     yield make_rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
     yield make_rule(["policy"], ["poddisruptionbudgets"], READ)
-    yield make_rule(["events.k8s.io"], ["events"], ["create", "patch"])
+    # A restart reads whether the API still has an event before it records it again.
+    yield make_rule(["events.k8s.io"], ["events"], ["create", "get", "patch"])
     yield make_rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
     yield from _dialect_rules()
     yield make_rule(["metrics.k8s.io"], ["nodes"], ["get", "list"])

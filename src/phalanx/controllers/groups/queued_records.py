@@ -33,7 +33,9 @@ class QueuedGroup(msgspec.Struct, frozen=True):
 
 
 class QueuedPod(msgspec.Struct, frozen=True):
-    """Pod of such a group. `evicted` by the scheduler; `stays` if it is running or finished and is not evicted."""
+    """Pod of such a group. `evicted` by the scheduler; `stays` if it has succeeded, or has a node and is neither
+    failed nor evicted.
+    """
 
     uid: str
     resource_version: str
@@ -59,7 +61,12 @@ class _PodStatus(Wire):
     conditions: tuple[Condition, ...] = ()
 
 
+class _PodSpec(Wire):
+    node_name: str = ""
+
+
 class _Pod(_Named):
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
@@ -110,5 +117,7 @@ def read_pod(raw: bytes) -> QueuedPod | None:
         for condition in status.conditions
     )
     leaving = evicted or metadata.deletion_timestamp is not None
-    stays = status.phase == "Succeeded" or (status.phase != "Failed" and not leaving)
+    # A replacement without a node waits for the room that its predecessor lost.
+    placed = bool(pod.spec.node_name) and status.phase != "Failed" and not leaving
+    stays = status.phase == "Succeeded" or placed
     return QueuedPod(metadata.uid, metadata.resource_version, (metadata.namespace, group), evicted, stays)

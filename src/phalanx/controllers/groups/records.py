@@ -80,6 +80,7 @@ def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRec
     def read(raw: bytes) -> MemberRecord | None:
         pod = _POD.decode(raw)
         metadata, status = pod.metadata, pod.status
+        owner = controlling_owner(metadata)
         spec = PodSpec(scheduling_group=pod.spec.scheduling_group, workload_ref=pod.spec.workload_ref)
         declared = declarations.declare(PodObject(metadata, spec))
         if declared is None:
@@ -90,6 +91,7 @@ def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRec
             uid=metadata.uid,
             created=parse_time(metadata.creation_timestamp),
             phase=status.phase,
+            owner=owner.uid if owner is not None else "",
             deleting=metadata.deletion_timestamp is not None,
             evicted=any(
                 condition.type == "DisruptionTarget"
@@ -109,7 +111,7 @@ def member_reader(declarations: GangDeclarations) -> Callable[[bytes], MemberRec
             metadata.namespace,
             f"{metadata.namespace}/{declared.name}",
             declared.naming.objects,
-            controlling_owner(metadata),
+            owner,
             member,
         )
 

@@ -62,6 +62,8 @@ class GroupRestartController:
         )
         self.groups: dict[Resource, ObjectStore[RestartableGroup]] = {}
         self._by_gang: dict[str, dict[GroupKey, None]] = {}
+        # Pods that were seen to succeed and are not yet recorded: they can be deleted before the reconciliation.
+        self._unrecorded: dict[GroupKey, dict[str, MemberRecord]] = {}
         for kind in dialects.groups.values():
             for version in kind.kind.versions:
                 served = kind.kind.served_as(version)
@@ -94,11 +96,14 @@ class GroupRestartController:
             self._by_gang.setdefault(new.gang, {})[group_key] = None
             self._queue.add(group_key, _GATHER)
         else:
+            self._unrecorded.pop(group_key, None)
             self._queue.forget(group_key)
 
     def _pod_changed(self, key: Key, old: MemberRecord | None, new: MemberRecord | None) -> None:
         for pod in (old, new):
             for group_key in self._by_gang.get(pod.gang, ()) if pod is not None else ():
+                if pod is not None and pod.member.succeeded:
+                    self._unrecorded.setdefault(group_key, {})[pod.uid] = pod
                 self._queue.add(group_key, _GATHER)
 
     async def _try_reconcile(self, key: GroupKey) -> float | None:
@@ -119,12 +124,15 @@ class GroupRestartController:
             return None
         policy, problem = read_restart_policy(group.annotations)
         status = read_restart_status(group.annotations, group.uid)
+        unrecorded = dict(self._unrecorded.get(key, {}))
         if policy is None:
+            self._unrecorded.pop(key, None)
             if problem and status.message != problem:
                 await self._write(key, group, replace(status, message=problem))
                 self._publish(key, group, "Warning", "InvalidRestartPolicy", problem)
             return None
-        pods = [pod for pod in self.pods.of(group.gang) if not pod.objects or resource.group in pod.objects]
+        present = {pod.uid: pod for pod in self.pods.of(group.gang)}
+        pods = [pod for pod in (unrecorded | present).values() if not pod.objects or resource.group in pod.objects]
         now = int(self._context.clock())
         members = [pod.member for pod in pods]
         decided = decide_restart(policy, status, group.minimum, members, now)
@@ -143,6 +151,8 @@ class GroupRestartController:
                 self._publish(key, group, "Warning", "GroupRestarted", restart_event(policy, after.last))
             elif after.message and after.message != status.message:
                 self._publish(key, group, "Warning", "GroupNotRestarted", after.message)
+        for uid in unrecorded:
+            self._unrecorded.get(key, {}).pop(uid, None)
         by_uid = {pod.uid: pod for pod in pods}
         if to_delete:
             await self._delete([by_uid[member.uid] for member in to_delete], after)

@@ -315,7 +315,10 @@ class SuspendedJobController:
         regarding = ObjectReference(
             kind.served.kind, key[1][1], key[1][0], record.uid, kind.served.api_version, record.resource_version
         )
-        self._context.recorder.record(regarding, type=severity, reason=reason, action=reason, note=note)
+        # Requeued and Resumed can occur again with the same note; a warning describes a state that lasts.
+        self._context.recorder.record(
+            regarding, type=severity, reason=reason, action=reason, note=note, once=severity == "Warning"
+        )
 
 
 def _belongs_to(job: dict[str, Any]) -> str:

@@ -248,6 +248,8 @@ class VolcanoJobController:
         self, uid: str, status: JobStatus, group: JobGroupRecord | None, decided: JobPlan
     ) -> JobStatus:
         """Return the status with the reason why the job does not run."""
+        if status.phase is JobPhase.FAILED:
+            return status  # the reason was set with the phase
         reason, message = "", ""
         if status.phase in (JobPhase.PENDING, JobPhase.RESTARTING):
             trouble = self._troubles.get(uid) or self._creation.trouble(uid)

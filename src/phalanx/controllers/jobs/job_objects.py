@@ -34,6 +34,9 @@ _MADE = {
 }
 # Seconds between checks for a claim that a user creates.
 _CLAIM_PERIOD = 5.0
+# Seconds between tries of a write that the API refuses: a quota or an admission policy can change.
+_REFUSED_PERIOD = 30.0
+_REFUSALS = (400, 403, 422)
 
 
 class ObjectTrouble(Exception):  # noqa: N818 - a missing prerequisite of the job, not a fault of the process
@@ -97,15 +100,17 @@ class JobObjects:
     async def _ensure_volumes(self, job: Job) -> None:
         namespace = job.metadata.namespace
         for volume in volumes_of(job):
-            if volume.manifest is not None:
-                await self._create(_CLAIMS, namespace, volume.manifest)
+            if volume.manifest is not None and await self._create(_CLAIMS, namespace, volume.manifest):
                 continue
             try:
-                await self._context.client.get(_CLAIMS.path(namespace, volume.claim))
+                claim = await self._context.client.get(_CLAIMS.path(namespace, volume.claim))
             except ApiError as error:
                 if error.status != 404:
                     raise
                 raise ObjectTrouble("PVCError", missing_claim(volume.claim), _CLAIM_PERIOD) from None
+            if claim["metadata"].get("deletionTimestamp"):
+                text = f"waits for the end of pvc {volume.claim}, which is being deleted"
+                raise ObjectTrouble("NameOccupied", text, _CLAIM_PERIOD)
 
     async def _ensure_plugins(self, job: Job) -> None:
         try:
@@ -131,10 +136,16 @@ class JobObjects:
         if not wanted.belongs_to_job(existing):
             text = f"{wanted.kind} {wanted.name} exists and does not belong to this job"
             raise ObjectTrouble("PluginError", text, _CLAIM_PERIOD)
+        if existing["metadata"].get("deletionTimestamp"):
+            text = f"waits for the end of {wanted.kind} {wanted.name}, which is being deleted"
+            raise ObjectTrouble("NameOccupied", text, _CLAIM_PERIOD)
         patch = wanted.changed(existing)
         if patch:
             patch["metadata"] = {"uid": existing["metadata"]["uid"]}
-            await self._context.writer.patch(path, patch, PatchType.MERGE)
+            try:
+                await self._context.writer.patch(path, patch, PatchType.MERGE)
+            except ApiError as error:
+                raise _refused(error, f"{wanted.kind} {wanted.name}") from None
 
     async def _create(self, resource: Resource, namespace: str, manifest: dict[str, Any]) -> bool:
         """Create an object. Return False if it exists already."""
@@ -142,7 +153,7 @@ class JobObjects:
             await self._context.writer.create(resource.path(namespace), manifest)
         except ApiError as error:
             if error.reason != "AlreadyExists":
-                raise
+                raise _refused(error, f"{resource.kind} {manifest['metadata']['name']}") from None
             return False
         return True
 
@@ -157,12 +168,40 @@ class JobObjects:
         namespace = job.metadata.namespace
         desired = desired_pod_group(job, priorities=priorities, held_back=waiting)
         if group is None:
-            answer = await self._context.writer.create(_GROUPS.path(namespace), desired)
+            answer = await self._create_group(job, desired)
         else:
             patch = changed(msgspec.json.decode(group.raw), desired)
             if not patch:
                 return
             metadata = {**patch.get("metadata", {}), "uid": group.uid}
             path = _GROUPS.path(namespace, group.group.name)
-            answer = await self._context.writer.patch(path, {**patch, "metadata": metadata}, PatchType.MERGE)
+            try:
+                answer = await self._context.writer.patch(path, {**patch, "metadata": metadata}, PatchType.MERGE)
+            except ApiError as error:
+                raise _refused(error, f"PodGroup {group.group.name}") from None
         self._groups.put((namespace, answer["metadata"]["name"]), msgspec.json.encode(answer))
+
+    async def _create_group(self, job: Job, desired: dict[str, Any]) -> dict[str, Any]:
+        namespace, name = job.metadata.namespace, desired["metadata"]["name"]
+        try:
+            created: dict[str, Any] = await self._context.writer.create(_GROUPS.path(namespace), desired)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise _refused(error, f"PodGroup {name}") from None
+            existing = await self._context.client.get(_GROUPS.path(namespace, name))
+            metadata = existing["metadata"]
+            owned = any(owner.get("uid") == job.metadata.uid for owner in metadata.get("ownerReferences") or ())
+            if owned and not metadata.get("deletionTimestamp"):
+                raise  # the watch is behind
+            text = f"waits for the end of PodGroup {name}, which " + (
+                "is being deleted" if owned else "does not belong to this job"
+            )
+            raise ObjectTrouble("NameOccupied", text, _CLAIM_PERIOD) from None
+        return created
+
+
+def _refused(error: ApiError, subject: str) -> ApiError | ObjectTrouble:
+    """Return the trouble of a write that the API refused; other errors as they are, to be retried at once."""
+    if error.status not in _REFUSALS:
+        return error
+    return ObjectTrouble("FailedCreate", f"{subject} was refused: {error.message}", _REFUSED_PERIOD)

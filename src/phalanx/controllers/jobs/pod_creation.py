@@ -24,6 +24,7 @@ from phalanx.jobs.plugins.registry import plugins_of, shape
 from phalanx.jobs.pods import desired_pod
 from phalanx.jobs.quota_shortage import fitting_pods, quota_shortage
 from phalanx.jobs.spec import Job, TaskSpec
+from phalanx.kube.changes import Key
 from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import ObjectReference
@@ -31,6 +32,9 @@ from phalanx.kube.events import ObjectReference
 log = logging.getLogger(__name__)
 
 INITIAL_PAUSE, MAX_PAUSE = 1.0, 60.0
+# Longest pause while another pod has the name of a pod to create: nothing may report the end of a foreign pod.
+OCCUPIED_PAUSE = 5.0
+_SHOWN = 3
 
 
 class _Trouble(msgspec.Struct):
@@ -154,14 +158,13 @@ class PodCreation:
         )
         created: list[JobPod] = []
         rejection: ApiError | None = None
+        occupied: list[str] = []
         for manifest, answer in zip(manifests, answers, strict=True):
             key = (metadata.namespace, manifest["metadata"]["name"])
             if isinstance(answer, ApiError) and answer.status == 409 and answer.reason == "AlreadyExists":
-                # The pod belongs to an earlier run and is still terminating, or the watch is behind.
-                if self._pods.get(key) is None:
-                    self._record_failure(
-                        job, "FailedCreate", f"pod {key[1]} exists and does not belong to this job"
-                    )
+                # A pod of this job terminates, or the watch is behind: its change wakes the job.
+                if not await self._is_own(job, key):
+                    occupied.append(key[1])
                 continue
             if isinstance(answer, ApiError) and answer.status in (400, 403, 422):
                 rejection = rejection or answer
@@ -172,12 +175,34 @@ class PodCreation:
                 pod = self._pods.get(key)
                 if pod is not None:
                     created.append(pod)
+        if rejection is None and occupied:
+            shown = ", ".join(sorted(occupied)[:_SHOWN])
+            more = f" and {len(occupied) - _SHOWN} more" if len(occupied) > _SHOWN else ""
+            message = (
+                f"waits for the end of {len(occupied)} pods that do not belong to this job and have the names of "
+                f"its pods: {shown}{more}"
+            )
+            return self._record_failure(job, "NameOccupied", message, longest=OCCUPIED_PAUSE)
         if rejection is None:
             self._troubles.pop(metadata.uid, None)
             return None
         if sum(1 for pod in living if pod.bound or not pod.alive) < job.spec.minimum:
             await self._delete_surplus([*living, *created], job.spec.minimum)
         return self._record_failure(job, *_reason_of(rejection, len(manifests)))
+
+    async def _is_own(self, job: Job, key: Key) -> bool:
+        """Return whether the pod of this name belongs to the job; the watch can be behind."""
+        known = self._pods.get(key)
+        if known is not None:
+            return known.owner == job.metadata.uid
+        try:
+            pod = await self._context.client.get(PODS.path(*key))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        owners = pod["metadata"].get("ownerReferences") or ()
+        return any(owner.get("uid") == job.metadata.uid for owner in owners)
 
     async def _delete_surplus(self, pods: Sequence[JobPod], minimum: int) -> None:
         """Delete unbound new pods if there are too few of them to start."""
@@ -193,16 +218,19 @@ class PodCreation:
             else:
                 self._pods.remove((pod.namespace, pod.name), pod.uid)
 
-    def _record_failure(self, job: Job, reason: str, message: str) -> float:
+    def _record_failure(self, job: Job, reason: str, message: str, longest: float = MAX_PAUSE) -> float:
         """Record and publish the reason. Return the seconds until the next try."""
         metadata = job.metadata
         trouble = self._troubles.get(metadata.uid)
-        if trouble is None or (trouble.reason, trouble.message) != (reason, message):
+        known = trouble is not None and (trouble.reason, trouble.message) == (reason, message)
+        if trouble is None or not known:
             tries = trouble.tries if trouble is not None else 0
             trouble = self._troubles[metadata.uid] = _Trouble(reason, message, tries)
         trouble.tries += 1
         self._publish(job, message)
-        pause = min(MAX_PAUSE, INITIAL_PAUSE * 2.0 ** min(trouble.tries - 1, 10))
+        if not known and longest < MAX_PAUSE:
+            return 0.0  # the status says so too
+        pause = min(longest, INITIAL_PAUSE * 2.0 ** min(trouble.tries - 1, 10))
         trouble.retry_at = self._context.clock() + pause
         return pause
 

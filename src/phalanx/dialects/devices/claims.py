@@ -103,8 +103,13 @@ class ClaimEnricher(PodEnricher):
         touched = self._remove_referrer(spec.uid)
         self._pods[spec.uid] = now
         for key in now.keys:
-            self._referrers.setdefault(key, set()).add(spec.uid)
-        return [], {spec.uid, *touched, *(min(self._referrers[key]) for key in now.keys)}
+            referrers = self._referrers.setdefault(key, set())
+            if referrers:
+                # The claim is charged to the first uid: this pod can take over the charge.
+                touched.add(min(referrers))
+            referrers.add(spec.uid)
+            touched.add(min(referrers))
+        return [], {spec.uid, *touched}
 
     def pod_gone(self, spec: Pod) -> Changes:
         self._extended.pod_gone(spec.uid)

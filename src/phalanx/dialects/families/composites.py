@@ -132,7 +132,8 @@ class CompositeObjects(PodEnricher):
 class CompositeStatusInput(msgspec.Struct, frozen=True):
     """Input for a composite's status. `placed` is True once its first quorum has been placed. `reason` and
     `message` explain why it waits ("" if unknown). `held` means that it waits for a quota or a turn, for which
-    the API has no condition. `verdict` is the exact reason."""
+    the API has no condition. `verdict` is the exact reason. `undecided`: verdicts are missing, and the
+    conditions that depend on them do not change."""
 
     generation: int = 0
     placed: bool = False
@@ -140,6 +141,7 @@ class CompositeStatusInput(msgspec.Struct, frozen=True):
     message: str = ""
     held: bool = False
     verdict: Verdict | None = None
+    undecided: bool = False
 
 
 def composite_conditions(current: Conditions, group: CompositeStatusInput, now: int) -> Conditions:
@@ -154,7 +156,7 @@ def composite_conditions(current: Conditions, group: CompositeStatusInput, now: 
     admitted: ConditionContent | None = None
     if group.held and not group.placed:
         admitted = ("False", group.reason, group.message)
-    elif last_admitted is not None and last_admitted.get("status") == "False":
+    elif not group.undecided and last_admitted is not None and last_admitted.get("status") == "False":
         admitted = ("True", "Admitted", "")
     desired = [(INITIALLY_SCHEDULED, scheduled), (ADMITTED, admitted)]
     if group.verdict is not None and any(wish is not None and wish[0] == "False" for _, wish in desired):

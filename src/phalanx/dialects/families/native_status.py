@@ -69,5 +69,7 @@ def _admitted(group: GroupStatusInput, conditions: Conditions) -> ConditionConte
     verdict = group.verdict
     if verdict is not None and not verdict.unschedulable and group.gang.problem is None:
         return "False", verdict.code, verdict.message
+    if group.undecided:
+        return None
     last = find_condition(conditions, ADMITTED)
     return ("True", "Admitted", "") if last is not None and last.get("status") == "False" else None

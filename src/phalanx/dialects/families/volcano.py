@@ -79,6 +79,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember")
     roles = _roles(reader, min_member)
+    min_member = max(min_member, sum(minimum for _, minimum in roles))
     min_resources, min_limits = reader.resources("minResources"), reader.limits("minResources")
     queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
     topology = network_topology(reader, reader.spec.get("networkTopology"), "spec.networkTopology")
@@ -117,7 +118,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
 
 
 def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
-    """Return the per-role minima, which Volcano ignores as a whole if they sum to more than minMember."""
+    """Return the per-role minima. Those of a Job's own group are ignored if they sum to more than minMember."""
     stated = reader.spec.get("minTaskMember")
     if stated is None:
         return ()
@@ -133,16 +134,8 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
             roles[str(role)] = minimum
     total = sum(roles.values())
     if total > min_member and _is_of_a_job(reader):
-        # Volcano's webhook defaults the minimum of a task to all its replicas, which no user has requested.
-        return ()
-    if total > min_member:
-        reader.warn(
-            "RoleMinimaIgnored",
-            "spec.minTaskMember",
-            stated,
-            f"these sum to {total}, more than spec.minMember {min_member}, so they are ignored; "
-            f"write spec.minMember: {total} to have them enforced",
-        )
+        # The Job controller writes the replicas of each task, unless the user states a minimum: enforced, they
+        # would make every elastic Job rigid.
         return ()
     return tuple(sorted(roles.items()))
 
@@ -220,6 +213,8 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
         reason, message = problem.code, problem.message
     elif group.verdict is not None:
         reason, message = _reason(group), group.verdict.message
+    elif group.undecided:
+        return conditions
     elif has_lost_members(group) or (group.counts.gated and _reason(group) != _NO_ROOM):
         reason, message = _reason(group), shortfall(group.gang, group.counts, group.roles)
         exact = lost_members(group)
@@ -232,7 +227,12 @@ def _quorum_conditions(group: GroupStatusInput) -> Conditions:
 
 
 def is_stuck(group: GroupStatusInput) -> bool:
-    """Return whether some members run while the remaining minimum cannot be placed or no longer exists."""
+    """Return whether some members run while the remaining minimum cannot be placed or no longer exists.
+
+    While this is unknown, the phase that reports it stays.
+    """
+    if group.undecided:
+        return group.phase == "Unknown" and group.counts.running > 0
     is_blocked = group.verdict is not None or group.gang.problem is not None or has_lost_members(group)
     return group.counts.running > 0 and is_blocked and not group.is_ready()
 

@@ -27,9 +27,9 @@ Address = tuple[ServedKind, str, str]
 class GroupRecord(msgspec.Struct, frozen=True):
     """Input for the status of a gang's own object, beside the gang and its counts.
 
-    `status` and `generation` are the object's last seen values. `occupied_by` names the owners of the oldest
-    member. `ours` is False if every active member belongs to another scheduler: then the status is not ours to
-    write.
+    `status`, `generation` and `hypernode` (its annotation) are the object's last seen values. `occupied_by` names
+    the owners of the oldest member. `ours` is False if every active member belongs to another scheduler: then
+    the status is not ours to write.
     """
 
     ref: GroupRef
@@ -37,13 +37,15 @@ class GroupRecord(msgspec.Struct, frozen=True):
     generation: int
     occupied_by: str
     ours: bool
+    hypernode: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """Last seen status and generation of a group object."""
+    """Last seen status and generation of a group object, and its annotation with the HyperNode of its members."""
 
     status: Mapping[str, Any] = {}
     generation: int = 0
+    hypernode: str = ""
 
 
 _UNSEEN = Seen()
@@ -73,7 +75,7 @@ class GroupObjects:
     def updated(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
         metadata = document["metadata"]
         address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
-        self._seen[address] = seen_of(document)
+        self._seen[address] = seen_of(document, self._kinds[kind.group, kind.plural].hypernode)
         self._note_made(address, generated_pod_group(kind, document))
         try:
             specs = self._kinds[kind.group, kind.plural].read(kind, document)
@@ -133,9 +135,16 @@ class GroupObjects:
         return self._gangs.replace(address[1], last, specs) if specs != last else []
 
 
-def seen_of(document: Document) -> Seen:
+def seen_of(document: Document, annotation: str = "") -> Seen:
+    """Return the values of an object; `annotation` is the key of its HyperNode."""
     status, generation = document.get("status"), document["metadata"].get("generation")
-    return Seen(status if isinstance(status, dict) else {}, generation if is_whole(generation) else 0)
+    annotations = document["metadata"].get("annotations")
+    hypernode = annotations.get(annotation) if annotation and isinstance(annotations, dict) else ""
+    return Seen(
+        status if isinstance(status, dict) else {},
+        generation if is_whole(generation) else 0,
+        hypernode if isinstance(hypernode, str) else "",
+    )
 
 
 def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, error: str) -> GroupSpec:

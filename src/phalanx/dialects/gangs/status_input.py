@@ -16,7 +16,8 @@ from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 class GroupStatusInput(msgspec.Struct, frozen=True):
     """Input for a status. `verdict` is the last verdict about pending members, None if there is none.
     `ever_scheduled` is True once the quorum has been placed. `now` is in seconds since the epoch. `exceeded` is
-    the reason why the members' run time is over, else ""."""
+    the reason why the members' run time is over, else "". `undecided` is True while the first verdict since the
+    start of the scheduler is missing: what depends on it stays as it is."""
 
     ref: GroupRef
     current: Mapping[str, Any]
@@ -31,6 +32,7 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
     generation: int = 0
     fail_on_any_member: bool = False
     exceeded: str = ""
+    undecided: bool = False
 
     @property
     def phase(self) -> str:

@@ -39,5 +39,7 @@ class OrphanedAccounts:
             if self._told.get(spec.uid) != fault.message:
                 about = object_reference(spec.source)
                 note = f"{fault.message}; {CHARGES_NOTHING}"
-                self._recorder.record(about, type="Warning", reason=fault.code, action="Validating", note=note)
+                self._recorder.record(
+                    about, type="Warning", reason=fault.code, action="Validating", note=note, once=True
+                )
         self._told = found

@@ -117,7 +117,7 @@ class OvercommittedQuotas:
         until = "; until then the youngest that do not fit are not kept" if queues else ""
         note = f"{sentence} {whole}: {amounts}; lower some, or {remedy}{until}"
         reason = reason or (GUARANTEES if queues else CODE)
-        self._recorder.record(about, type="Warning", reason=reason, action="Validating", note=note)
+        self._recorder.record(about, type="Warning", reason=reason, action="Validating", note=note, once=True)
 
 
 def _promised(spec: Account) -> Limits:

@@ -37,7 +37,7 @@ class QuotasAboveHard:
             found[spec.uid] = note
             if self._told.get(spec.uid) != note:
                 about = object_reference(spec.source)
-                self._recorder.record(about, type="Warning", reason=CODE, action="Validating", note=note)
+                self._recorder.record(about, type="Warning", reason=CODE, action="Validating", note=note, once=True)
         self._told = found
 
     def _above(self, spec: Account, namespace: str) -> list[str]:

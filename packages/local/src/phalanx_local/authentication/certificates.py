@@ -98,12 +98,21 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        with tempfile.NamedTemporaryFile(prefix="phalanx-", suffix=".pem") as file:  # created with mode 0600
-            file.write(pair.certificate + pair.key)
-            file.flush()
-            context.load_cert_chain(Path(file.name))
+        _load(context, pair)
         context.load_verify_locations(cadata=self.certificate.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    def kubelet_client_context(self) -> ssl.SSLContext:
+        """Return the TLS context for requests to kubelets, with a certificate of the API server.
+
+        The certificates of kubelets are self-made, so they are not verified, as in kube-apiserver without
+        --kubelet-certificate-authority.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        _load(context, self.client_pair("kube-apiserver-kubelet-client", ("system:masters",)))
         return context
 
     def _pair(
@@ -142,6 +151,13 @@ class Authority:
             .not_valid_before(now - timedelta(days=1))
             .not_valid_after(now + timedelta(days=_VALID_DAYS))
         )
+
+
+def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+    with tempfile.NamedTemporaryFile(prefix="phalanx-", suffix=".pem") as file:  # created with mode 0600
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(Path(file.name))
 
 
 def _private(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -173,6 +173,13 @@ def read_users(path: Path) -> dict[str, User]:
 
     Raises ValueError with file and line for an invalid line.
     """
+    try:
+        return _read_users(path)
+    except csv.Error as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _read_users(path: Path) -> dict[str, User]:
     users: dict[str, User] = {}
     with path.open(encoding="utf-8", newline="") as lines:
         for number, row in enumerate(csv.reader(lines, skipinitialspace=True), start=1):

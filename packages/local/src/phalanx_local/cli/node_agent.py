@@ -33,24 +33,28 @@ class NodeAgentArguments(LogArguments):
     missing_images: tuple[str, ...]
     pod_network: str
     log_dir: str | None
+    anonymous_logs: bool
     concurrency: int
 
     def refuse_mistakes(self) -> None:
         """Raise click.UsageError for invalid option values."""
-        import ipaddress
+        from phalanx_local.nodeagent.addresses import AddressPool
+        from phalanx_local.nodeagent.pod_runtime.script import MAX_SECONDS
 
         for name, seconds in (
             ("--run-seconds", self.run_seconds),
             ("--start-seconds", self.start_seconds),
             ("--terminate-seconds", self.terminate_seconds),
         ):
-            if seconds is not None and not 0 <= seconds < float("inf"):
-                raise click.UsageError(f"{name}: {seconds:g} is not a number of seconds")
-        if not 0.01 <= self.restart_backoff < float("inf"):
-            raise click.UsageError("--restart-backoff: at least 0.01 seconds")
+            if seconds is not None and not 0 <= seconds <= MAX_SECONDS:
+                raise click.UsageError(f"{name}: expected 0 to {MAX_SECONDS:.0f} seconds, found {seconds:g}")
+        if not 0.01 <= self.restart_backoff <= MAX_SECONDS:
+            raise click.UsageError(
+                f"--restart-backoff: expected 0.01 to {MAX_SECONDS:.0f} seconds, found {self.restart_backoff:g}"
+            )
         if self.pod_network:
             try:
-                ipaddress.IPv4Network(self.pod_network)
+                AddressPool(self.pod_network)
             except ValueError as error:
                 raise click.UsageError(f"--pod-network: {error}") from error
 
@@ -77,6 +81,7 @@ class NodeAgentArguments(LogArguments):
             ),
             execute=self.mode == "exec",
             log_directory=self.log_dir,
+            anonymous_logs=self.anonymous_logs,
         )
 
 
@@ -123,6 +128,11 @@ class NodeAgentArguments(LogArguments):
 )
 @click.option("--pod-network", metavar="CIDR", default="", help="Network of the pod addresses.")
 @click.option("--log-dir", metavar="DIR", help="Directory of the --exec logs (default: temporary).")
+@click.option(
+    "--anonymous-logs",
+    is_flag=True,
+    help="Serve logs to every local user, for a kube-apiserver without --kubelet-client-certificate.",
+)
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 1000),

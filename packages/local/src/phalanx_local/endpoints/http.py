@@ -17,6 +17,7 @@ from phalanx_local.authorization.attributes import attributes_of
 from phalanx_local.authorization.impersonation import impersonated
 from phalanx_local.endpoints import discovery, openapi
 from phalanx_local.endpoints.audit import Audit
+from phalanx_local.endpoints.connections import BODY_SECONDS
 from phalanx_local.endpoints.faults import FaultRule, Faults
 from phalanx_local.endpoints.negotiation import JSON, negotiate
 from phalanx_local.endpoints.pod_logs import LogStream
@@ -120,7 +121,7 @@ class HttpEndpoint:
             if not decision.allowed:
                 raise forbidden_request(user, asked, decision.reason)
         if target is not None and target.plural:
-            body = await request.read() if method not in ("GET", "HEAD") else b""
+            body = await _read_body(request) if method not in ("GET", "HEAD") else b""
             call = RequestInfo(target, method, query, request.headers, body, user, {})
             outcome = await self._handle(call)
             if isinstance(outcome, Watch):
@@ -228,6 +229,15 @@ class HttpEndpoint:
         if known is None or known[0] != generation:
             known = self._documents[key] = (generation, encode(make()))
         return web.Response(body=known[1], headers={"Content-Type": media})
+
+
+async def _read_body(request: web.BaseRequest) -> bytes:
+    """Return the body. Raise 504 if the client does not send all of it in time."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise StatusError(504, "Timeout", "request did not complete within the allotted timeout") from None
 
 
 async def _stream_log(request: web.BaseRequest, log_stream: LogStream) -> web.StreamResponse:

@@ -1,13 +1,14 @@
 """pods/log: the server requests logs from the kubelet (the node agent) of the pod's node.
 
 The address of the kubelet is in status.addresses and status.daemonEndpoints.kubeletEndpoint.Port of the node; the
-request is GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTP. Only loopback addresses and localhost are
-contacted.
+request is GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTPS with the server's client certificate, or over HTTP
+if the server has no certificates. Only loopback addresses and localhost are contacted.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
@@ -22,13 +23,16 @@ _FORWARDED: Final = ("follow", "tailLines", "sinceSeconds", "timestamps", "previ
 
 
 class LogStream:
-    """Log of one container, forwarded in chunks."""
+    """Log of one container, forwarded in chunks. `identity` is the TLS context of the request, None for HTTP."""
 
-    def __init__(self, address: str, port: int, path: str, query: dict[str, str]) -> None:
+    def __init__(
+        self, address: str, port: int, path: str, query: dict[str, str], identity: ssl.SSLContext | None
+    ) -> None:
         host = f"[{address}]" if ":" in address else address
         self._host = f"{host}:{port}"
-        self._url = f"http://{self._host}{path}"
+        self._url = f"{'https' if identity is not None else 'http'}://{self._host}{path}"
         self._query = query
+        self._identity = identity
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the log as it arrives. Raise StatusError before the first chunk if the agent has no log."""
@@ -38,7 +42,7 @@ class LogStream:
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(self._url, params=self._query) as response,
+                session.get(self._url, params=self._query, ssl=self._identity or True) as response,
             ):
                 if response.status != 200:
                     text_ = (await response.text()).strip()
@@ -49,7 +53,9 @@ class LogStream:
             raise internal(f"the node's kubelet at {self._host} does not answer: {problem}") from None
 
 
-def open_log(api: Api, record: Record, query: Mapping[str, str]) -> LogStream:
+def open_log(
+    api: Api, record: Record, query: Mapping[str, str], identity: ssl.SSLContext | None = None
+) -> LogStream:
     """Return the log of a container. Raise 400 before the pod is bound, 500 if its agent is unknown."""
     pod = record.load()
     container = _container(pod, query.get("container", ""), record.name)
@@ -65,7 +71,7 @@ def open_log(api: Api, record: Record, query: Mapping[str, str]) -> LogStream:
     if not address:
         raise internal(f'logs of node "{node_name}" are not available: it has no kubelet endpoint')
     path = f"/containerLogs/{record.namespace}/{record.name}/{container}"
-    return LogStream(address, port, path, {key: query[key] for key in _FORWARDED if key in query})
+    return LogStream(address, port, path, {key: query[key] for key in _FORWARDED if key in query}, identity)
 
 
 def _container(pod: Json, wanted: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -72,16 +73,23 @@ class EncodedResponse(NamedTuple):
 
 
 class ResourceHandler:
-    """Dispatcher by verb and subresource."""
+    """Dispatcher by verb and subresource. `kubelet_identity` is the TLS context of requests to kubelets."""
 
     def __init__(
-        self, api: Api, lister: Lister, reviewer: Reviewer, tokens: AccountTokens, options: ServerOptions
+        self,
+        api: Api,
+        lister: Lister,
+        reviewer: Reviewer,
+        tokens: AccountTokens,
+        options: ServerOptions,
+        kubelet_identity: ssl.SSLContext | None = None,
     ) -> None:
         self._api = api
         self._lister = lister
         self._reviewer = reviewer
         self._tokens = tokens
         self._options = options
+        self._kubelet_identity = kubelet_identity
 
     def handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
         """Return the response, a watch or log to stream, or None if the resource is not served."""
@@ -273,7 +281,7 @@ class ResourceHandler:
             raise no_such_resource()
         if name == "log":
             record = self._api.record(version.type, target.namespace, target.name)
-            return open_log(self._api, record, call.query)
+            return open_log(self._api, record, call.query, self._kubelet_identity)
         if name in _POSTED and call.method == "POST":
             return self._post_subresource(call, version)
         if name == "scale":

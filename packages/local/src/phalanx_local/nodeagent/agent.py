@@ -33,7 +33,7 @@ from phalanx_local.nodeagent.claims import (
 )
 from phalanx_local.nodeagent.core_v1 import V1Node, V1Pod
 from phalanx_local.nodeagent.kubelet_node import read_offer
-from phalanx_local.nodeagent.node_file import NodeFile, NodeFileError, parse_node_file
+from phalanx_local.nodeagent.node_file import MAX_FILE_SIZE, NodeFile, NodeFileError, parse_node_file
 from phalanx_local.nodeagent.node_objects import EVENTS, HOST_ADDRESS, NODES, PODS, Machine
 from phalanx_local.nodeagent.node_registration import Adoption, NodeKeeper
 from phalanx_local.nodeagent.pod_runtime.containers import RestartBackoff
@@ -411,9 +411,11 @@ def _stamp(path: str) -> _Stamp | None:
 def _read(path: str) -> NodeFile:
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            text = file.read(MAX_FILE_SIZE + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise NodeFileError(f"nodes file {path}: {error}") from error
+    if len(text) > MAX_FILE_SIZE:
+        raise NodeFileError(f"nodes file {path}: more than {MAX_FILE_SIZE} characters")
     return parse_node_file(text, path)
 
 

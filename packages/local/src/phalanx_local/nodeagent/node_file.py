@@ -19,6 +19,7 @@ import msgspec
 import yaml
 
 from phalanx.model.resources import parse_amount
+from phalanx.model.text.decoding import parse_whole, quoted
 from phalanx.model.text.quantity import QuantityError
 from phalanx.model.text.yaml_text import decode_yaml_all
 from phalanx_local.nodeagent.resource_slices import DeviceEntryError, DeviceOffer, read_devices
@@ -28,6 +29,9 @@ Quantities = dict[str, str]
 
 _DEFAULT_PODS = "110"
 _MAX_NODES = 100_000
+_MAX_NAME = 253
+#: Maximum size of a nodes file in bytes: room for 100,000 Node objects.
+MAX_FILE_SIZE = 256 * 1024 * 1024
 _FIELDS = (
     "name",
     "count",
@@ -40,7 +44,7 @@ _FIELDS = (
     "devices",
 )
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INDEX = re.compile(r"\{i(?::0?(?P<width>[0-9]+))?\}")
 
 
@@ -85,6 +89,8 @@ def parse_node_file(text: str, source: str) -> NodeFile:
             for spec in _specs(entry):
                 if spec.name in nodes:
                     raise _EntryError(f"name: two nodes have the name {spec.name!r}")
+                if len(nodes) >= _MAX_NODES:
+                    raise NodeFileError(f"nodes file {source}: more than {_MAX_NODES} nodes")
                 nodes[spec.name] = spec
         except _EntryError as mistake:
             problems.append(f"nodes file {source}: entry {number} ({_label(entry)}): {mistake}")
@@ -107,7 +113,7 @@ def _entries(documents: list[Any], source: str) -> Iterator[Any]:
 def _label(entry: Any) -> str:
     match entry:
         case {"metadata": {"name": name}} | {"name": name}:
-            return str(name)
+            return quoted(str(name)) if len(str(name)) > _MAX_NAME else str(name)
     return "without a name"
 
 
@@ -130,8 +136,27 @@ def _specs(entry: Any) -> Iterator[NodeFileEntry]:
         raise _EntryError(f"count: expected a number from 0 to {_MAX_NODES}, found {count!r}")
     if count is not None and not _INDEX.search(pattern) and count != 1:
         raise _EntryError(f"name: {count} nodes need {{i}} in their name, such as {pattern}-{{i}}")
-    for index in range(1 if count is None else count):
-        yield _spec(_INDEX.sub(lambda m, at=index: f"{at:0{m['width'] or 1}d}", pattern), entry)  # type: ignore[misc]
+    if count == 0:
+        return
+    first = _spec(_indexed(pattern, 0), entry)
+    yield first
+    for index in range(1, count or 1):
+        # The nodes share the contents of the entry: their size must not multiply with the count.
+        yield msgspec.structs.replace(first, name=_checked_name(_indexed(pattern, index)))
+
+
+def _indexed(pattern: str, index: int) -> str:
+    """Return a name with the index in place of `{i}`. Raise _EntryError for a pattern that is too long or wide."""
+    if len(pattern) > _MAX_NAME:
+        raise _EntryError(f"name: {quoted(pattern)} has more than {_MAX_NAME} characters")
+
+    def digits(placeholder: re.Match[str]) -> str:
+        width = parse_whole(placeholder["width"] or "1", 0, _MAX_NAME)
+        if width is None:
+            raise _EntryError(f"name: {quoted(pattern)} asks for more than {_MAX_NAME} digits")
+        return f"{index:0{width or 1}d}"
+
+    return _INDEX.sub(digits, pattern)
 
 
 def _from_object(entry: dict[str, Any]) -> NodeFileEntry:
@@ -147,9 +172,13 @@ def _from_object(entry: dict[str, Any]) -> NodeFileEntry:
     return _spec(name, fields)
 
 
-def _spec(name: str, entry: Mapping[str, Any]) -> NodeFileEntry:
+def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise _EntryError(f"name: {name!r} is not a DNS name (small letters, digits, '-' and '.')")
+        raise _EntryError(f"name: {quoted(name)} is not a DNS name (small letters, digits, '-' and '.')")
+    return name
+
+
+def _spec(name: str, entry: Mapping[str, Any]) -> NodeFileEntry:
     allocatable, capacity = _quantities(entry, "allocatable"), _quantities(entry, "capacity")
     if not allocatable and not capacity:
         raise _EntryError("allocatable: missing; expected amounts such as {cpu: 8, memory: 32Gi}")
@@ -164,7 +193,7 @@ def _spec(name: str, entry: Mapping[str, Any]) -> NodeFileEntry:
     except DeviceEntryError as error:
         raise _EntryError(str(error)) from None
     return NodeFileEntry(
-        name=name,
+        name=_checked_name(name),
         capacity=capacity,
         allocatable=allocatable,
         labels=_texts(entry, "labels"),

@@ -16,6 +16,7 @@ from phalanx.kube.paths import Resource
 from phalanx.model.text.decoding import decode_json
 from phalanx_local.nodeagent.agent import AgentOptions, NodeAgent
 from phalanx_local.nodeagent.core_v1 import V1Pod
+from phalanx_local.nodeagent.log_access import AnonymousAccess, DelegatedAccess
 from phalanx_local.nodeagent.node_objects import PODS
 from phalanx_local.nodeagent.pod_runtime.config_objects import Read
 from phalanx_local.nodeagent.pod_runtime.fake_log import FakeLogs
@@ -27,21 +28,24 @@ class NodeAgentOptions(msgspec.Struct, frozen=True):
     """Options of the service.
 
     `execute`: run containers as local processes instead of simulating them. `log_directory` contains the logs of
-    the processes; None for a temporary directory.
+    the processes; None for a temporary directory. `anonymous_logs`: serve logs to every local user.
     """
 
     agent: AgentOptions = AgentOptions()
     execute: bool = False
     log_directory: str | None = None
+    anonymous_logs: bool = False
 
 
 async def run_node_agent(config: ClusterConfig, options: NodeAgentOptions, ready: Callable[[int], None]) -> None:
     """Run the node agent until cancelled. `ready(nodes)` is called once. Raise NodeFileError or OSError at the
     start.
     """
-    logs = LogServer()
     temporary = None
     async with KubeClient(config, user_agent="phalanx-node-agent", max_connections=96) as client:
+        # An API server without TLS has no authentication that the agent could delegate to.
+        anonymous = options.anonymous_logs or config.server.startswith("http://")
+        logs = LogServer(AnonymousAccess() if anonymous else DelegatedAccess(client, config))
         try:
             await logs.start()
             if options.execute:

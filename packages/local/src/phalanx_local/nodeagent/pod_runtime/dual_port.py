@@ -6,20 +6,33 @@ The first byte decides: a TLS handshake starts with 0x16, an HTTP request never 
 from __future__ import annotations
 
 import asyncio
-import functools
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 
 _HANDSHAKE = b"\x16"
-_GREETING_TIMEOUT = 10.0
 
 
 class DualPort:
-    """Listener on a free port of `host` that serves each connection with a protocol from `factory`."""
+    """Listener on a free port of `host` that serves each connection with a protocol from `factory`.
 
-    def __init__(self, factory: Callable[[], asyncio.BaseProtocol], host: str) -> None:
+    `authorities()` returns the PEM certificates of the authorities of client certificates; a client without a
+    certificate is accepted too. A connection without a first byte or a TLS handshake is closed after
+    `greeting_timeout` seconds.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        authorities: Callable[[], Awaitable[str]],
+        *,
+        greeting_timeout: float,
+    ) -> None:
         self._factory = factory
+        self._authorities = authorities
+        self._greeting_timeout = greeting_timeout
+        self._context: ssl.SSLContext | None = None
         self._listener = socket.create_server((host, 0), backlog=128)
         self._listener.setblocking(False)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -53,23 +66,26 @@ class DualPort:
     async def _detect_protocol(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_GREETING_TIMEOUT):
+            async with asyncio.timeout(self._greeting_timeout):
                 await _readable(connection)
                 secure = connection.recv(1, socket.MSG_PEEK) == _HANDSHAKE
-                context = self._context if secure else None
+                context = await self._secure_context() if secure else None
                 await loop.connect_accepted_socket(self._factory, connection, ssl=context)
         except (OSError, TimeoutError, asyncio.CancelledError):
             connection.close()
 
-    @functools.cached_property
-    def _context(self) -> ssl.SSLContext:
-        """TLS context with a self-made certificate; API servers verify it only if they are configured to."""
-        from phalanx_local.authentication.certificates import Authority
+    async def _secure_context(self) -> ssl.SSLContext:
+        """Return a TLS context with a self-made certificate; API servers verify it only if configured to."""
+        if self._context is None:
+            from phalanx_local.authentication.certificates import Authority
 
-        context = Authority().server_context("127.0.0.1")
-        # The CA of the API server's client certificate is unknown; every caller can read logs anyway.
-        context.verify_mode = ssl.CERT_NONE
-        return context
+            authorities = await self._authorities()
+            context = Authority().server_context("127.0.0.1")
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+            if authorities.strip():
+                context.load_verify_locations(cadata=authorities)
+            self._context = context
+        return self._context
 
 
 async def _readable(connection: socket.socket) -> None:

@@ -1,7 +1,7 @@
 """Container logs over HTTP, as a kubelet serves them: GET /containerLogs/NAMESPACE/POD/CONTAINER.
 
-The server listens on loopback only and has no authentication: each local user can read the logs of this agent's
-pods, which are local files anyway.
+The server listens on loopback only. Other users of the machine can connect, so each caller needs the rights that
+`LogAccess` requires.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from aiohttp import web
 
 from phalanx.model.text.decoding import parse_whole, quoted
 from phalanx_local.nodeagent.core_v1 import V1Pod
+from phalanx_local.nodeagent.log_access import LogAccess
 from phalanx_local.nodeagent.pod_runtime.dual_port import DualPort
 
 _HOST = "127.0.0.1"
 _FOLLOW_PERIOD = 0.2
 _CHUNK = 64 * 1024
+# Seconds after which a connection without a complete request is closed.
+_IDLE_SECONDS = 10.0
 # Query parameters that need times, which the agent does not record.
 _UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
 
@@ -41,7 +44,8 @@ class LogSource(Protocol):
 class LogServer:
     """HTTP server on a free loopback `port` (from `start` on); serves logs after `connect`."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: LogAccess) -> None:
+        self._access = access
         self._source: LogSource | None = None
         self._find: Callable[[str, str], Awaitable[V1Pod | None]] | None = None
         self._runner: web.AppRunner | None = None
@@ -56,10 +60,14 @@ class LogServer:
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
         app.router.add_get("/healthz", self._healthz)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.5, keepalive_timeout=_IDLE_SECONDS, handler_cancellation=True
+        )
         await self._runner.setup()
         assert self._runner.server is not None
-        self._listener = DualPort(self._runner.server, _HOST)
+        self._listener = DualPort(
+            self._runner.server, _HOST, self._access.client_authorities, greeting_timeout=_IDLE_SECONDS
+        )
         self._listener.start()
         self.port = self._listener.port
 
@@ -73,6 +81,10 @@ class LogServer:
         return web.Response(text="ok")
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        certificate = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        refusal = await self._access.refuse(request.headers.get("Authorization"), certificate)
+        if refusal is not None:
+            return web.Response(status=refusal.status, text=f"{refusal.text}\n")
         part, source, find = request.match_info, self._source, self._find
         if source is None or find is None:
             return web.Response(status=503, text="the node agent is starting\n")
@@ -139,19 +151,27 @@ def tail_offset(text: bytes, lines: int | None) -> int:
 
 
 def file_tail_offset(path: Path, lines: int | None) -> int:
-    """Return the offset of the last `lines` lines of a file; read only as much of its end as needed."""
-    size = path.stat().st_size
+    """Return the offset of the last `lines` lines of a file; read its end in blocks, one at a time."""
     if lines is None:
         return 0
-    span = _CHUNK
+    end = size = path.stat().st_size
+    if lines == 0:
+        return size
     with path.open("rb") as file:
-        while True:
-            start = max(0, size - span)
+        while end > 0:
+            start = max(0, end - _CHUNK)
             file.seek(start)
-            offset = tail_offset(file.read(size - start), lines)
-            if offset > 0 or start == 0:
-                return start + offset
-            span *= 4
+            block = file.read(end - start)
+            # A line break at the end of the file ends the last line and starts none.
+            at = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
+            breaks = block.count(b"\n", 0, at)
+            if breaks >= lines:
+                for _ in range(lines):
+                    at = block.rfind(b"\n", 0, at)
+                return start + at + 1
+            lines -= breaks
+            end = start
+    return 0
 
 
 def _read_query(query: Mapping[str, str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx_local.nodeagent.core_v1 import V1Container, V1Pod
@@ -121,7 +122,7 @@ class LocalProcesses:
 
     async def open(self) -> None:
         """Start the guard process, which kills the container processes if the agent is killed."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._guard_process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-ES",
@@ -243,12 +244,14 @@ class LocalProcesses:
         self, pod: V1Pod, spec: V1Container, attempt: int, words: list[str], environment: dict[str, str]
     ) -> asyncio.subprocess.Process:
         folder = self._folder(pod) / spec.name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # `parents` ignores the mode, and an older agent may have created the folder.
+        self._folder(pod).chmod(0o700)
         # Working directories of images are missing here unless this machine has them.
         home = Path(spec.working_dir) if spec.working_dir else folder
         if not home.is_dir():
             home = folder
-        with (folder / f"{attempt}.log").open("ab") as output:
+        with _open_private(folder / f"{attempt}.log") as output:
             return await asyncio.create_subprocess_exec(
                 *words,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -268,6 +271,7 @@ class LocalProcesses:
             if volume.empty_dir is not None or volume.config_map is not None or volume.secret is not None:
                 place = self._volumes(pod) / volume.name
                 place.mkdir(parents=True, exist_ok=True)
+                self._folder(pod).chmod(0o700)
                 objects.write(volume, place)
                 extra[VOLUME_VARIABLE + re.sub(r"[^A-Z0-9]", "_", volume.name.upper())] = str(place)
         facts = PodFacts(pod, life.pod_ip, self._address(pod.node), self._allocatable(pod.node))
@@ -284,6 +288,13 @@ class LocalProcesses:
 
     def _volumes(self, pod: V1Pod) -> Path:
         return self._folder(pod) / ".volumes"
+
+
+def _open_private(path: Path) -> BinaryIO:
+    """Open a log for appending; only its owner can read it, also if it existed with another mode."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "ab")
 
 
 def signal_group(group: int, number: signal.Signals) -> None:

@@ -13,8 +13,8 @@ EXIT_CODE = "phalanx.dev/exit-code"
 LOG = "phalanx.dev/log"
 
 
-# About thirty years: all computed times are valid dates.
-_MAX_SECONDS = 1e9
+#: About thirty years: all computed times are valid dates.
+MAX_SECONDS = 1e9
 
 
 class ScriptError(ValueError):
@@ -63,7 +63,7 @@ def _seconds(notes: dict[str, str], name: str, default: float | None) -> float:
     if text is None:
         return default or 0.0
     value = parse_float(text)
-    if value is None or not 0 <= value <= _MAX_SECONDS:
+    if value is None or not 0 <= value <= MAX_SECONDS:
         raise ScriptError(f'annotation {name}: {quoted(text)} is not a number of seconds such as "30" or "0.5"')
     return value
 
