@@ -87,6 +87,37 @@ async def test_jobs_queues_and_groups_are_filled_in_and_checked(site: Site) -> N
         await site.admin.delete(f"{PATHS['queues']}/child")
 
 
+@pytest.mark.parametrize("way", [PatchType.MERGE, PatchType.APPLY], ids=["client-side", "server-side"])
+@pytest.mark.parametrize("plural", ["jobs", "queues"])
+async def test_second_apply_of_an_unchanged_manifest_changes_nothing(
+    site: Site, plural: str, way: PatchType
+) -> None:
+    specs: dict[str, Json] = {
+        "jobs": {"tasks": [{"replicas": 2, "template": task()["template"]}], "plugins": {"pytorch": []}},
+        "queues": {"capability": {"cpu": "4"}},
+    }
+    manifest = of_kind(plural, spec=specs[plural])
+    path = f"{PATHS[plural]}/x"
+    async with site.webhook():
+        if way is PatchType.APPLY:
+            first = await site.admin.patch(path, manifest, way, field_manager="gitops")
+            second = await site.admin.patch(path, manifest, way, field_manager="gitops")
+        else:
+            first = await site.admin.create(PATHS[plural], manifest)
+            # kubectl replaces lists, which it cannot merge.
+            second = await site.admin.patch(path, {"spec": specs[plural]}, way)
+        assert second["spec"] == first["spec"]
+        assert second["metadata"]["generation"] == first["metadata"]["generation"]
+
+
+async def test_job_from_before_the_webhook_keeps_a_spec_without_defaults(site: Site) -> None:
+    made = await site.tenant.create(PATHS["jobs"], of_kind("jobs", spec={"tasks": [task(replicas=2)]}))
+    async with site.webhook():
+        labelled = {"metadata": {"labels": {"a": "b"}}}
+        changed = await site.tenant.patch(f"{PATHS['jobs']}/x", labelled, PatchType.MERGE)
+        assert changed["spec"] == made["spec"]
+
+
 DOORS: list[tuple[str, Json, str]] = [
     ("cronjobs", {"spec": {"schedule": ""}}, "schedule is required, but got empty"),
     (

@@ -33,11 +33,21 @@ class AdmissionReviewer:
         self._options = options
 
     async def patch(self, route: Route, request: ReviewRequest) -> list[dict[str, Any]]:
-        """Return the JSON patch with the defaults."""
+        """Return the JSON patch with the defaults.
+
+        An update can drop the defaults of the creation: a second apply of an unchanged manifest does. An object
+        that was created without them stays without, because most fields of a job cannot change.
+        """
         document = request.object
-        if route.defaults is None or document is None or request.sub_resource or request.operation != "CREATE":
+        if route.defaults is None or document is None or request.sub_resource:
+            return []
+        if request.operation not in route.operations:
             return []
         context = await self._view.context(request.namespace)
+        if request.operation == "UPDATE":
+            old = request.old_object
+            if old is None or route.defaults(_with_names(old, request), context).patch:
+                return []
         return route.defaults(_with_names(document, request), context).patch
 
     async def denial(self, route: Route, request: ReviewRequest) -> Denial | None:

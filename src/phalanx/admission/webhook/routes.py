@@ -66,10 +66,10 @@ QUEUE_RIGHTS: Final = Route(
 #: Check of quota that is reserved for groups; the API server calls it only for namespaces with a label.
 QUOTA_RESERVATIONS: Final = _route("/pods/quota", "", "v1", _CREATE, validate=_no_refusals)
 ROUTES: Final = (
-    _route("/jobs/mutate", _BATCH, "v1alpha1", _CREATE, defaults=jobs.defaults),
+    _route("/jobs/mutate", _BATCH, "v1alpha1", _WRITE, defaults=jobs.defaults),
     _route("/podgroups/mutate", _SCHEDULING, "v1beta1", _CREATE, defaults=pod_groups.defaults),
     _route("/pods/mutate", "", "v1", _CREATE, defaults=pods.defaults),
-    _route("/queues/mutate", _SCHEDULING, "v1beta1", _CREATE, defaults=queues.defaults, namespaced=False),
+    _route("/queues/mutate", _SCHEDULING, "v1beta1", _WRITE, defaults=queues.defaults, namespaced=False),
     _route("/jobs/validate", _BATCH, "v1alpha1", _WRITE, validate=jobs.validate),
     _route("/cronjobs/validate", _BATCH, "v1alpha1", _WRITE, validate=cron_jobs.validate),
     _route("/jobflows/validate", _FLOW, "v1alpha1", _WRITE, validate=job_flows.validate),
