@@ -74,7 +74,7 @@ async def test_what_is_taken_away_leaves_definitions_alone(kubeconfig: Path) -> 
     code, output = await shell(kubeconfig, OURS)
     assert code == 0, output
     _, before = await shell(kubeconfig, "kubectl get crds -o name")
-    code, output = await shell(kubeconfig, commands("Take it away"))
+    code, output = await shell(kubeconfig, commands("Uninstall"))
     assert code == 0, output
     _, left = await shell(kubeconfig, f"kubectl get {KINDS} -o name | grep phalanx")
     assert left == ""
