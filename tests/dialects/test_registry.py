@@ -124,7 +124,7 @@ def test_policies_know_its_name_and_no_other(offer: Any) -> None:
         )
         return dialect_options(load_policy(text, "policy.yaml"))
 
-    with pytest.raises(PolicyError, match="there is no 'example"):
+    with pytest.raises(PolicyError, match="unknown name 'example"):
         options("example.com")
     offer(teams=TEAMS)
     assert options("example.com").match_policies == {"example.com": MatchPolicy.ONLY_WAITING}

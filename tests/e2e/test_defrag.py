@@ -140,9 +140,9 @@ class TestDryRun:
         ("arguments", "words"),
         [
             ((), "set either --nodes N or --for KIND/NAME"),
-            (("--nodes", "1", "--for", "pod/x"), "say either"),
+            (("--nodes", "1", "--for", "pod/x"), "set either"),
             (("--nodes", "1", "--dry-run", "--apply"), "exclude each other"),
-            (("--for", "pod/x", "-l", "a=b"), "go with --nodes"),
+            (("--for", "pod/x", "-l", "a=b"), "work with --nodes"),
             (("--nodes", "1", "-l", "=="), "--selector"),
             (("--nodes", "1", "--timeout", "soon"), "'soon' is not a duration"),
         ],

@@ -72,8 +72,8 @@ async def test_the_schedule_says_when_and_whom(world: World, tmp_path: Path) -> 
     code, output = await ask(world, *words)
     assert code == 0
     assert "Window:          open now, until" in output
-    assert "Evictions left:  2 of 2 within an hour" in output
-    assert f"2 pods, so that pod {world.namespace}/whole-c starts" in output
+    assert "Evictions left:  2 of 2 per hour" in output
+    assert f"2 pods, to start pod {world.namespace}/whole-c" in output
     assert len(re.findall(rf"{world.namespace}/web-c\d-\d +{world.name}-c\d +{world.name}-c\d", output)) == 2
     code, output = await ask(world, "--schedule")
     assert code == 1

@@ -163,9 +163,9 @@ async def test_who_may_sees_the_state_its_differences_and_the_story_of_a_pod(wor
     assert waits["now"][0]["verdict"]["cause"] in waits["causes"]
     for path in ("/debug/story", "/debug/story?pod=fits", "/debug/story?pod=a/b/c"):
         status, refusal = await inside.ask(path, operator)
-        assert (status, "ask /debug/story?pod=NAMESPACE/NAME" in refusal["error"]) == (400, True)
+        assert (status, "use /debug/story?pod=NAMESPACE/NAME" in refusal["error"]) == (400, True)
     unknown = await inside.ask("/debug/story?pod=no/body", operator)
-    assert unknown == (404, {"error": "no pod no/body is known"})
+    assert unknown == (404, {"error": "unknown pod no/body"})
     assert (await inside.ask("/debug/else", operator))[0] == 404
 
 

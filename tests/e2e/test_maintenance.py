@@ -198,7 +198,7 @@ async def test_a_rule_that_cannot_be_read_is_told_and_closes_nothing(world: Worl
     await world.node("n1")
     await window(world, "n1", start=HOUR, end=2 * HOUR, recurrence={"rule": "FREQ=WEEKLY;BYSECOND=1"})
     shown = await world.until_status(WINDOWS, world.name, phase="Invalid")
-    assert "'BYSECOND' is not read" in condition({"status": shown}, "Accepted")["message"]
+    assert "unknown key 'BYSECOND'" in condition({"status": shown}, "Accepted")["message"]
     # Events about what has no namespace are kept in this one.
     found = (await world.client.list_all(EVENTS.path("default")))["items"]
     told = [each["note"] for each in found if each["regarding"].get("name") == world.name]

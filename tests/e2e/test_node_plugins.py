@@ -52,7 +52,7 @@ async def test_a_queue_keeps_to_its_groups_of_nodes(world: World, tmp_path: Path
     placement = await world.until_bound("a", "c")
     assert (placement["a"], placement["c"]) == ("n2", "n3")
     await world.until_event(
-        "FailedScheduling", "b", "2 node\\(s\\) were in a node group that the queue may not use"
+        "FailedScheduling", "b", "2 node\\(s\\) were in a node group that the queue does not allow"
     )
     # The queue changes its mind, and its pod goes on by itself.
     change = {"spec": {"affinity": {"nodeGroupAffinity": {REQUIRED: ["slow"]}}}}

@@ -25,7 +25,7 @@ async def schedule(world: World) -> tuple[int, str]:
 async def test_a_command_needs_no_file(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phalanx.daemon.policy_file._PERIOD", 0.1)
     code, output = await schedule(world)
-    assert (code, "does not name the action defragment" in output) == (1, True), output
+    assert (code, "the policy has no action defragment" in output) == (1, True), output
 
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY % 5)

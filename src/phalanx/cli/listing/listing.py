@@ -115,9 +115,9 @@ class _Printer(Generic[E]):
         if entries or not self._options.output.tabular:
             self._print(entries, header=not self._options.no_headers, single=False)
         elif self._listing.namespace is None or self._namespace is None:
-            click.echo("No resources answer", err=True)
+            click.echo("No resources found", err=True)
         else:
-            click.echo(f"No resources answer in {self._namespace} namespace.", err=True)
+            click.echo(f"No resources found in {self._namespace} namespace.", err=True)
         self._warn(answer.warnings)
 
     def changes(self, answer: Found[E]) -> None:
