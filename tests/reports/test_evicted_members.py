@@ -102,7 +102,7 @@ def test_a_gang_that_nobody_has_told_anything_lacks_members() -> None:
         made.becomes(name, terminating=True, leaves=int(NOW) + 20)
     answer = made.ask("old")
     assert (answer.state, answer.reason, answer.loss) == ("Completing", "NotEnoughMembers", None)
-    assert answer.change == "create 3 more pod(s) of the gang"
+    assert answer.change == "create 3 more pods of the gang"
 
 
 async def test_when_its_pods_are_gone_its_event_tells() -> None:

@@ -70,7 +70,7 @@ def test_one_without_room_names_the_group_that_lacks_it_and_what_helps() -> None
 
 def test_one_that_lacks_groups_says_how_many() -> None:
     answer = ask(cluster(8, "a"))
-    assert (answer.state, answer.reason, answer.change) == ("Pending", "NotEnoughMembers", "create 1 more group(s)")
+    assert (answer.state, answer.reason, answer.change) == ("Pending", "NotEnoughMembers", "create 1 more group")
 
 
 def test_one_whose_tree_makes_no_sense_says_what_is_wrong() -> None:
@@ -88,7 +88,7 @@ def test_a_gang_names_the_composite_that_it_is_a_part_of() -> None:
 def test_people_read_a_line_for_each_group() -> None:
     text = render(ask(cluster(3, "a", "b")))
     assert "CompositePodGroup ns/c: Pending (NotEnoughResources)" in text
-    assert "  Group ns/b: Pending; 1 of the 2 members that gang ns/b needs fit" in text
+    assert "  Group ns/b: Pending; only 1 of the 2 required pods of gang ns/b fit" in text
 
 
 def test_there_may_be_no_such_composite() -> None:

@@ -157,7 +157,7 @@ def test_what_would_be_missing_even_without_all_others() -> None:
     found = cluster.ask("big").evictions
     assert found is not None
     assert found.state == "Vain"
-    assert found.missing.startswith("2 of the 3 members that gang ns/big needs fit; ")
+    assert found.missing.startswith("only 2 of the 3 required pods of gang ns/big fit; ")
     assert found.missing.endswith("To help: add 2 cpu")
 
 

@@ -145,8 +145,8 @@ def test_to_tolerate_the_taint_of_a_node_that_it_asks_for_is_less_than_to_label_
     world.node("tainted", 4, label="ssd", taints=(Taint("team", "a", "NoSchedule"),))
     world.gang("picky", 1, asks(1, node_selector=(("ssd", "yes"),)))
     assert world.why("picky").change == (
-        "tolerate the taint {team: a} or remove it (1 node(s) with room would open), or "
-        "label nodes as the pod's selector or affinity asks, or relax it (3 node(s) with room would open)"
+        "tolerate the taint {team: a} or remove it (makes 1 node eligible), or "
+        "label nodes to match the selector or affinity of the pod, or relax it (makes 3 nodes eligible)"
     )
 
 
@@ -157,7 +157,7 @@ def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
     assert (answer.minimum, answer.missing, answer.size) == (0, 0, None)
     assert render(answer) == (
         "Gang ns/g: Pending (PodGroupNotFound)\n"
-        "  gang ns/g is held: PodGroup ns/g not found\n"
+        "  gang ns/g cannot start: PodGroup ns/g not found\n"
         "  Gang ns/g: minimum unknown; members: 2 pending\n"
         "  Runs: no end known\n"
         "  What would help: create it"
@@ -185,7 +185,7 @@ def test_nodes_that_are_cordoned_are_to_be_uncordoned_whatever_the_cluster_has_w
             world.cordoned(f"n{number}", 8, *taints)
         world.gang("waits", 2, asks(4))
         answer = world.why("waits")
-        assert answer.change == "uncordon nodes (3 node(s) with room would open)"
+        assert answer.change == "uncordon nodes (makes 3 nodes eligible)"
 
 
 def test_each_member_that_is_too_large_for_all_nodes_needs_room() -> None:
@@ -215,7 +215,7 @@ def test_members_that_keep_each_other_off_by_a_port_need_nodes_not_another_port(
     world = World(1, 16)
     world.gang("has", 1, one, on="n0")
     world.gang("waits", 1, one)
-    assert world.why("waits").change.startswith("choose another host port (1 node(s) with room would open)")
+    assert world.why("waits").change.startswith("use another host port (makes 1 node eligible)")
 
 
 def test_a_start_is_impossible_only_where_no_node_would_do() -> None:

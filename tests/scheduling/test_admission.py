@@ -22,7 +22,7 @@ class TestCoschedulingHint:
         verdict = world.why("job")
         assert verdict.code == "NotEnoughResources"
         assert verdict.message == (
-            "gang ns/job asks for minResources that the cluster lacks: 1 nvidia.com/gpu too little is free"
+            "gang ns/job requires 1 nvidia.com/gpu more than the cluster has free (minResources)"
         )
         assert verdict.change == "free or add 1 nvidia.com/gpu, or lower minResources"
         world.node("n3", gpu=1).run()

@@ -18,7 +18,7 @@ from tests.cluster_content import REF, Clock, G, Recorded, pod, state_of
 
 FULL = Verdict("NotEnoughResources", "0/1 nodes are available: 1 Insufficient cpu.")
 FULLER = Verdict("NotEnoughResources", "0/2 nodes are available: 2 Insufficient cpu.")
-FEW = Verdict("NotEnoughMembers", "gang ns/g has 1 of the 3 members that it needs")
+FEW = Verdict("NotEnoughMembers", "only 1 of the 3 required pods of gang ns/g exist")
 NO_QUEUE = Verdict("QueueNotFound", "gang ns/g cannot start: there is no Queue q", unschedulable=False)
 TURN = Verdict("AwaitingAdmission", "gang ns/g waits to be admitted", unschedulable=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.model.gang import GangKey
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.moments import shown_moment
 from phalanx.scheduling.reservations.calibration import StartCalibration
 from phalanx.scheduling.reservations.telling import basis_of, expected_start
@@ -12,7 +13,7 @@ from phalanx.scheduling.start_reservations.forecasts import UnitStart
 from phalanx.scheduling.start_reservations.rehearsal import PromiseMove
 from phalanx.views.promises import PromisedStart, Promises, with_move
 
-#: Nobody can say how likely the forecast is.
+#: The probability of the forecast is unknown.
 NOT_CALIBRATED = "NotCalibrated"
 
 
@@ -63,5 +64,5 @@ def _not_calibrated(forecasts: StartCalibration) -> str:
     score = forecasts.score()
     if score.starts and not score.holds:
         part = round(100 * score.coverage[-1])
-        return f"nobody can say how likely that is: of the last {score.starts} starts P90 covered {part} %"
-    return f"nobody can say how likely that is: {len(forecasts)} starts seen are too few"
+        return f"no estimate of its probability: P90 covered only {part} % of the last {score.starts} starts"
+    return f"no estimate of its probability yet: {count_of(len(forecasts), 'start')} observed so far"

@@ -38,7 +38,7 @@ class ResourceQuotaPlugin(Plugin):
                 resource = name.removeprefix(_REQUESTS).removeprefix(_LIMITS)
                 wanted, left = format_quantity(amount, resource), format_quantity(max(0, room), resource)
                 return (
-                    f"ResourceQuota {quota.namespace}/{quota.name} leaves {left} {name} and it needs {wanted}",
+                    f"it requests {wanted} {name}; ResourceQuota {quota.namespace}/{quota.name} has {left} left",
                     f"free {format_quantity(amount - room, resource)} {name} in namespace {quota.namespace}, "
                     f"or raise the quota",
                 )
