@@ -44,7 +44,7 @@ async def test_a_gang_that_does_not_fit_holds_nothing_and_blocks_nobody(world: W
     await world.pods("big-0", "big-1", "big-2", labels=labelled(3, "big"), cpu="2")
     said = await world.until_held("big-0", "big-1", "big-2", words="2 of the 3 members")
     assert "Insufficient cpu" in said["message"]
-    assert "To help: add 2 cpu" in said["message"]
+    assert "To fix: add 2 cpu" in said["message"]
     await world.pods("small-0", "small-1", labels=labelled(2, "small"), cpu="2")
     await world.until_bound("small-0", "small-1")
     await world.node("n2", cpu="6")
@@ -240,7 +240,7 @@ async def test_gated_members_wait_for_their_gates_and_are_left_alone(world: Worl
     gates = [{"name": "example.com/hold"}]
     await world.pods("a", "b", labels=labelled(3))
     await world.pod("c", labels=labelled(3), schedulingGates=gates)
-    await world.until_held("a", "b", words=r"2 of the 3 members that it needs \(1 gated")
+    await world.until_held("a", "b", words=r"only 2 of the 3 required pods of gang .* exist \(not counted: 1 gated")
     await world.settled(scheduler, quiet=0.3)
     gated = condition(await world.get(PODS, "c"), "PodScheduled")
     assert gated["reason"] == "SchedulingGated"
@@ -261,7 +261,7 @@ async def test_a_group_that_kueue_admits_starts_when_its_last_member_is_let_go(w
     await world.pods("a", "b", "c", **member)
     for name in ("a", "b"):
         await world.patch(PODS, name, {"spec": {"schedulingGates": None}})
-    await world.until_held("a", "b", words=r"2 of the 3 members that it needs \(1 gated")
+    await world.until_held("a", "b", words=r"only 2 of the 3 required pods of gang .* exist \(not counted: 1 gated")
     await world.settled(scheduler, quiet=0.3)
     await world.patch(PODS, "c", {"spec": {"schedulingGates": None}})
     await world.until_bound("a", "b", "c")

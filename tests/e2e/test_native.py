@@ -50,7 +50,7 @@ async def test_members_wait_for_their_group_and_for_each_other(world: World) -> 
     await world.scheduler()
     await world.pods("a", "b", **MEMBER)
     said = await world.until_held("a", "b", words="^waiting for PodGroup [^ ]*/g")
-    assert said["message"].endswith("To help: create it.")
+    assert said["message"].endswith("To fix: create it.")
     await world.make(group(3))
     await world.until_held("a", "b", words="waiting for members of PodGroup .*: have 2 of 3 pods")
     await world.pod("c", **MEMBER)

@@ -76,7 +76,7 @@ async def test_1_35_replicas_of_a_workload_start_each_for_itself(tmp_path: Path)
             reference = {"name": "w", "podGroup": "g", "podGroupReplicaKey": replica}
             await world.pods(*(f"p{replica}{number}" for number in range(members)), workloadRef=reference)
         await world.until_bound("p00", "p01", "p02")
-        await world.until_held("p10", "p11", "p12", words="2 of the 3 members that gang .*/w/g/1 needs")
+        await world.until_held("p10", "p11", "p12", words="only 2 of the 3 required pods of gang .*/w/g/1 fit")
         await world.until_held("p20", "p21", words="have 2 of 3 pods")
 
 

@@ -160,7 +160,7 @@ async def test_a_volcano_group_whose_queue_is_missing_says_so_before_it_has_pods
 
     condition_told = await world.until(told, "the group has the condition")
     assert condition_told["status"] == "True"
-    assert event["note"] == f"{condition_told['message']}. To help: create the queue, or name one that exists."
+    assert event["note"] == f"{condition_told['message']}. To fix: create the queue, or name one that exists."
     await world.until_status(VOLCANO, "g", phase="Pending")
 
 

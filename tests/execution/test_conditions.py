@@ -19,7 +19,7 @@ from phalanx.model.verdict_condition import LAST_VERDICT, read_told, told_fields
 from tests.execution.podserver import PodServer
 
 FULL = Verdict("NotEnoughResources", "0/3 nodes are available: 3 Insufficient cpu.", change="add 4 cpu")
-FULL_TEXT = "0/3 nodes are available: 3 Insufficient cpu. To help: add 4 cpu."
+FULL_TEXT = "0/3 nodes are available: 3 Insufficient cpu. To fix: add 4 cpu."
 GONE = Verdict("NoEligibleNode", "0/3 nodes are available: 3 node(s) were unschedulable.")
 TURN = Verdict("AwaitingAdmission", "it waits for its turn", unschedulable=False)
 

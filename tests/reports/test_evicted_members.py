@@ -22,7 +22,7 @@ REF = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "ns"
 WHOM = "priority 0 gives way to priority 10"
 WHY = f"preempted by gang ns/hi ({WHOM})"
 TOLD = "1970-01-12T13:46:30Z"
-NOTE = "3 member(s) evicted for gang ns/hi: priority 0 gives way to priority 10"
+NOTE = "3 pods evicted for gang ns/hi: priority 0 gives way to priority 10"
 
 
 def cluster(minimum: int = 3) -> Cluster:
@@ -60,10 +60,12 @@ def test_a_gang_on_its_way_out_says_for_whom_since_when_and_what_comes_next() ->
     leave(made, "old-0", "old-1", "old-2")
     answer = made.ask("old")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
-    assert answer.message == f"3 pods were told to leave at {TOLD} (the last has until 1970-01-12T13:47:00Z): {WHY}"
+    assert answer.message == (
+        f"3 pods were evicted at {TOLD} (the last grace period ends at 1970-01-12T13:47:00Z): {WHY}"
+    )
     assert answer.change == (
-        "nothing need be changed: once its pods are created anew (a controller does so by itself) it waits at its "
-        "old place in the queue"
+        "wait until its controller recreates its pods, or recreate them; the gang then waits at its old place "
+        "in the queue"
     )
     assert answer.loss is not None
     assert answer.loss.pods == ["ns/old-0", "ns/old-1", "ns/old-2"]
@@ -74,7 +76,8 @@ def test_whoever_loses_some_and_has_its_minimum_is_satisfied_and_says_so_too() -
     leave(made, "old-2")
     answer = made.ask("old")
     assert answer.state == "Running"
-    assert f"  1 pod was told to leave at {TOLD} (the last has until 1970-01-12T13:47:00Z): {WHY}" in render(answer)
+    told = f"  1 pod was evicted at {TOLD} (the last grace period ends at 1970-01-12T13:47:00Z): {WHY}"
+    assert told in render(answer)
 
 
 def test_while_its_new_pods_wait_already_both_are_told() -> None:
@@ -84,7 +87,7 @@ def test_while_its_new_pods_wait_already_both_are_told() -> None:
         made.pod(f"new-{number}", gang="old", cpu=4)
     answer = made.ask("old")
     assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
-    assert f"3 pods were told to leave at {TOLD}" in render(answer)
+    assert f"3 pods were evicted at {TOLD}" in render(answer)
 
 
 def test_what_most_of_them_were_told_comes_first() -> None:

@@ -90,7 +90,7 @@ def test_a_pod_that_runs_says_that_it_would_be_told_to_leave_now() -> None:
     answer = cluster.ask("lone")
     assert answer.state == "Running"
     assert answer.message.endswith(
-        "it would be told to leave now: preempted by pod ns/new (priority 0 gives way to priority 10)"
+        "it would be evicted now: preempted by pod ns/new (priority 0 gives way to priority 10)"
     )
 
 
@@ -102,7 +102,10 @@ def test_whom_it_waits_for_and_how_long_they_have() -> None:
     assert (answer.state, answer.reason) == ("Pending", "WaitingForEvictedPods")
     found = answer.evictions
     assert found is not None
-    assert (found.state, found.message) == ("Leaving", "1 pod on the way out; the last has 20s left")
+    assert (found.state, found.message) == (
+        "Leaving",
+        "1 evicted pod terminating; the last grace period ends in 20s",
+    )
     assert [(each.pod, each.since, each.until) for each in found.pods] == [
         ("ns/lone", "1970-01-12T13:46:30Z", "1970-01-12T13:47:00Z")
     ]
@@ -141,7 +144,7 @@ def test_whom_one_would_have_to_outrank() -> None:
     assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
     found = answer.evictions
     assert found is not None
-    assert (found.state, found.message) == ("Vain", "3 pods would have to go, and may not")
+    assert (found.state, found.message) == ("Vain", "3 pods would have to be evicted; all of them are protected")
     assert [(each.why, each.pods) for each in found.reasons] == [
         ("their priority 10 is not lower", ["ns/old-0", "ns/old-1", "ns/old-2"])
     ]
@@ -158,7 +161,7 @@ def test_what_would_be_missing_even_without_all_others() -> None:
     assert found is not None
     assert found.state == "Vain"
     assert found.missing.startswith("only 2 of the 3 required pods of gang ns/big fit; ")
-    assert found.missing.endswith("To help: add 2 cpu")
+    assert found.missing.endswith("to fix: add 2 cpu")
 
 
 def test_a_member_above_the_minimum_waits_without_evictions() -> None:
@@ -166,7 +169,7 @@ def test_a_member_above_the_minimum_waits_without_evictions() -> None:
     cluster.pod("old-3", gang="old", priority=10)
     found = cluster.ask("old-3").evictions
     assert found is not None
-    assert found.message == "its gang has the minimum, and the policy evicts nobody for more than that"
+    assert found.message == "its gang has its minimum; the policy evicts no pods for additional members"
 
 
 def test_for_whom_a_terminating_pod_was_evicted() -> None:
@@ -177,7 +180,10 @@ def test_for_whom_a_terminating_pod_was_evicted() -> None:
     cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", "x", fields)
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
-    assert answer.message == f"the pod was told to leave node n: {told}; its grace ends at 1970-01-12T13:47:00Z"
+    assert (
+        answer.message
+        == f"the pod is being evicted from node n: {told}; its grace period ends at 1970-01-12T13:47:00Z"
+    )
 
 
 class TestEvictionRates:
@@ -206,15 +212,17 @@ class TestEvictionRates:
         assert answer is not None
         assert answer.evictions is not None
         assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
-        assert answer.message.startswith("1 pod would be told to leave as soon as eviction rates allow it, with")
+        assert answer.message.startswith(
+            "1 pod would be evicted as soon as eviction rates permit, grace period at most"
+        )
         assert answer.change == (
-            "wait: Queue default may lose no more than 2 pods within 10m, "
-            "and only the running scheduler knows what is gone already"
+            "wait: Queue default may lose no more than 2 pods within 10m; "
+            "only the running scheduler knows all earlier evictions"
         )
         (departure,) = answer.evictions.pods
         victim = inquiry.pod(*departure.pod.split("/"))
         assert victim is not None
-        assert "; it would be told to leave as soon as eviction rates allow it: preempted" in victim.message
+        assert "; it would be evicted as soon as eviction rates permit: preempted" in victim.message
 
     def test_who_is_on_the_way_out_counts_from_the_time_when_he_was_told(self) -> None:
         cluster = self.world()

@@ -315,7 +315,7 @@ async def test_a_write_that_is_refused_is_told_and_waits_for_a_change(world: Wor
     assert await world.look() == []
     (event,) = world.recorded.events
     assert event[:2] == ("ElasticQuota/q", "StatusRefused")
-    assert "The status of this ElasticQuota (scheduling.x-k8s.io) was not written: 403" in event[2]
+    assert "the API server rejected the status of this ElasticQuota (scheduling.x-k8s.io): 403" in event[2]
     assert world.refused == ["ElasticQuota"]
     assert await world.look() == []
     world.pod("a")

@@ -105,4 +105,4 @@ async def test_nothing_is_said_where_nobody_runs_or_nobody_declares_an_object() 
 
 async def test_a_role_below_its_minimum_is_named() -> None:
     world = World(roles=(("ps", 1),))
-    assert await world.notes() == ["gang ns/g has too few members of ps"]
+    assert await world.notes() == ["gang ns/g has too few pods of role ps"]

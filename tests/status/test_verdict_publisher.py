@@ -312,7 +312,7 @@ def test_members_above_the_minimum_share_one_event() -> None:
         world.verdict_publisher.pod_decided(uid, FULL)
     assert len(world.after(1)) == 3
     assert world.recorded.told == [("Pod/p0", "FailedScheduling")]
-    assert "3 member(s) above the minimum" in world.recorded.events[0][2]
+    assert "3 pods above the minimum" in world.recorded.events[0][2]
 
 
 def test_what_a_gang_is_told_holds_for_its_surplus_too() -> None:

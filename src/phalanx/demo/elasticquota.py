@@ -182,7 +182,7 @@ class ElasticQuota4(Scenario):
         stage.say("quota2 wants its 2 CPUs in one pod")
         await board.waits("quota2", "nginx", _ALL, "2 cpu in use")
         await board.nobody_is_harmed(quota1=2, quota2=0)
-        await board.why("quota2", "nginx", "2 pods would have to go", "take singleNodePreemption out of the policy")
+        await board.why("quota2", "nginx", "2 pods would have to be", "take singleNodePreemption out of the policy")
         stage.title("Without that limit")
         before = await board.running("quota1")
         await stage.change_policy(_POLICY)

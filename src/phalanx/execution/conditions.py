@@ -34,7 +34,7 @@ _LIMIT = 32 * 1024
 
 def text_of(verdict: Verdict) -> str:
     """The sentence, and the change that would help."""
-    text = verdict.message if not verdict.change else f"{verdict.message.rstrip('.')}. To help: {verdict.change}."
+    text = verdict.message if not verdict.change else f"{verdict.message.rstrip('.')}. To fix: {verdict.change}."
     return text[:_LIMIT]
 
 

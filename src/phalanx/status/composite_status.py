@@ -16,7 +16,7 @@ from phalanx.dialects.status import StatusChange
 from phalanx.execution.writes import WritePool
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.composite import Composite
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, share_of
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.status.group_disruption import disruption_condition
@@ -125,7 +125,7 @@ class CompositeStatuses:
         if not told:
             return CompositeStatusInput(generation)
         gang, verdict = told[0]
-        message = f"{holding} of the {max(1, spec.min_groups)} groups that it needs have been placed"
+        message = f"{share_of(holding, max(1, spec.min_groups), 'required group')} placed"
         message = f"{message}; gang {gang.title}: {verdict.message}"
         if verdict.unschedulable:
             reason = "SchedulerError" if verdict.fault else "Unschedulable"

@@ -95,7 +95,7 @@ class StatusEndpoint:
         """The API server does not want a status although its object is there: tells so on the object."""
         self._count(ref.kind)
         about = object_reference(ref)
-        note = f"The status of this {ref.kind} ({ref.group}) was not written: {error}"
+        note = f"the API server rejected the status of this {ref.kind} ({ref.group}): {error}"
         self._recorder.record(about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning")
 
     async def _exists(self, path: str) -> bool:

@@ -57,7 +57,7 @@ def shortage(
     where = spot.where if spot is not None else ""
     refusal = plugin_runtime.pre_filter(pod_class)
     if refusal is not None:
-        change = f"remove the fields from the pod, or use another scheduler: {refusal}"
+        change = "remove these fields from the pod, or use another scheduler"
         return Shortage(
             pod_class, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit
         )
