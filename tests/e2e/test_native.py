@@ -63,11 +63,11 @@ async def test_all_members_of_a_gang_that_does_not_fit_say_the_same(world: World
     await world.scheduler()
     await world.make(group(3))
     await world.pods("a", "b", "c", **MEMBER)
-    await world.until_held("a", "b", "c", words="2 of the 3 members")
+    await world.until_held("a", "b", "c", words="2 of the 3 required pods")
     pods = [await world.get(PODS, name) for name in "abc"]
     assert len({condition(pod, "PodScheduled")["message"] for pod in pods}) == 1
     told = await until_told(world, "PodGroupScheduled", "False", "Unschedulable")
-    assert "2 of the 3 members" in told["message"]
+    assert "2 of the 3 required pods" in told["message"]
 
 
 async def test_a_group_that_is_made_anew_starts_from_nothing(world: World) -> None:

@@ -104,7 +104,7 @@ async def test_a_kube_batch_group_says_why_it_waits_and_that_it_runs(world: Worl
 
     said = await world.until(unschedulable, "the group says why it waits")
     assert (said["status"], said["reason"]) == ("True", "NotEnoughResources")
-    assert "1 of the 2 members" in said["message"]
+    assert "1 of the 2 required pods" in said["message"]
     await world.node("n2")
     await world.until_bound("a", "b")
     await world.until_status(INCUBATOR, "g", phase="Running")
@@ -198,7 +198,7 @@ async def test_a_gang_that_was_satisfied_once_starts_whole_when_it_runs_again(wo
     await world.delete(PODS, "a", "b")
     await world.scheduler()
     await world.pod("c", **D4)
-    await world.until_held("c", words="1 of the 2 members")
+    await world.until_held("c", words="1 of the 2 required pods")
     await world.pod("d", **D4)
     await world.until_bound("c", "d")
     assert not (await world.get(SIGS, "g"))["metadata"].get("annotations")

@@ -356,7 +356,7 @@ async def test_a_failure_that_may_pass_is_waited_for(world: World, caplog: pytes
     await world.settle()
     assert world.server.calls.count("PATCH p/status") == 9
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
-    assert caplog.text.count("was not written, it is tried on") == 1
+    assert caplog.text.count("was not written; it is retried") == 1
 
 
 @pytest.mark.parametrize(("code", "tries"), [(403, 1), (404, 1), (422, 1)])

@@ -1,4 +1,4 @@
-"""The status of CompositePodGroups: derived from what is below them, written when it says something new."""
+"""Status of CompositePodGroups, derived from their groups and written when it changes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from phalanx.status.status_writer import GATHER, DerivedStatus, StatusWriter
 
 
 class CompositeStatuses:
-    """`touch` is cheap and may be called for every change of a gang: its composites are looked at once the changes
-    have settled, at most one write per composite at a time. `verdict` tells what a gang was told last, `disruption`
-    why it is evicted as a whole, `now` gives seconds since the epoch. Trees without a member of ours are left
-    alone.
+    """Writes statuses of CompositePodGroups that differ from the derived ones.
+
+    `touch` is cheap and is called for every change of a gang. Its composites are compared when the changes have
+    settled, with at most one write per composite at a time. `verdict` returns the last published verdict on a gang,
+    `disruption` the reason of its eviction as a whole, `now` seconds since the epoch. Trees without a member of
+    this scheduler are ignored.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class CompositeStatuses:
         self._now = now
         self._disruption = disruption
         self._gathering: set[GangKey] = set()
-        # The uids of those whose first quorum was bound at some time.
+        # Uids of composites whose first quorum was bound.
         self._scheduled: dict[GangKey, str] = {}
 
     def touch(self, gang: GangKey) -> None:
@@ -61,7 +63,7 @@ class CompositeStatuses:
         root = self._composites.root(record) if record is not None else None
         if record is None or root is None:
             return
-        # Asked now: when the status is derived members may have left again.
+        # Read now: members can terminate before the status is derived.
         fresh = [spec for spec in self._composites.above(record) if not self._was_scheduled(spec)]
         if fresh and self._composites.fault(root) is None:
             placed = (spec for spec in fresh if self._holding(spec) >= max(1, spec.min_groups))
@@ -93,10 +95,10 @@ class CompositeStatuses:
         return self._scheduled.get(spec.key) == spec.ref.uid
 
     def _target(self, spec: Composite, status: Mapping[str, Any]) -> Conditions:
-        """What is to be said about the eviction of everything below at once."""
+        """Return the condition about the eviction of the whole tree below, if it must be written."""
         gangs = self._composites.gangs(spec.key)
-        messages = (self._disruption(gang.key) for gang in gangs) if spec.unit else ()
-        message = next((each for each in messages if each is not None), None)
+        reasons = (self._disruption(gang.key) for gang in gangs) if spec.unit else ()
+        message = next((reason for reason in reasons if reason is not None), None)
         whole = all(gang.spec is not None and gang.active >= gang.spec.min_member for gang in gangs)
         found = disruption_condition(
             status,
@@ -119,12 +121,12 @@ class CompositeStatuses:
         holding = self._holding(spec)
         if spec.initiated or self._was_scheduled(spec) or holding >= max(1, spec.min_groups):
             return CompositeStatusInput(generation, placed=True)
-        told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
-        # Who waits only for the others says nothing about why.
-        told.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
-        if not told:
+        pending = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
+        # A gang that waits only for the others has no reason of its own.
+        pending.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
+        if not pending:
             return CompositeStatusInput(generation)
-        gang, verdict = told[0]
+        gang, verdict = pending[0]
         message = f"{share_of(holding, max(1, spec.min_groups), 'required group')} placed"
         message = f"{message}; gang {gang.title}: {verdict.message}"
         if verdict.unschedulable:
@@ -133,7 +135,7 @@ class CompositeStatuses:
         return CompositeStatusInput(generation, False, verdict.code, message, held=True, verdict=verdict)
 
     def _holding(self, spec: Composite) -> int:
-        """How many of its groups are known to be bound, or have been."""
+        """Return the number of its groups whose quorum is, or was, bound."""
         below, gangs = self._composites.children(spec.key)
         held = sum(
             each.initiated or self._was_scheduled(each) or self._holding(each) >= max(1, each.min_groups)
