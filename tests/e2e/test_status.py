@@ -139,7 +139,7 @@ async def test_a_volcano_group_from_pending_to_completed(world: World) -> None:
     await world.make(group(VOLCANO, minMember=2, minResources={"cpu": "2"}))
     await world.pods("a", "b", **D1)
     await world.until_event("AwaitingAdmission", "a")
-    await world.until_event("Unschedulable", "g", "minResources ask for 2 cpu")
+    await world.until_event("Unschedulable", "g", "minResources request 2 cpu")
     await world.node("n1", cpu="2")
     await world.until_bound("a", "b")
     status = await world.until_status(VOLCANO, "g", phase="Running")
