@@ -284,7 +284,7 @@ def test_nobody_else_is_evicted_while_the_devices_of_the_first_victim_are_not_fr
         assert not plan.evictions
         assert not plan.binds
         assert not plan.nominations
-    assert "waits for 1 pod(s) to leave" in made.why("high")
+    assert "waits for 1 evicted pod to terminate" in made.why("high")
     made.drop("ResourceClaim", f"{eviction.name}-gpu")
     assert [(bind.name, bind.node) for bind in made.plan().binds] == [("high", eviction.node)]
 
@@ -308,7 +308,7 @@ def test_a_plan_that_is_rolled_back_leaves_nothing_behind() -> None:
     for name in "abcd":
         made.own(name, gang=4)
     assert made.binds() == {}
-    assert "3 of the 4 members" in made.why("a")
+    assert "only 3 of the 4 required pods" in made.why("a")
     probe(made)
     assert made.free() == {"n0": 2, "n1": 1}
 

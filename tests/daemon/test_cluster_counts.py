@@ -229,7 +229,7 @@ def test_pods_and_gangs_are_counted_apart_and_waits_by_queue() -> None:
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "scheduled"} | profile) == 1
     assert value("scheduler_podgroup_schedule_attempts_total", {"result": "unschedulable"} | profile) == 1
     # That members are still to come is no attempt: nobody tries to place the others before.
-    coming = Verdict("NotEnoughMembers", "gang default/large has 1 of the 9 members that it needs")
+    coming = Verdict("NotEnoughMembers", "only 1 of the 9 required pods of gang default/large exist")
     news = GangVerdict(GangKey("default", "large"), coming)
     telemetry.cycle(Plan(9, gangs=[news]), 0.01, world.state, world.now)
     assert value("scheduler_schedule_attempts_total", {"result": "unschedulable"} | profile) == 9

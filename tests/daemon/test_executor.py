@@ -170,7 +170,7 @@ async def world() -> AsyncIterator[World]:
 async def test_a_gang_is_bound_and_told_of_once(world: World) -> None:
     await world.cycle()
     assert [world.server.node_of(f"p{number}") for number in range(3)] == ["n1"] * 3
-    note = "Successfully assigned 3 member(s) of gang ns/g together: n1 (3)"
+    note = "Successfully assigned 3 pods of gang ns/g together: n1 (3)"
     assert world.recorded.events == [("PodGroup/g", "Scheduled", note)]
 
 
@@ -196,8 +196,8 @@ async def test_a_first_refusal_is_tried_again_at_once(world: World) -> None:
     assert world.server.node_of("p1") == "n1"
     notes = [note for about, reason, note in world.recorded.events if reason == "Scheduled"]
     assert notes == [
-        "Successfully assigned 2 member(s) of gang ns/g together: n1 (2)",
-        "Successfully assigned 1 member(s) of gang ns/g together: n1 (1)",
+        "Successfully assigned 2 pods of gang ns/g together: n1 (2)",
+        "Successfully assigned 1 pod of gang ns/g together: n1 (1)",
     ]
 
 

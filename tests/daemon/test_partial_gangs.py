@@ -59,7 +59,10 @@ def test_keep_leaves_the_members_and_says_so_once(world: World) -> None:
     for at in (1060, 1061, 2000):
         assert world.check("keep", at) == []
     assert world.recorded.told == [("PodGroup/g", "ScheduleTimeout"), ("Pod/p2", "ScheduleTimeout")]
-    assert "2 of the 3 members of its plan are bound; they are kept" in world.recorded.events[0][2]
+    assert (
+        "only 2 of the 3 planned pods of gang ns/g bound at its scheduling timeout; they are kept"
+        in world.recorded.events[0][2]
+    )
 
 
 def test_release_evicts_the_members(world: World) -> None:

@@ -239,7 +239,7 @@ async def test_a_gang_whose_members_are_gone_says_that_they_were_evicted(site: S
     await site.gang("ours", "victim", 0, queue="our-queue", minimum=2)
     path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ours/podgroups/victim"
     uid = (await site.client.get(path))["metadata"]["uid"]
-    await site.evicted("ours", "victim", "2 member(s) evicted for gang x/y", kind="PodGroup", uid=uid)
+    await site.evicted("ours", "victim", "2 pods evicted for gang x/y", kind="PodGroup", uid=uid)
     await until(lambda: row_is_there(page, "ours/victim"), "the gang")
 
     async def told() -> bool:
@@ -248,7 +248,7 @@ async def test_a_gang_whose_members_are_gone_says_that_they_were_evicted(site: S
 
     await until(told, "the eviction")
     answer = await page.json("gangs/ours/victim")
-    assert "2 member(s) evicted for gang x/y" in answer["why"]["message"]
+    assert "2 pods evicted for gang x/y" in answer["why"]["message"]
     assert "Preempted" in [mark["what"] for mark in answer["marks"]]
     await site.client.delete(path)
 
@@ -325,7 +325,7 @@ async def test_a_gang_whose_pods_cannot_be_created_says_why_as_the_command_does(
     said = json.loads(result.stdout)
     assert (why["reason"], why["message"]) == (said["reason"], said["message"])
     assert why["reason"] == "QuotaExceeded"
-    assert "Job podless: none of its 3 pods exists: " in why["message"]
+    assert "Job podless: 0 of its 3 pods exist: " in why["message"]
     await site.client.delete(f"{path}/podless")
     await site.client.delete("/apis/batch/v1/namespaces/ours/jobs/podless")
     await site.client.delete("/api/v1/namespaces/ours/events/podless")

@@ -386,7 +386,7 @@ def test_a_group_that_lost_its_quorum_says_so_although_no_member_waits(resource:
     lost = written(resource, ready, running=2, failed=1)
     told = condition(lost, "Unschedulable")
     assert (lost["phase"], told["status"], told["reason"]) == ("Unknown", "True", "NotEnoughTasks")
-    assert told["message"].endswith("has 2 of the 3 members that it needs (1 failed)")
+    assert told["message"] == "only 2 of the 3 required pods of gang default/g exist (not counted: 1 failed)"
     healed = written(resource, lost, running=3)
     assert (healed["phase"], condition(healed, "Unschedulable")["status"]) == ("Running", "False")
 
@@ -406,7 +406,7 @@ def test_a_group_that_lost_the_members_of_one_role_names_the_role() -> None:
     roles: dict[str, Any] = {"roles": {"ps": 1}, "role_counts": {"worker": GangCounts(running=3)}}
     told = condition(written(VOLCANO, running=3, failed=1, **roles), "Unschedulable")
     assert told["reason"] == "NotEnoughPodsOfTask"
-    assert told["message"].endswith("has too few members of ps (1 failed)")
+    assert told["message"].endswith("has too few pods of role ps (not counted: 1 failed)")
 
 
 def test_kube_batch_the_design_counts_admitted_pods() -> None:

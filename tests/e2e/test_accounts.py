@@ -84,7 +84,7 @@ async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: Worl
     path = QUEUE.path(None, name) + "/status"
     await world.client.patch(path, {"status": {"state": "Closing"}}, PatchType.MERGE)
     await world.pod("late", annotations={QUEUE_NAME: name})
-    await world.until_event("FailedScheduling", "late", f"Queue {name} is closing and takes nothing new")
+    await world.until_event("FailedScheduling", "late", f"Queue {name} is closing and accepts no new pods")
     await world.delete(PODS, "a", "b")
     await world.delete(GROUP, "g")
     await world.until_status(QUEUE, name, state="Closed", running=0)

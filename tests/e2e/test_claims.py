@@ -155,7 +155,7 @@ async def test_a_gang_that_lacks_a_device_takes_none(world: World, devices: Devi
     for name in NAMES:
         await devices.pod(name, labels=gang(4))
     said = await world.until_held(*NAMES, words="3 of the 4 .*cannot allocate all claims")
-    assert "To help: free or add devices that its claims ask for" in said["message"]
+    assert "To fix: free or add devices that match its claims" in said["message"]
     assert await devices.held() == []
     await devices.node("n2", 1)
     await world.until_bound(*NAMES)

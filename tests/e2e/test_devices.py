@@ -78,7 +78,7 @@ async def test_a_gang_that_the_cards_cannot_hold_waits_as_a_whole(world: World, 
     await world.scheduler(config=policy(tmp_path))
     labels = {f"{PREFIX}/name": "g", f"{PREFIX}/min-available": "3"}
     await world.pods("g-0", "g-1", "g-2", labels=labels, **wants(9000))
-    said = await world.until_held("g-0", "g-1", "g-2", words="2 of the 3 members")
+    said = await world.until_held("g-0", "g-1", "g-2", words="2 of the 3 required pods")
     assert "node(s) had no GPU with enough room for the pod" in said["message"]
     await gpu_node(world, "n2", "GPU-c")
     await world.until_bound("g-0", "g-1", "g-2")

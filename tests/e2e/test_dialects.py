@@ -123,7 +123,7 @@ async def test_a_gang_waits_for_its_members_and_starts_as_one(world: World, name
     await world.apply(first)
     await world.apply(second)
     # Of Kubernetes' own groups people are told in words of their own.
-    await world.until_held("member-0", "member-1", words="2 of the 3 members|have 2 of 3 pods")
+    await world.until_held("member-0", "member-1", words="2 of the 3 required pods|have 2 of 3 pods")
     await world.apply(third)
     placement = await world.until_bound("member-0", "member-1", "member-2")
     assert set(placement.values()) == {"n1"}
@@ -154,7 +154,7 @@ async def test_what_is_there_before_the_scheduler_is_seen_whole(world: World, na
     if declared:
         await world.apply(declared)
     await world.scheduler()
-    await world.until_held("member-0", "member-1", "member-2", words="2 of the 3 members .* fit")
+    await world.until_held("member-0", "member-1", "member-2", words="2 of the 3 required pods .* fit")
 
 
 async def test_manifests_are_what_they_claim_to_be() -> None:

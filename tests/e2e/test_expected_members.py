@@ -33,7 +33,7 @@ async def test_drivers_start_only_with_room_for_their_executors(world: World) ->
     await world.pod("a-driver", **app("a", 2))
     await world.until_bound("a-driver")
     await world.pod("b-driver", **app("b", 2))
-    await world.until_held("b-driver", words="2 of them come once it runs")
+    await world.until_held("b-driver", words="2 pods created once it runs")
     await world.pods("a-exec-1", "a-exec-2", **app("a"))
     await world.until_bound("a-exec-1", "a-exec-2")
     assert not (await world.placement())["b-driver"]

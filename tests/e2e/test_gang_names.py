@@ -73,7 +73,7 @@ async def test_a_gang_of_another_scheduler_says_whose_it_is(world: World) -> Non
         code, output = await run(world, "why", name)
         assert code == 0, output
         assert f"Gang {world.namespace}/theirs: OtherScheduler" in output
-        assert "the 2 pods of the gang belong to the scheduler 'volcano'" in output
+        assert '2 pods of the gang have spec.schedulerName "volcano"' in output
         assert "Phalanx does not" in output
         assert "--scheduler-name volcano" in output
 

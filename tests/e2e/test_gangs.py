@@ -42,9 +42,9 @@ async def test_a_gang_that_does_not_fit_holds_nothing_and_blocks_nobody(world: W
     await world.node("n1", cpu="4")
     await world.scheduler()
     await world.pods("big-0", "big-1", "big-2", labels=labelled(3, "big"), cpu="2")
-    said = await world.until_held("big-0", "big-1", "big-2", words="2 of the 3 members")
+    said = await world.until_held("big-0", "big-1", "big-2", words="2 of the 3 required pods")
     assert "Insufficient cpu" in said["message"]
-    assert "To help: add 2 cpu" in said["message"]
+    assert "To fix: add 2 cpu" in said["message"]
     await world.pods("small-0", "small-1", labels=labelled(2, "small"), cpu="2")
     await world.until_bound("small-0", "small-1")
     await world.node("n2", cpu="6")
@@ -57,7 +57,7 @@ async def test_members_of_a_gang_give_one_reason(world: World) -> None:
     await world.pods("a", "b", "c", labels=labelled(3))
     await world.until_held("a", "b", "c", words="2 of the 3")
     assert len({condition(item, "PodScheduled")["message"] for item in await world.list(PODS)}) == 1
-    await world.until_event("FailedScheduling", "a", "2 of the 3 members")
+    await world.until_event("FailedScheduling", "a", "2 of the 3 required pods")
 
 
 @pytest.mark.parametrize("minimum", [3, 1], ids=["minima-sum-to-the-minimum", "minima-above-the-minimum"])
@@ -70,7 +70,7 @@ async def test_each_role_has_a_minimum_of_its_own(world: World, minimum: int) ->
         return {"annotations": {"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": role}}
 
     await world.pods("w-0", "w-1", "w-2", **member("worker"))
-    await world.until_held("w-0", "w-1", "w-2", words="0 of the 1 ps members")
+    await world.until_held("w-0", "w-1", "w-2", words="0 of the 1 required pod of role ps")
     await world.pod("ps-0", **member("ps"))
     await world.until_bound("w-0", "w-1", "w-2", "ps-0")
 
@@ -143,7 +143,7 @@ async def test_a_gang_of_only_waiting_restarts_as_a_whole(world: World) -> None:
     await world.until_bound("a", "b")
     await world.delete(PODS, "a")
     await world.pod("a2", labels=labelled(2, policy="only-waiting"))
-    await world.until_held("a2", words="1 of the 2 members")
+    await world.until_held("a2", words="1 of the 2 required pods")
     await world.delete(PODS, "b")
     await world.pod("b2", labels=labelled(2, policy="only-waiting"))
     await world.until_bound("a2", "b2")
@@ -168,7 +168,7 @@ async def test_a_minimum_that_is_raised_holds_what_waits_and_keeps_what_runs(wor
     await world.until_bound("a", "b")
     await world.patch(GROUPS, "g", {"spec": {"minMember": 5}})
     await world.pod("c", labels={D5: "g"})
-    await world.until_held("c", words="3 of the 5 members")
+    await world.until_held("c", words="3 of the 5 required pods")
     assert (await world.placement())["a"] == "n1"
 
 
@@ -191,7 +191,7 @@ async def test_a_group_that_is_deleted_before_its_gang_fits_holds_it(world: Worl
     await world.scheduler()
     await world.make(group(minMember=2))
     await world.pods("a", "b", labels={D5: "g"})
-    await world.until_held("a", "b", words="there are no nodes")
+    await world.until_held("a", "b", words="the cluster has no nodes")
     await world.delete(GROUPS, "g")
     await world.until_held("a", "b", words="not found")
     await world.node("n1")
@@ -241,7 +241,7 @@ async def test_gated_members_wait_for_their_gates_and_are_left_alone(world: Worl
     gates = [{"name": "example.com/hold"}]
     await world.pods("a", "b", labels=labelled(3))
     await world.pod("c", labels=labelled(3), schedulingGates=gates)
-    await world.until_held("a", "b", words=r"2 of the 3 members that it needs \(1 gated")
+    await world.until_held("a", "b", words=r"only 2 of the 3 required pods of gang .* exist \(not counted: 1 gated")
     await world.settled(scheduler, quiet=0.3)
     gated = condition(await world.get(PODS, "c"), "PodScheduled")
     assert gated["reason"] == "SchedulingGated"
@@ -262,7 +262,7 @@ async def test_a_group_that_kueue_admits_starts_when_its_last_member_is_let_go(w
     await world.pods("a", "b", "c", **member)
     for name in ("a", "b"):
         await world.patch(PODS, name, {"spec": {"schedulingGates": None}})
-    await world.until_held("a", "b", words=r"2 of the 3 members that it needs \(1 gated")
+    await world.until_held("a", "b", words=r"only 2 of the 3 required pods of gang .* exist \(not counted: 1 gated")
     await world.settled(scheduler, quiet=0.3)
     await world.patch(PODS, "c", {"spec": {"schedulingGates": None}})
     await world.until_bound("a", "b", "c")
@@ -276,7 +276,7 @@ async def test_pods_of_other_schedulers_take_room_and_are_not_touched(world: Wor
     await world.make(theirs)
     await world.pod("waits", scheduler="default-scheduler")
     await world.pods("a", "b", labels=labelled(2))
-    await world.until_held("a", "b", words="1 of the 2 members")
+    await world.until_held("a", "b", words="1 of the 2 required pods")
     await world.delete(PODS, "theirs")
     await world.until_bound("a", "b")
     await world.settled(scheduler, quiet=0.3)
@@ -289,7 +289,7 @@ async def test_a_foreign_member_is_explained(world: World) -> None:
     await world.scheduler()
     await world.pod("theirs", scheduler="default-scheduler", labels=labelled(2))
     await world.pod("ours", labels=labelled(2))
-    await world.until_held("ours", words="1 of another scheduler")
+    await world.until_held("ours", words="1 with another schedulerName")
 
 
 async def test_terminating_pods_keep_their_room_until_they_are_gone(world: World) -> None:
@@ -361,7 +361,7 @@ async def test_min_resources_say_no_before_anything_is_placed(world: World) -> N
     await world.scheduler()
     await world.make(group(minMember=2, minResources={"cpu": "6"}))
     await world.pods("a", "b", labels={D5: "g"})
-    await world.until_held("a", "b", words="minResources that the cluster lacks: 2 cpu")
+    await world.until_held("a", "b", words="requires 2 cpu more than the cluster has free")
     await world.node("n2", cpu="4")
     await world.until_bound("a", "b")
 
@@ -442,7 +442,7 @@ async def test_a_member_that_changes_its_gang_counts_in_the_new_one(world: World
     await world.until_held("a", "b", "c")
     await world.patch(PODS, "b", {"metadata": {"labels": {D5: "two"}}})
     await world.until_bound("b", "c")
-    await world.until_held("a", words="1 of the 3 members")
+    await world.until_held("a", words="1 of the 3 required pods")
     await world.until_status(GROUPS, "two", phase="Scheduling")
 
 

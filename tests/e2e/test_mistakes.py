@@ -43,7 +43,7 @@ HOLDING: dict[str, tuple[dict[str, Any], str, str]] = {
     "a negative minimum": (notes(min_available="-3"), "InvalidPodGroup", "'-3'"),
     "a minimum beyond all numbers": (labels("9" * 30), "InvalidPodGroup", "9999"),
     "a minimum of a fraction": (labels("2.5"), "InvalidPodGroup", "2.5"),
-    "a minimum above the members": (labels("4000"), "FailedScheduling", "2 of the 4000 members"),
+    "a minimum above the members": (labels("4000"), "FailedScheduling", "2 of the 4000 required pods"),
     "a name that can name no object": (labels("2", "Bad_Name"), "InvalidPodGroup", "lower-case letters"),
     "a name without a minimum": ({"labels": {f"{SIGS}/name": "bad"}}, "PodGroupNotFound", "not found"),
     "a layer that no node knows": (

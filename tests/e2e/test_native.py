@@ -50,7 +50,7 @@ async def test_members_wait_for_their_group_and_for_each_other(world: World) -> 
     await world.scheduler()
     await world.pods("a", "b", **MEMBER)
     said = await world.until_held("a", "b", words="^waiting for PodGroup [^ ]*/g")
-    assert said["message"].endswith("To help: create it.")
+    assert said["message"].endswith("To fix: create it.")
     await world.make(group(3))
     await world.until_held("a", "b", words="waiting for members of PodGroup .*: have 2 of 3 pods")
     await world.pod("c", **MEMBER)
@@ -63,11 +63,11 @@ async def test_all_members_of_a_gang_that_does_not_fit_say_the_same(world: World
     await world.scheduler()
     await world.make(group(3))
     await world.pods("a", "b", "c", **MEMBER)
-    await world.until_held("a", "b", "c", words="2 of the 3 members")
+    await world.until_held("a", "b", "c", words="2 of the 3 required pods")
     pods = [await world.get(PODS, name) for name in "abc"]
     assert len({condition(pod, "PodScheduled")["message"] for pod in pods}) == 1
     told = await until_told(world, "PodGroupScheduled", "False", "Unschedulable")
-    assert "2 of the 3 members" in told["message"]
+    assert "2 of the 3 required pods" in told["message"]
 
 
 async def test_a_group_that_is_made_anew_starts_from_nothing(world: World) -> None:

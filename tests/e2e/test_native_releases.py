@@ -76,7 +76,7 @@ async def test_1_35_replicas_of_a_workload_start_each_for_itself(tmp_path: Path)
             reference = {"name": "w", "podGroup": "g", "podGroupReplicaKey": replica}
             await world.pods(*(f"p{replica}{number}" for number in range(members)), workloadRef=reference)
         await world.until_bound("p00", "p01", "p02")
-        await world.until_held("p10", "p11", "p12", words="2 of the 3 members that gang .*/w/g/1 needs")
+        await world.until_held("p10", "p11", "p12", words="only 2 of the 3 required pods of gang .*/w/g/1 fit")
         await world.until_held("p20", "p21", words="have 2 of 3 pods")
 
 
@@ -165,19 +165,21 @@ async def test_groups_of_groups_start_as_many_as_they_need_together(tmp_path: Pa
         await world.scheduler()
         await composite(world)
         first = await replica(world, 1)
-        await world.until_held(*first, words="service: 1 of 2 required groups are ready")
+        await world.until_held(*first, words="service: only 1 of the 2 required groups can start")
         second = await replica(world, 2)
-        said = await world.until_held(*first, words="1 of 2 required groups are ready; gang .*r2-workers: ")
-        assert "1 of the 2 members" in said["message"]
+        said = await world.until_held(
+            *first, words="only 1 of the 2 required groups can start; gang .*r2-workers: "
+        )
+        assert "1 of the 2 required pods" in said["message"]
         told = await until_told(world, COMPOSITES, "service", SCHEDULED, "False", "Unschedulable")
-        assert told["message"].startswith("0 of the 2 groups that it needs have been placed; gang ")
+        assert told["message"].startswith("0 of the 2 required groups placed; gang ")
         await world.node("n2", cpu="2")
         await world.until_bound(*first, *second)
         for name in ("service", "r1", "r2"):
             await until_told(world, COMPOSITES, name, SCHEDULED, "True", "Scheduled")
         third = await replica(world, 3)
-        await world.until_held("r3-leader-0", words="waits for CompositePodGroup .*r3")
-        await world.until_held("r3-workers-0", "r3-workers-1", words="of the 2 members")
+        await world.until_held("r3-leader-0", words="CompositePodGroup .*r3: only 1 of the 2 required groups")
+        await world.until_held("r3-workers-0", "r3-workers-1", words="of the 2 required pods")
         await world.node("n3")
         await world.until_bound(*third)
         await world.settled(*world.schedulers)
@@ -214,7 +216,7 @@ async def test_without_the_api_pods_are_told_and_annotations_do_the_same(tmp_pat
         await world.until_bound("lost")
         own = {"phalanx.dev/pod-group": "g", "phalanx.dev/min-count": "2"}
         await world.pod("a", annotations=own)
-        await world.until_held("a", words="1 of the 2 members")
+        await world.until_held("a", words="1 of the 2 required pods")
         await world.pod("b", annotations=own)
         await world.until_bound("a", "b")
 
@@ -239,7 +241,7 @@ async def come_and_go(tmp_path: Path) -> None:
         await world.scheduler()
         own = {"phalanx.dev/pod-group": "mine", "phalanx.dev/min-count": "2"}
         await world.pods("a", annotations=own)
-        await world.until_held("a", words="1 of the 2 members")
+        await world.until_held("a", words="1 of the 2 required pods")
         await first.stop()
         second = ApiServer(ServerOptions(native_groups="v1beta1", port=port, **options))
         await second.start()

@@ -51,7 +51,7 @@ async def test_a_gang_spreads_over_zones_as_a_whole_or_not_at_all(world: World) 
     gang = app("g", **{f"{SIGS}/name": "g", f"{SIGS}/min-available": "3"})
     apart = affinity("podAntiAffinity", "g", HOST)
     await world.pods(*names, cpu="1", **gang, **even("g"), **apart)
-    said = await world.until_held(*names, words="2 of the 3 members")
+    said = await world.until_held(*names, words="2 of the 3 required pods")
     assert "2 node(s) didn't match pod anti-affinity rules" in said["message"]
     await zones(world, "z3")
     placed = await world.until_bound(*names)

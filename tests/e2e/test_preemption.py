@@ -152,7 +152,7 @@ async def test_restarts_ask_nobody_else_to_leave_however_long_the_grace_is(world
         return found if len(found) == 2 else set()
 
     victims = await world.until(told, "two pods leave")
-    await world.until_held(*high, words="waits for 2 pod.s. to leave")
+    await world.until_held(*high, words="waits for 2 evicted pods to terminate")
     for stop in (scheduler.kill, None):
         await (stop or scheduler.stop)()
         scheduler = await world.scheduler()
@@ -162,7 +162,7 @@ async def test_restarts_ask_nobody_else_to_leave_however_long_the_grace_is(world
             "why", "podgroup/high", "-n", world.namespace, "--kubeconfig", kubeconfig(world)
         )
         assert code == 0, output
-        assert "terminating" in output, output
+        assert "terminating; the last grace period" in output, output
         assert "would be evicted" not in output
     await world.delete(PODS, *victims)
     await world.until_bound(*high)

@@ -104,7 +104,7 @@ async def test_a_kube_batch_group_says_why_it_waits_and_that_it_runs(world: Worl
 
     said = await world.until(unschedulable, "the group says why it waits")
     assert (said["status"], said["reason"]) == ("True", "NotEnoughResources")
-    assert "1 of the 2 members" in said["message"]
+    assert "1 of the 2 required pods" in said["message"]
     await world.node("n2")
     await world.until_bound("a", "b")
     await world.until_status(INCUBATOR, "g", phase="Running")
@@ -139,7 +139,7 @@ async def test_a_volcano_group_from_pending_to_completed(world: World) -> None:
     await world.make(group(VOLCANO, minMember=2, minResources={"cpu": "2"}))
     await world.pods("a", "b", **D1)
     await world.until_event("AwaitingAdmission", "a")
-    await world.until_event("Unschedulable", "g", "minResources ask for 2 cpu")
+    await world.until_event("Unschedulable", "g", "minResources request 2 cpu")
     await world.node("n1", cpu="2")
     await world.until_bound("a", "b")
     status = await world.until_status(VOLCANO, "g", phase="Running")
@@ -160,7 +160,7 @@ async def test_a_volcano_group_whose_queue_is_missing_says_so_before_it_has_pods
 
     condition_told = await world.until(told, "the group has the condition")
     assert condition_told["status"] == "True"
-    assert event["note"] == f"{condition_told['message']}. To help: create the queue, or name one that exists."
+    assert event["note"] == f"{condition_told['message']}. To fix: create the queue, or name one that exists."
     await world.until_status(VOLCANO, "g", phase="Pending")
 
 
@@ -198,7 +198,7 @@ async def test_a_gang_that_was_satisfied_once_starts_whole_when_it_runs_again(wo
     await world.delete(PODS, "a", "b")
     await world.scheduler()
     await world.pod("c", **D4)
-    await world.until_held("c", words="1 of the 2 members")
+    await world.until_held("c", words="1 of the 2 required pods")
     await world.pod("d", **D4)
     await world.until_bound("c", "d")
     assert not (await world.get(SIGS, "g"))["metadata"].get("annotations")

@@ -56,8 +56,8 @@ async def test_a_gang_stays_under_the_highest_tier_that_it_allows(world: World) 
     await world.make(group("g", minMember=3, networkTopology={"mode": "hard", "highestTierAllowed": 1}))
     names = [f"p-{number}" for number in range(3)]
     await world.pods(*names, cpu="3", annotations={"scheduling.k8s.io/group-name": "g"})
-    said = await world.until_held(*names, words="2 of the 3 members")
-    assert "the roomiest of 3 domains of tier 1" in said["message"]
+    said = await world.until_held(*names, words="2 of the 3 required pods")
+    assert "(best of 3 domains of tier 1)" in said["message"]
     await world.patch(VOLCANO, "g", {"spec": {"networkTopology": {"highestTierAllowed": 2}}})
     assert await where(world, *names) == {"r1", "r2"}
 
@@ -74,7 +74,7 @@ async def test_a_hypernode_that_comes_late_lets_the_gang_start(world: World) -> 
     await world.scheduler()
     await world.make(group("g", minMember=2, networkTopology={"highestTierAllowed": 1}))
     await world.pods("a", "b", cpu="3", annotations={"scheduling.k8s.io/group-name": "g"})
-    await world.until_held("a", "b", words="in no HyperNode that may be used")
+    await world.until_held("a", "b", words="in no permitted HyperNode")
     await hypernode(world, "r1", 1, "Node", "r1a", "r1b")
     assert await where(world, "a", "b") == {"r1"}
 
@@ -85,8 +85,8 @@ async def test_levels_of_kueue_on_the_pods_of_any_gang(world: World) -> None:
     annotations = {"kueue.x-k8s.io/podset-required-topology": LEVEL}
     labels = {"pod-group/name": "g", "pod-group/min-available": "3"}
     await world.pods("a", "b", "c", cpu="3", labels=labels, annotations=annotations)
-    said = await world.until_held("a", "b", "c", words="2 of the 3 members")
-    assert f"the roomiest of 2 domains of {LEVEL}" in said["message"]
+    said = await world.until_held("a", "b", "c", words="2 of the 3 required pods")
+    assert f"(best of 2 domains of {LEVEL})" in said["message"]
     await world.patch_node("r2a", {"metadata": {"labels": {LEVEL: "r1"}}})
     await world.until_bound("a", "b", "c")
 

@@ -47,7 +47,7 @@ async def test_an_indexed_job_starts_whole(world: World) -> None:
     made = await world.make(job())
     await world.make(member(made, 0))
     await world.make(member(made, 1))
-    await world.until_held("train-0", "train-1", words="2 of the 3 members")
+    await world.until_held("train-0", "train-1", words="2 of the 3 required pods")
     await world.make(member(made, 2))
     await world.until_bound("train-0", "train-1", "train-2")
     await world.settled(scheduler, quiet=0.3)
@@ -60,7 +60,7 @@ async def test_what_is_there_before_the_scheduler_waits_until_the_job_is_read(wo
     for index in range(3):
         await world.make(member(made, index))
     await world.scheduler()
-    await world.until_held("train-0", "train-1", "train-2", words="2 of the 3 members .* fit")
+    await world.until_held("train-0", "train-1", "train-2", words="2 of the 3 required pods .* fit")
 
 
 async def test_jobs_are_not_watched_before_a_pod_needs_them(world: World) -> None:

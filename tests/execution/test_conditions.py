@@ -19,7 +19,7 @@ from phalanx.model.verdict_condition import LAST_VERDICT, read_told, told_fields
 from tests.execution.podserver import PodServer
 
 FULL = Verdict("NotEnoughResources", "0/3 nodes are available: 3 Insufficient cpu.", change="add 4 cpu")
-FULL_TEXT = "0/3 nodes are available: 3 Insufficient cpu. To help: add 4 cpu."
+FULL_TEXT = "0/3 nodes are available: 3 Insufficient cpu. To fix: add 4 cpu."
 GONE = Verdict("NoEligibleNode", "0/3 nodes are available: 3 node(s) were unschedulable.")
 TURN = Verdict("AwaitingAdmission", "it waits for its turn", unschedulable=False)
 
@@ -356,7 +356,7 @@ async def test_a_failure_that_may_pass_is_waited_for(world: World, caplog: pytes
     await world.settle()
     assert world.server.calls.count("PATCH p/status") == 9
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
-    assert caplog.text.count("was not written, it is tried on") == 1
+    assert caplog.text.count("was not written; it is retried") == 1
 
 
 @pytest.mark.parametrize(("code", "tries"), [(403, 1), (404, 1), (422, 1)])

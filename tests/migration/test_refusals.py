@@ -107,7 +107,7 @@ def test_a_parent_that_is_nowhere_is_named_as_the_scheduler_names_it() -> None:
     assert objected(of_queue)["spec.parent"] == FieldFinding(
         "spec.parent",
         MigrationVerdict.CHANGE,
-        "Queue a names the parent gone: not found; nothing new is charged to it or below it; create gone",
+        "Queue a names the parent gone: not found; it and its children accept no new pods; create gone",
     )
     assert (
         "ElasticQuota n/q names the parent gone: not found"

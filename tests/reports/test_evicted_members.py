@@ -22,7 +22,7 @@ REF = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "ns"
 WHOM = "priority 0 is below priority 10"
 WHY = f"preempted by gang ns/hi ({WHOM})"
 TOLD = "1970-01-12T13:46:30Z"
-NOTE = "3 member(s) evicted for gang ns/hi: priority 0 is below priority 10"
+NOTE = "3 pods evicted for gang ns/hi: priority 0 is below priority 10"
 
 
 def cluster(minimum: int = 3) -> Cluster:
@@ -60,13 +60,12 @@ def test_a_gang_on_its_way_out_says_for_whom_since_when_and_what_comes_next() ->
     leave(made, "old-0", "old-1", "old-2")
     answer = made.ask("old")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
-    assert (
-        answer.message
-        == f"3 pods were evicted at {TOLD} (the last grace period ends at 1970-01-12T13:47:00Z): {WHY}"
+    assert answer.message == (
+        f"3 pods were evicted at {TOLD} (the last grace period ends at 1970-01-12T13:47:00Z): {WHY}"
     )
     assert answer.change == (
-        "nothing need be changed: once its pods are created anew (a controller does so by itself) it waits at its "
-        "old place in the queue"
+        "wait until its controller recreates its pods, or recreate them; the gang then waits at its old place "
+        "in the queue"
     )
     assert answer.loss is not None
     assert answer.loss.pods == ["ns/old-0", "ns/old-1", "ns/old-2"]
@@ -77,9 +76,8 @@ def test_whoever_loses_some_and_has_its_minimum_is_satisfied_and_says_so_too() -
     leave(made, "old-2")
     answer = made.ask("old")
     assert answer.state == "Running"
-    assert f"  1 pod was evicted at {TOLD} (the last grace period ends at 1970-01-12T13:47:00Z): {WHY}" in render(
-        answer
-    )
+    told = f"  1 pod was evicted at {TOLD} (the last grace period ends at 1970-01-12T13:47:00Z): {WHY}"
+    assert told in render(answer)
 
 
 def test_while_its_new_pods_wait_already_both_are_told() -> None:
@@ -107,7 +105,7 @@ def test_a_gang_that_nobody_has_told_anything_lacks_members() -> None:
         made.becomes(name, terminating=True, leaves=int(NOW) + 20)
     answer = made.ask("old")
     assert (answer.state, answer.reason, answer.loss) == ("Completing", "NotEnoughMembers", None)
-    assert answer.change == "create 3 more pod(s) of the gang"
+    assert answer.change == "create 3 more pods of the gang"
 
 
 async def test_when_its_pods_are_gone_its_event_tells() -> None:

@@ -175,7 +175,7 @@ class TestQueues:
     def test_demand_that_a_closed_queue_refuses_is_told_all_the_same(self) -> None:
         entry = queue(World(8).queue("a", state=AccountState.CLOSED).pods(3, "a").report(), "a")
         assert (entry.state, entry.pending["cpu"]) == ("Closed", "3")
-        assert entry.fault == "Queue a is closed and takes nothing new"
+        assert entry.fault == "Queue a is closed and accepts no new pods"
         assert entry.first is not None
         assert entry.first.reason == "QueueClosed"
 

@@ -80,7 +80,7 @@ def test_a_gang_that_lost_a_member_lacks_it() -> None:
     cluster.pods(2, 1, PodPhase.FAILED, "n")
     answer = cluster.gang()
     assert (answer.state, answer.reason, answer.missing) == ("Partial", "NotEnoughMembers", 1)
-    assert answer.message.startswith("2 members have a node; the gang has 2 of the 3 members")
+    assert answer.message.startswith("2 pods on nodes; only 2 of the 3 required pods of the gang exist")
 
 
 @pytest.mark.parametrize("about", ["gang", "pod"])
@@ -92,7 +92,7 @@ def test_a_gang_with_its_quorum_tells_what_its_surplus_waits_for(about: str) -> 
     state = "Running" if about == "gang" else "Pending"
     assert (answer.state, answer.reason) == (state, "NotEnoughResources")
     if about == "gang":
-        assert answer.message.startswith("it runs with 3 of 4 members and has what it needs; 1 waits: ")
+        assert answer.message.startswith("it runs with 3 of 4 pods and has its minimum; 1 pending: ")
 
 
 @pytest.mark.parametrize(("phase", "state"), [(PodPhase.RUNNING, "Running"), (PodPhase.SUCCEEDED, "Completed")])
@@ -129,8 +129,8 @@ def test_it_is_said_when_a_minimum_is_not_asked_for_any_more(about: str) -> None
     cluster.pods(3, 1)
     answer = cluster.gang() if about == "gang" else cluster.pod(3)
     assert answer.message.endswith(
-        "1 Insufficient cpu; the minimum of 3 was met in this run, so by match policy once-satisfied it is not "
-        "asked for while a member is left (3 have a node)"
+        "1 Insufficient cpu; the minimum of 3 was met in this run; match policy once-satisfied does not require it "
+        "again while pods of the gang are on nodes (3 now)"
     )
 
 
@@ -140,7 +140,7 @@ def test_a_gang_that_could_be_larger_says_how_large_it_is_and_why_not_more() -> 
     cluster.pods(4, 4)
     answer = cluster.gang()
     assert answer.state == "Running"
-    assert answer.message.startswith("it runs with 4 of 8 members and has what it needs; 4 wait: ")
+    assert answer.message.startswith("it runs with 4 of 8 pods and has its minimum; 4 pending: ")
     assert "Insufficient cpu" in answer.message
     text = render(answer)
     assert "Size: 4 of 8 members have nodes (minimum 2)" in text
@@ -179,7 +179,7 @@ def test_a_leader_that_waits_for_room_for_the_others_names_them() -> None:
     expected_members(cluster, 3, "", cpus=2)
     answer = cluster.gang()
     assert answer.reason == "NotEnoughResources"
-    assert "of the 4 members that gang ns/g needs (3 of them come once it runs) fit" in answer.message
+    assert "of the 4 required pods of gang ns/g (3 pods created once it runs) fit" in answer.message
 
 
 def test_a_pod_tells_when_it_ends_and_who_says_so() -> None:

@@ -102,4 +102,4 @@ def test_the_capability_that_is_named_is_the_least_that_helps(running: int, larg
 
 def test_nobody_is_told_to_raise_a_capability_above_what_there_is() -> None:
     answer = answer_of(QueuedCluster(4, 8, cpus=5).report())
-    assert answer.change == "ask for at most 4 cpu"
+    assert answer.change == "request at most 4 cpu"

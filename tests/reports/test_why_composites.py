@@ -52,7 +52,7 @@ def ask(snapshot: Snapshot) -> WhyAnswer:
 def test_a_composite_that_would_start_says_so() -> None:
     answer = ask(cluster(4, "a", "b"))
     assert (answer.kind, answer.state, answer.forecast) == ("CompositePodGroup", "Pending", "StartsNow")
-    assert answer.message == "2 groups have started or would start now, 2 are needed"
+    assert answer.message == "2 groups started or would start now; 2 required"
 
 
 def test_one_without_room_names_the_group_that_lacks_it_and_what_helps() -> None:
@@ -63,14 +63,16 @@ def test_one_without_room_names_the_group_that_lacks_it_and_what_helps() -> None
         1,
         1,
     )
-    assert answer.message.startswith("1 of the 2 groups that it needs have started or could start; gang ns/b: 1 of")
+    assert answer.message.startswith(
+        "only 1 of the 2 required groups started or can start; gang ns/b: only 1"
+    )
     assert "1 cpu" in answer.change
     assert [(group.name, group.state) for group in answer.groups] == [("ns/a", "Pending"), ("ns/b", "Pending")]
 
 
 def test_one_that_lacks_groups_says_how_many() -> None:
     answer = ask(cluster(8, "a"))
-    assert (answer.state, answer.reason, answer.change) == ("Pending", "NotEnoughMembers", "create 1 more group(s)")
+    assert (answer.state, answer.reason, answer.change) == ("Pending", "NotEnoughMembers", "create 1 more group")
 
 
 def test_one_whose_tree_makes_no_sense_says_what_is_wrong() -> None:
@@ -88,7 +90,7 @@ def test_a_gang_names_the_composite_that_it_is_a_part_of() -> None:
 def test_people_read_a_line_for_each_group() -> None:
     text = render(ask(cluster(3, "a", "b")))
     assert "CompositePodGroup ns/c: Pending (NotEnoughResources)" in text
-    assert "  Group ns/b: Pending; 1 of the 2 members that gang ns/b needs fit" in text
+    assert "  Group ns/b: Pending; only 1 of the 2 required pods of gang ns/b fit" in text
 
 
 def test_there_may_be_no_such_composite() -> None:

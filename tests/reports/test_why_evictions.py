@@ -102,7 +102,10 @@ def test_whom_it_waits_for_and_how_long_they_have() -> None:
     assert (answer.state, answer.reason) == ("Pending", "WaitingForEvictedPods")
     found = answer.evictions
     assert found is not None
-    assert (found.state, found.message) == ("Leaving", "1 pod terminating; the last ends in 20s")
+    assert (found.state, found.message) == (
+        "Leaving",
+        "1 evicted pod terminating; the last grace period ends in 20s",
+    )
     assert [(each.pod, each.since, each.until) for each in found.pods] == [
         ("ns/lone", "1970-01-12T13:46:30Z", "1970-01-12T13:47:00Z")
     ]
@@ -143,10 +146,7 @@ def test_whom_one_would_have_to_outrank() -> None:
     assert (answer.state, answer.reason) == ("Pending", "NotEnoughResources")
     found = answer.evictions
     assert found is not None
-    assert (found.state, found.message) == (
-        "Vain",
-        "the start needs the eviction of 3 pods, of which 3 cannot be evicted",
-    )
+    assert (found.state, found.message) == ("Vain", "3 pods would have to be evicted; all of them are protected")
     assert [(each.why, each.pods) for each in found.reasons] == [
         ("their priority 10 is not lower", ["ns/old-0", "ns/old-1", "ns/old-2"])
     ]
@@ -162,8 +162,8 @@ def test_what_would_be_missing_even_without_all_others() -> None:
     found = cluster.ask("big").evictions
     assert found is not None
     assert found.state == "Vain"
-    assert found.missing.startswith("2 of the 3 members that gang ns/big needs fit; ")
-    assert found.missing.endswith("Fix: add 2 cpu")
+    assert found.missing.startswith("only 2 of the 3 required pods of gang ns/big fit; ")
+    assert found.missing.endswith("to fix: add 2 cpu")
 
 
 def test_a_member_above_the_minimum_waits_without_evictions() -> None:
@@ -171,7 +171,7 @@ def test_a_member_above_the_minimum_waits_without_evictions() -> None:
     cluster.pod("old-3", gang="old", priority=10)
     found = cluster.ask("old-3").evictions
     assert found is not None
-    assert found.message == "the gang has its minimum; the policy evicts no pods for further members"
+    assert found.message == "its gang has its minimum; the policy evicts no pods for additional members"
 
 
 def test_for_whom_a_terminating_pod_was_evicted() -> None:
@@ -182,7 +182,10 @@ def test_for_whom_a_terminating_pod_was_evicted() -> None:
     cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", "x", fields)
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Evicting", "PreemptionByScheduler")
-    assert answer.message == f"the pod was evicted from node n: {told}; its grace ends at 1970-01-12T13:47:00Z"
+    assert (
+        answer.message
+        == f"the pod is being evicted from node n: {told}; its grace period ends at 1970-01-12T13:47:00Z"
+    )
 
 
 class TestEvictionRates:
@@ -211,15 +214,17 @@ class TestEvictionRates:
         assert answer is not None
         assert answer.evictions is not None
         assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
-        assert answer.message.startswith("1 pod would be evicted as soon as eviction rates allow it, with")
+        assert answer.message.startswith(
+            "1 pod would be evicted as soon as eviction rates permit, grace period at most"
+        )
         assert answer.change == (
-            "wait: Queue default allows at most 2 evictions within 10m, "
-            "and only the running scheduler knows what is gone already"
+            "wait: Queue default allows at most 2 evictions within 10m; "
+            "only the running scheduler knows all earlier evictions"
         )
         (departure,) = answer.evictions.pods
         victim = inquiry.pod(*departure.pod.split("/"))
         assert victim is not None
-        assert "; it would be evicted as soon as eviction rates allow it: preempted" in victim.message
+        assert "; it would be evicted as soon as eviction rates permit: preempted" in victim.message
 
     def test_who_is_on_the_way_out_counts_from_the_time_when_he_was_told(self) -> None:
         cluster = self.world()

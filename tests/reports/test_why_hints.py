@@ -85,7 +85,7 @@ def test_of_a_gang_too_large_for_the_cluster_only_what_others_use_could_be_freed
     answer = world.why("big")
     assert answer.change == "add 4 cpu and free or add 4 cpu more"
     assert answer.evictions is not None
-    assert answer.evictions.missing.endswith("Fix: add 4 cpu")
+    assert answer.evictions.missing.endswith("to fix: add 4 cpu")
 
 
 def test_who_would_have_room_if_others_left_is_told_to_free_or_add() -> None:
@@ -104,7 +104,7 @@ def test_who_asks_for_more_than_there_is_is_told_how_much_to_add_and_not_to_wait
     evictions = world.why("big").evictions
     assert evictions is not None
     assert "deserved share 12; 20 more would exceed it" in evictions.missing
-    assert evictions.missing.endswith("Fix: add nodes that offer at least 4 cpu more")
+    assert evictions.missing.endswith("to fix: add nodes that offer at least 4 more cpu")
 
 
 def test_a_full_queue_is_told_the_capability_that_would_do() -> None:
@@ -145,8 +145,8 @@ def test_to_tolerate_the_taint_of_a_node_that_it_asks_for_is_less_than_to_label_
     world.node("tainted", 4, label="ssd", taints=(Taint("team", "a", "NoSchedule"),))
     world.gang("picky", 1, asks(1, node_selector=(("ssd", "yes"),)))
     assert world.why("picky").change == (
-        "tolerate the taint {team: a} or remove it (1 node(s) with room would open), or "
-        "label nodes as the pod's selector or affinity asks, or relax it (3 node(s) with room would open)"
+        "tolerate the taint {team: a} or remove it (makes 1 node eligible), or "
+        "label nodes to match the selector or affinity of the pod, or relax it (makes 3 nodes eligible)"
     )
 
 
@@ -157,7 +157,7 @@ def test_of_a_gang_without_its_pod_group_nobody_knows_the_minimum() -> None:
     assert (answer.minimum, answer.missing, answer.size) == (0, 0, None)
     assert render(answer) == (
         "Gang ns/g: Pending (PodGroupNotFound)\n"
-        "  gang ns/g is held: PodGroup ns/g not found\n"
+        "  gang ns/g cannot start: PodGroup ns/g not found\n"
         "  Gang ns/g: minimum unknown; members: 2 pending\n"
         "  Runs: no end known\n"
         "  Fix: create it"
@@ -174,8 +174,8 @@ def test_a_share_that_others_demand_keeps_small_is_not_said_to_grow_when_they_le
     world.gang("mid", 3, asks(4))
     answer = world.why("mid")
     assert answer.evictions is not None
-    assert answer.evictions.message == "it would not start even if all other pods were evicted"
-    assert answer.change == "wait until others ask for less, or add nodes"
+    assert answer.evictions.message == "evicting all other pods would not help"
+    assert answer.change == "wait until other queues request less, or add nodes"
 
 
 def test_nodes_that_are_cordoned_are_to_be_uncordoned_whatever_the_cluster_has_written_on_them() -> None:
@@ -185,7 +185,7 @@ def test_nodes_that_are_cordoned_are_to_be_uncordoned_whatever_the_cluster_has_w
             world.cordoned(f"n{number}", 8, *taints)
         world.gang("waits", 2, asks(4))
         answer = world.why("waits")
-        assert answer.change == "uncordon nodes (3 node(s) with room would open)"
+        assert answer.change == "uncordon nodes (makes 3 nodes eligible)"
 
 
 def test_each_member_that_is_too_large_for_all_nodes_needs_room() -> None:
@@ -196,7 +196,7 @@ def test_each_member_that_is_too_large_for_all_nodes_needs_room() -> None:
             world.node(f"large{number}", 17)
         world.gang("waits", 2, asks(17))
         answers.append(world.why("waits"))
-    assert "or add nodes that offer 17 cpu to each of 2 pods (no eligible" in answers[0].change
+    assert "or add nodes that offer 17 cpu to each of 2 pods (the largest eligible" in answers[0].change
     assert answers[1].change.endswith("add 17 cpu")
     assert answers[2].forecast == "StartsNow"
 
@@ -208,14 +208,12 @@ def test_members_that_keep_each_other_off_by_a_port_need_nodes_not_another_port(
         world = World(nodes, 16)
         world.gang("waits", 3, one)
         answers.append(world.why("waits"))
-    assert (
-        answers[0].change == "add 1 node(s), as no two of these pods can share one (hostPort), or lower the minimum"
-    )
+    assert answers[0].change == "add 1 node (each node takes 1 pod per host port), or lower the minimum"
     assert answers[1].forecast == "StartsNow"
     world = World(1, 16)
     world.gang("has", 1, one, on="n0")
     world.gang("waits", 1, one)
-    assert world.why("waits").change.startswith("choose another host port (1 node(s) with room would open)")
+    assert world.why("waits").change.startswith("use another host port (makes 1 node eligible)")
 
 
 def test_a_start_is_impossible_only_where_no_node_would_do() -> None:
@@ -236,5 +234,5 @@ def test_of_a_gang_whose_members_are_all_gated_nobody_is_to_make_more_pods() -> 
     for record in list(world.snapshot.state.pods.values()):
         world.snapshot.state.apply(PodUpdated(msgspec.structs.replace(record.pod, gated=True)))
     answer = world.why("g")
-    assert answer.change == "remove the scheduling gates of 3 pod(s)"
-    assert "3 have scheduling gates" in answer.message
+    assert answer.change == "remove the scheduling gates of 3 pods"
+    assert "3 gated" in answer.message

@@ -83,9 +83,9 @@ async def test_a_job_whose_quota_has_no_room_for_its_pods() -> None:
     answer = await cluster.ask()
     assert (answer.state, answer.reason, answer.missing) == ("Pending", "QuotaExceeded", 4)
     assert answer.message == (
-        "none of its 4 pods exists: quota team lacks 1 pods: 4 new pods request 4, 3 left (limit 3)"
+        "0 of its 4 pods exist: quota team lacks 1 pods: 4 new pods request 4, 3 left (limit 3)"
     )
-    assert answer.change == "raise quota team in namespace default to 4 pods"
+    assert answer.change == "raise quota default/team to 4 pods"
 
 
 async def test_a_part_of_the_pods_is_missing() -> None:
@@ -95,8 +95,10 @@ async def test_a_part_of_the_pods_is_missing() -> None:
     cluster.owner(JOBS, parallelism=3, completions=3, template=TEMPLATE)
     cluster.api.update("v1/resourcequotas", "team", lambda it: it["status"]["used"].update({"requests.cpu": "3"}))
     answer = await cluster.ask()
-    assert answer.message.startswith("1 of its 3 pods do not exist: quota team lacks 1 requests.cpu")
-    assert answer.change == "free 1 requests.cpu in namespace default, or raise quota team by as much"
+    assert answer.message.startswith("only 2 of its 3 pods exist: quota team lacks 1 requests.cpu")
+    assert (
+        answer.change == "free 1 requests.cpu in namespace default, or raise quota default/team by 1 requests.cpu"
+    )
 
 
 async def test_what_the_api_server_said_last_where_the_quota_cannot_be_seen() -> None:
@@ -106,7 +108,7 @@ async def test_what_the_api_server_said_last_where_the_quota_cannot_be_seen() ->
     answer = await cluster.ask("replicaset")
     assert answer.reason == "QuotaExceeded"
     assert answer.message == (
-        'none of its 2 pods exists: pods "o-x" is forbidden: exceeded quota: hidden, requested: pods=1'
+        '0 of its 2 pods exist: pods "o-x" is forbidden: exceeded quota: hidden, requested: pods=1'
     )
 
 
@@ -118,7 +120,7 @@ async def test_a_volcano_job_says_it_itself() -> None:
     answer = await cluster.ask()
     assert (answer.reason, answer.message) == (
         "QuotaExceeded",
-        "none of its 2 pods exists: older is older and waits",
+        "0 of its 2 pods exist: older is older and waits",
     )
 
 
@@ -131,6 +133,7 @@ async def test_a_job_without_pods_says_what_would_help_its_group() -> None:
         min_member=2,
         source=source,
         min_resources=wanted,
+        generated=True,
         admission=True,
         admitted=False,
     )
@@ -141,9 +144,9 @@ async def test_a_job_without_pods_says_what_would_help_its_group() -> None:
     answer = await cluster.ask()
     assert (answer.gang, answer.message) == (
         "default/o-owner",
-        "none of its 2 pods exists: it waits to be admitted",
+        "0 of its 2 pods exist: it waits to be admitted",
     )
-    assert answer.change == "add nodes, lower minResources, or raise overcommit-factor"
+    assert answer.change == "add nodes"
 
 
 async def test_a_job_whose_pods_all_exist_tells_of_its_gang() -> None:
@@ -162,12 +165,12 @@ async def test_a_suspended_job_in_a_queue_says_what_its_group_waits_for() -> Non
     answer = await cluster.ask()
     assert answer.reason == "QuotaExceeded"
     assert answer.message.startswith(
-        "none of its 2 pods exists: it is suspended and waits for queue research: quota team lacks 1 pods"
+        "0 of its 2 pods exist: it is suspended, in queue research: quota team lacks 1 pods"
     )
     group = Gang(GangKey("default", "job-o-owner-1"), min_member=2)
     cluster.snapshot.state.apply(GangUpdated(group))
     answer = await cluster.ask()
-    assert "waits in queue research; " in answer.message
+    assert "it is suspended, in queue research; " in answer.message
     assert "job-o-owner-1" not in answer.message
 
 
@@ -178,7 +181,7 @@ async def test_a_job_that_has_ended_lacks_nothing() -> None:
         JOBS, "o", lambda it: it.update(status={"conditions": [{"type": "Complete", "status": "True"}]})
     )
     answer = await cluster.ask()
-    assert (answer.state, answer.message) == ("Completed", "it is over: Completed")
+    assert (answer.state, answer.message) == ("Completed", "it has ended: Completed")
 
 
 async def test_job_that_has_failed_is_failed_with_its_reason_whatever_its_pods_do() -> None:
@@ -188,7 +191,7 @@ async def test_job_that_has_failed_is_failed_with_its_reason_whatever_its_pods_d
     cluster.api.update(JOBS, "o", lambda it: it.update(status={"conditions": [failed]}))
     answer = await cluster.ask()
     assert (answer.state, answer.reason) == ("Failed", "BackoffLimitExceeded")
-    assert answer.message == "it is over: too many retries"
+    assert answer.message == "it has ended: too many retries"
 
 
 @pytest.mark.parametrize("parallelism", [0, 2])
@@ -196,7 +199,11 @@ async def test_suspended_job_is_suspended_and_not_finished(parallelism: int) -> 
     cluster = Cluster(pods="9")
     cluster.owner(JOBS, parallelism=parallelism, suspend=True, template=TEMPLATE)
     answer = await cluster.ask()
-    assert (answer.state, answer.reason, answer.change) == ("Suspended", "Suspended", "resume it")
+    assert (answer.state, answer.reason, answer.change) == (
+        "Suspended",
+        "Suspended",
+        "resume it (spec.suspend: false)",
+    )
 
 
 @pytest.mark.parametrize("there", [0, 1])

@@ -22,11 +22,18 @@ class TestCoschedulingHint:
         verdict = world.why("job")
         assert verdict.code == "NotEnoughResources"
         assert verdict.message == (
-            "gang ns/job asks for minResources that the cluster lacks: 1 nvidia.com/gpu too little is free"
+            "gang ns/job requires 1 nvidia.com/gpu more than the cluster has free (minResources)"
         )
         assert verdict.change == "free or add 1 nvidia.com/gpu, or lower minResources"
         world.node("n3", gpu=1).run()
         assert len(world.placed()) == 2
+
+    def test_gang_of_a_generated_group_is_not_advised_to_lower_min_resources(self) -> None:
+        wanted = amounts(gpu=9)
+        world = Scenario().nodes(2, gpu=4).job("job", 2, gpu=1)
+        verdict = world.gang("job", 2, min_resources=wanted, generated=True).run().why("job")
+        assert verdict.message == "gang ns/job requires 1 nvidia.com/gpu more than the cluster has free"
+        assert verdict.change == "free or add 1 nvidia.com/gpu"
 
     def test_what_its_members_hold_already_counts_as_idle(self) -> None:
         world = Scenario().nodes(2, gpu=4).gang("job", 4, min_resources=amounts(gpu=8))
@@ -144,6 +151,14 @@ class TestVolcanoAdmission:
         tiers: [{plugins: [{name: overcommit, arguments: {overcommit-factor: 2}}, {name: predicates}]}]
         """
         assert queued(Scenario(policy).node("n1", gpu=10), "job", gpu=20).run().admissions == ["job"]
+
+    def test_factor_is_advised_only_where_the_cluster_is_large_enough(self) -> None:
+        world = queued(Scenario().node("n1", gpu=10), "first", gpu=10)
+        queued(queued(world, "second", gpu=10), "large", gpu=20).run()
+        assert world.why("second").change == (
+            "wait until groups with 8 nvidia.com/gpu finish, or raise overcommit-factor, or lower minResources"
+        )
+        assert world.why("large").change == "add nodes, or lower minResources"
 
     def test_without_the_plugin_everyone_is_admitted(self) -> None:
         policy = 'actions: "enqueue, allocate"\ntiers: [{plugins: [{name: predicates}]}]'

@@ -26,8 +26,8 @@ class TestTheMainJob:
         assert verdict.unschedulable
         assert (verdict.needed, verdict.placeable, verdict.members) == (5, 3, 5)
         assert verdict.message == (
-            "3 of the 5 members that gang ns/tf needs fit; 0/2 nodes are available for tf-worker-0: 2 Insufficient "
-            "nvidia.com/gpu."
+            "only 3 of the 5 required pods of gang ns/tf fit; 0/2 nodes are available for pod ns/tf-worker-0: "
+            "2 Insufficient nvidia.com/gpu."
         )
         assert verdict.change == "add 4 nvidia.com/gpu (2 x 2)"
 
@@ -98,7 +98,7 @@ class TestJobReady:
     def test_too_few_members_wait_and_say_how_many_there_are(self) -> None:
         world = self.gang(pending=1, succeeded=1, room=4)
         assert world.placed("job") == []
-        assert world.why("job").message == "gang ns/job has 2 of the 3 members that it needs"
+        assert world.why("job").message == "only 2 of the 3 required pods of gang ns/job exist"
 
 
 class TestMissingMembers:
@@ -107,8 +107,8 @@ class TestMissingMembers:
         assert world.placed() == []
         verdict = world.why("job")
         assert (verdict.code, verdict.needed, verdict.members) == ("NotEnoughMembers", 3, 2)
-        assert verdict.message == "gang ns/job has 2 of the 3 members that it needs"
-        assert verdict.change == "create 1 more pod(s) of the gang, or lower its minimum to 2"
+        assert verdict.message == "only 2 of the 3 required pods of gang ns/job exist"
+        assert verdict.change == "create 1 more pod of the gang, or lower its minimum to 2"
         world.pod("job-late", gang="job", gpu=1).run()
         assert len(world.placed()) == 3
 
@@ -130,12 +130,12 @@ class TestMissingMembers:
         world.pod("done", gang="job", gpu=1, node="n1", phase=PodPhase.SUCCEEDED)
         world.pod("failed", gang="job", gpu=1, node="n1", phase=PodPhase.FAILED).run()
         assert world.why("job").message == (
-            "gang ns/job has 1 of the 6 members that it needs (1 gated, 1 of another scheduler, 1 terminating, "
-            "1 succeeded, 1 failed do not count)"
+            "only 1 of the 6 required pods of gang ns/job exist (not counted: 1 gated, "
+            "1 with another schedulerName, 1 terminating, 1 succeeded, 1 failed)"
         )
         assert world.why("job").change == (
-            "remove the scheduling gates of 1 pod(s) and make 1 pod(s) again with this gang's spec.schedulerName "
-            "and create 3 more pod(s) of the gang, or lower its minimum to 1"
+            "remove the scheduling gates of 1 pod and recreate 1 pod with the spec.schedulerName of the gang "
+            "and create 3 more pods of the gang, or lower its minimum to 1"
         )
 
     def test_a_gang_whose_pods_are_gone_asks_for_nothing(self) -> None:
@@ -161,7 +161,7 @@ class TestAnOldProblem:
         assert world.placed() == []
         assert (world.why("job").code, world.why("job").message) == (
             "InvalidPodGroup",
-            "gang ns/job is held: minMember is 'many'",
+            "gang ns/job cannot start: minMember is 'many'",
         )
         world.gang("job", 2, problem=None).run()
         assert len(world.placed()) == 2

@@ -42,7 +42,10 @@ class TestSpending:
         assert world.submit("a", 1, queue="team").work().held() == {"a": 10}
         found = verdict(world, "a-00011")
         assert (found.code, found.unschedulable) == ("BudgetSpent", False)
-        assert "queue team has spent its budget: 40 of 40 cpu hours in the 24h that end at" in found.message
+        assert (
+            "queue team has used 40 of 40 cpu hours of its budget for 24h; the next window starts at"
+            in found.message
+        )
 
     def test_until_then_it_does(self) -> None:
         world = cluster().budget("team", cpu_hours=40).submit("a", 10, queue="team").work().wait(3.99)
@@ -72,7 +75,7 @@ class TestSpending:
         world.queue("one", parent=parent).queue("two", parent=parent)
         world.submit("a", 10, queue="one").work().wait(4)
         assert world.submit("b", 1, queue="two").work().held() == {"a": 10}
-        assert "queue division has spent its budget" in verdict(world, "b-00001").message
+        assert "queue division has used 40 of 40 cpu hours of its budget" in verdict(world, "b-00001").message
 
     def test_of_several_spent_budgets_the_last_window_counts(self) -> None:
         world = cluster().budget("division", cpu_hours=1, window=7 * 24 * HOUR)
@@ -106,7 +109,7 @@ class TestSentence:
     def test_it_says_what_when_and_what_would_help(self) -> None:
         world = cluster().budget("team", cpu_hours=40).submit("a", 10, queue="team").work().wait(4)
         found = verdict(world.submit("a", 1, queue="team").work(), "a-00011")
-        assert found.message.endswith("in the 24h that end at 2024-10-05T00:00:00Z")
+        assert found.message.endswith("of its budget for 24h; the next window starts at 2024-10-05T00:00:00Z")
         assert found.change == "wait until 2024-10-05T00:00:00Z, or raise the budget of queue team"
 
     def test_it_changes_with_every_tenth_of_the_budget_only(self) -> None:

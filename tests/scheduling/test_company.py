@@ -222,7 +222,7 @@ class TestWhatWouldHelp:
         for node in ("z1", "z2"):
             found.pod(f"full-{node}", node=node, cpu=4)
         change = found.run().why_pod("web-3").change
-        assert change == "free or add 1 cpu on the 2 node(s) that the pod may use, or set maxSkew to 2 for zone"
+        assert change == "free or add 1 cpu on the 2 eligible nodes, or set maxSkew to 2 for zone"
         found.becomes_all("full").gone("full-z1", "full-z2")
         found.run()
         assert not found.waiting()
@@ -233,34 +233,33 @@ class TestWhatWouldHelp:
             found.node(node, labels={ZONE: "z", HOST: node}, cpu=4, unschedulable=True)
         change = pods(found, "web", 4, "web", even("web"), cpu=1).run().why_pod("web-3").change
         assert change == (
-            "make room in zone z, which has 0 of these pods while others have up to 1, or set maxSkew to 2"
-            " (4 node(s) with room would open)"
+            "make room in zone z (0 matching pods; other domains have up to 1), or set maxSkew to 2"
+            " (makes 4 nodes eligible)"
         )
 
     def test_more_zones_are_asked_for_where_there_are_too_few(self) -> None:
         found = pods(world(), "web", 4, "web", even("web", min_domains=5), cpu=1).run()
         assert found.why_pod("web-3").change == (
-            "add nodes in 2 more domain(s) of zone, lower minDomains to 3, or set maxSkew to 2"
-            " (6 node(s) with room would open)"
+            "add nodes in 2 more domains of zone, lower minDomains to 3, or set maxSkew to 2"
+            " (makes 6 nodes eligible)"
         )
 
     def test_nodes_without_the_label(self) -> None:
         found = Scenario().nodes(2, cpu=4)
         change = pods(found, "web", 1, "web", even("web"), cpu=1).run().why_pod("web-0").change
-        assert change == "label nodes with zone (2 node(s) with room would open)"
+        assert change == "label nodes with zone (makes 2 nodes eligible)"
 
     def test_whom_a_pod_waits_for(self) -> None:
         change = pods(world(), "web", 1, "web", near("db"), cpu=1).run().why_pod("web-0").change
         assert change == (
-            "start pods with app=db on nodes with the label zone, or relax podAffinity"
-            " (6 node(s) with room would open)"
+            "start pods with app=db on nodes with the label zone, or relax podAffinity (makes 6 nodes eligible)"
         )
         found = world(per_zone=1).pod("db", node="y1", more=labelled("db"), cpu=4)
         assert (
             pods(found, "web", 1, "web", near("db"), cpu=1)
             .run()
             .why_pod("web-0")
-            .change.startswith("free or add 1 cpu on the 1 node(s)")
+            .change.startswith("free or add 1 cpu on the 1 eligible node")
         )
 
     def test_who_keeps_whom_out(self) -> None:
@@ -269,13 +268,13 @@ class TestWhatWouldHelp:
             found.pod(f"old-{zone}", node=f"{zone}1", more=labelled("old"))
         change = pods(found, "web", 1, "web", far("old", ZONE), cpu=1).run().why_pod("web-0").change
         assert change.startswith(
-            "add a node in another zone, or relax podAntiAffinity: there are some in zone x, y, z (3 node(s)"
+            "add a node in another zone, or relax podAntiAffinity: such pods are in zone x, y, z (makes 3 nodes"
         )
         for zone in "xyz":
             found.pod(f"guard-{zone}", node=f"{zone}1", pod_class=PodClass(peers=far("late", HOST)))
         change = pods(found, "late", 1, "late", Peers(), cpu=1).run().why_pod("late-0").change
         assert change.startswith(
-            "wait for pods that tolerate no such pod beside them to leave: there are some in host x1, y1, z1"
+            "wait until pods with anti-affinity to this pod terminate: such pods are in host x1, y1, z1"
         )
 
 

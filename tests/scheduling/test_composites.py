@@ -67,7 +67,7 @@ class TestGangs:
         assert world.why("b").code == "NotEnoughResources"
         assert world.why("b").placeable == 3
         assert world.why("a").message.startswith(
-            "gang ns/a waits for CompositePodGroup ns/c: 1 of 2 required groups are ready; gang ns/b: 3 of"
+            "gang ns/a waits for CompositePodGroup ns/c: only 1 of the 2 required groups can start; "
         )
 
     def test_as_many_groups_as_are_needed_are_enough_and_others_follow_when_they_fit(self) -> None:
@@ -98,9 +98,9 @@ class TestGangs:
         world = World().node("n1", gpu=8).composite("c", 2).group("a", 2, "c", gpu=1).run()
         assert world.started() == set()
         assert world.why("a").message == (
-            "gang ns/a waits for CompositePodGroup ns/c: 1 of 2 required groups are ready"
+            "gang ns/a waits for CompositePodGroup ns/c: only 1 of the 2 required groups can start"
         )
-        assert world.why("a").change == "create 1 more group(s)"
+        assert world.why("a").change == "create 1 more group"
         world.group("b", 2, "c", gpu=1).run()
         assert world.started() == {"a", "b"}
 
@@ -168,7 +168,7 @@ class TestTrees:
         world = self.tree(7).run()
         assert world.why("r2w").code == "NotEnoughResources"
         assert world.why("r2l").message.startswith(
-            "gang ns/r2l waits for CompositePodGroup ns/r2: 1 of 2 required groups are ready; gang ns/r2w"
+            "gang ns/r2l waits for CompositePodGroup ns/r2: only 1 of the 2 required groups can start; gang ns/r2w"
         )
         assert world.node("n2", gpu=1).run().started() == {"r1l", "r1w", "r2l", "r2w"}
 
@@ -177,7 +177,7 @@ class TestTrees:
         world.composite("l", 1, "root").group("l1", 2, "l", gpu=1).group("l2", 0, "l", minimum=2)
         world.composite("r", 1, "root").group("r1", 0, "r", minimum=2).run()
         assert world.why("l1").message == (
-            "gang ns/l1 waits for CompositePodGroup ns/root: 1 of 2 required groups are ready; "
+            "gang ns/l1 waits for CompositePodGroup ns/root: only 1 of the 2 required groups can start; "
             "gang ns/r1: waiting for members of PodGroup ns/r1: have 0 of 2 pods"
         )
 
@@ -287,7 +287,7 @@ class TestTopology:
         world.composite("c", 2, topology=TopologyRule.by_label("zone"))
         world.group("x", 2, "c", gpu=1).group("y", 2, "c", gpu=1).run()
         assert world.started() == set()
-        assert "the roomiest of 2 domains of zone" in world.why("x").message + world.why("y").message
+        assert "(best of 2 domains of zone)" in world.why("x").message + world.why("y").message
 
     def test_a_group_that_comes_later_stays_in_the_domain(self) -> None:
         world = World()
@@ -307,4 +307,4 @@ class TestTopology:
         world.group("x", 3, "c", minimum=1, gpu=2).run()
         assert world.spread() == {"n0": 1, "n3": 1}
         assert world.waiting() == ["x-2"]
-        assert "0/2 nodes in z1 (zone), where other members are" in world.why_pod("x-2").message
+        assert "0/2 nodes in z1 (zone of the placed pods)" in world.why_pod("x-2").message

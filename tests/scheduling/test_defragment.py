@@ -81,7 +81,7 @@ class TestOneWhoWaitsGetsItsRoom:
         assert first.preemptor == "gang ns/whole"
         assert first.message == f"there is room for it on {target}, and a waiting unit needs its present room"
         assert first.cause == second.cause
-        assert "leave" in made.why("whole").message
+        assert "to terminate" in made.why("whole").message
 
     def test_a_pod_on_its_own_gets_room_too(self) -> None:
         made = halves().pod("alone", cpu=3)

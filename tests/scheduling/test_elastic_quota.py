@@ -88,7 +88,7 @@ def test_a_gang_is_allowed_as_one_or_not_at_all() -> None:
     assert verdict.code == "QuotaExceeded"
     assert (verdict.needed, verdict.placeable, verdict.members) == (4, 3, 4)
     assert verdict.message == (
-        "3 of the 4 members that gang a/four needs are allowed; "
+        "only 3 of the 4 required pods of gang a/four are within quota; "
         "ElasticQuota a/quota: 0 nvidia.com/gpu in use, max 3; 4 more would exceed it"
     )
     cluster.job("three", 3, gpu=1).run()

@@ -143,7 +143,7 @@ def test_an_overused_queue_gets_nothing_new() -> None:
     s.nodes(1).queue("full").queue("free")
     s.pod("p", queue="full", cpu=1).pod("q", queue="free", cpu=1).run()
     assert s.placed() == ["q"]
-    assert "the extender reports that it is overused" in s.why_pod("p").message
+    assert "the extender reports the queue as overused" in s.why_pod("p").message
     s.answers["overused"] = lambda _: {"overused": False}
     s.later().run()
     assert s.placed() == ["p", "q"]

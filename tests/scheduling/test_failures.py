@@ -124,7 +124,7 @@ def test_a_gang_whose_planning_raises_is_set_aside_whole(
     verdict = verdict_of(scenario, "a")
     assert verdict is not None
     assert verdict.code == "PlanningFailed"
-    assert "gang ns/a is set aside because planning it failed" in verdict.message
+    assert "gang ns/a failed" in verdict.message
     # It is not looked at again and again, but when something about it changes.
     scenario.node("n3", cpu=8)
     assert cycles(scenario)[0] == set()

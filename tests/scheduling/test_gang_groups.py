@@ -51,7 +51,7 @@ class TestTogether:
         world = Scenario().nodes(2, gpu=8)
         gang_group(world, "ps", "worker").gone("worker-1").run()
         assert world.placed() == []
-        assert world.why("worker").message == "gang ns/worker has 1 of the 2 members that it needs"
+        assert world.why("worker").message == "only 1 of the 2 required pods of gang ns/worker exist"
         assert world.why("ps").code == "WaitingForGangGroup"
         world.pod("worker-1", gang="worker", gpu=1).run()
         assert len(world.placed()) == 4
@@ -90,10 +90,7 @@ class TestMates:
         assert world.placed() == []
         world.gang("a", 2, gang_group=[]).run()
         assert world.placed() == ["a-0", "a-1"]
-        assert (
-            world.why("b").message
-            == "gang ns/b waits for gang ns/a, which does not name gang ns/b in its own gang groups"
-        )
+        assert world.why("b").message == "gang ns/b waits for gang ns/a, whose gang groups do not list gang ns/b"
         world.gang("b", 2, gang_group=[]).run()
         assert world.why("b").code == "NotEnoughResources"
 
@@ -106,7 +103,7 @@ class TestMates:
         assert world.why("a").code == "WaitingForGangGroup"
         assert (
             world.why("a").change
-            == "state the same gang groups on ns/b as on ns/a, or take ns/b out of those of ns/a"
+            == "list the same gang groups on ns/b and ns/a, or remove ns/b from the gang groups of ns/a"
         )
         world.gang("b", 2, gang_group=["b", "a"]).run()
         assert len(world.placed()) == 4
@@ -125,9 +122,7 @@ class TestMates:
             world.job(name, 1, gpu=1).gang(name, 1, gang_group=names[max(0, at - 1) : at + 2])
         world.run()
         assert world.placed() == ["other-0", "other-1"]
-        assert world.why("g00").message == (
-            f"the gang groups of gang ns/g00 and of those that it names tie more than {MOST_GANGS} gangs together"
-        )
+        assert world.why("g00").message == f"the gang groups of gang ns/g00 connect more than {MOST_GANGS} gangs"
         # One fewer, at the far end, and all of them start.
         world.gang(names[-1], 1, gang_group=[]).gang(names[-2], 1, gang_group=names[-3:-1]).run()
         assert len(world.placed()) == 2 + MOST_GANGS + 1
@@ -144,4 +139,4 @@ class TestMates:
         other = "b" if gone == "a" else "a"
         world.finishes(f"{gone}-0", f"{gone}-1").pod(f"{other}-late", gang=other, gpu=1).run()
         assert world.waiting() == [f"{other}-late"]
-        assert f"gang ns/{gone} has 0 of the 2 members" in world.why(other).message
+        assert f"0 of the 2 required pods of gang ns/{gone} exist" in world.why(other).message

@@ -74,8 +74,8 @@ def test_what_ends_in_time_by_its_limit_is_placed_and_what_does_not_waits() -> N
         "0/1 nodes are available: 1 node(s) close for maintenance before it would end, from 1970-01-01T01:16:40Z."
     )
     assert world.why_pod("endless").change == (
-        "let it end before the maintenance by a limit (activeDeadlineSeconds), or wait until that is over "
-        "(1 node(s) with room would open)"
+        "set activeDeadlineSeconds so that it ends before the maintenance, or wait until that is over "
+        "(makes 1 node eligible)"
     )
 
 

@@ -68,13 +68,11 @@ def test_a_group_that_is_not_named_is_not_used() -> None:
 def test_who_may_use_no_node_here_is_told_which_would_do() -> None:
     rule = PoolRule(required=("gold", "silver"), forbidden=("silver",))
     s = Pools().goes(rule)
-    labelled = (
-        f"label nodes {POOL_LABEL} with a group that the queue may use (gold) (3 node(s) with room would open)"
-    )
+    labelled = f"label nodes {POOL_LABEL} with a node group of the queue (gold) (makes 3 nodes eligible)"
     assert s.why_pod("p").change == labelled
     assert s.grouped("new", "gold").run().where("p") == "new"
-    named = "name the node groups that it may use in the queue's spec.affinity.nodeGroupAffinity"
-    assert Pools().goes(None).why_pod("p").change == f"{named} (3 node(s) with room would open)"
+    named = "list node groups in spec.affinity.nodeGroupAffinity of the queue"
+    assert Pools().goes(None).why_pod("p").change == f"{named} (makes 3 nodes eligible)"
 
 
 @pytest.mark.parametrize("also", ["required", "preferred", "avoided"])

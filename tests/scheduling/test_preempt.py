@@ -430,7 +430,7 @@ def test_after_a_restart_those_who_were_told_to_leave_are_waited_for_however_lon
     assert scenario.evicted == []
     assert scenario.held() == {"high-1": "n1", "high-2": "n2"}
     assert scenario.why("high").code == "WaitingForEvictedPods"
-    assert "waits for 2 pod(s) to leave" in scenario.why("high").message
+    assert "waits for 2 evicted pods to terminate" in scenario.why("high").message
 
 
 def test_who_leaves_by_himself_is_no_reason_to_wait_for_ever_after_a_restart() -> None:

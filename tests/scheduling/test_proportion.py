@@ -53,8 +53,8 @@ class TestDeserved:
         world.job("b", 3, queue="b", gpu=4).job("big", 13, queue="a", gpu=1).run()
         verdict = world.why("big")
         assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
-        assert "needs 13 nvidia.com/gpu, and all nodes together offer 12; besides, queue a: " in verdict.message
-        assert verdict.change == "add nodes that offer at least 1 nvidia.com/gpu more"
+        assert "needs 13 nvidia.com/gpu; all nodes together offer 12; also, queue a: " in verdict.message
+        assert verdict.change == "add nodes that offer at least 1 more nvidia.com/gpu"
 
     def test_what_a_queue_does_not_ask_for_goes_to_the_others(self) -> None:
         world = cluster(10).queue("a", weight=1).queue("b", weight=1)
@@ -243,8 +243,8 @@ class TestAdmission:
         self.group(self.group(world, "one", 3, "dev"), "two", 2, "dev")
         desk = Desk(world.run())
         assert desk.plugin("proportion").why_not_admitted(desk.session, world.state.gangs[key("two")]) == (
-            "its minResources ask for 2 nvidia.com/gpu, more than queue dev has left of its real capability 4",
-            "wait until groups of queue dev finish, lower minResources, or raise its capability "
+            "its minResources request 2 nvidia.com/gpu; queue dev has 1 left of its real capability 4",
+            "wait until groups of queue dev finish, lower minResources, raise its capability, "
             "or lower the guarantees of its siblings",
         )
 

@@ -30,8 +30,8 @@ class TestRoles:
     def test_a_role_that_lacks_members_is_named(self) -> None:
         world = self.job(Scenario().node("n1", gpu=8), ps=0, workers=5).run()
         assert world.placed() == []
-        assert world.why("job").message == "gang ns/job has 0 of the 1 ps members that it needs"
-        assert world.why("job").change == "create 1 more pod(s) of role ps"
+        assert world.why("job").message == "0 of the 1 required pod of role ps of gang ns/job exists"
+        assert world.why("job").change == "create 1 more pod of role ps"
 
     def test_total_members_of_one_role_do_not_make_up_for_another(self) -> None:
         world = self.job(Scenario().node("n1", gpu=2), ps=2, workers=2).run()
@@ -77,7 +77,7 @@ class TestMatchPolicies:
         assert bool(world.where("job-1b")) == joins
         if not joins:
             assert world.why("job").message == (
-                "gang ns/job has 1 of the 3 members that it needs (2 on nodes already do not count; match policy "
+                "only 1 of the 3 required pods of gang ns/job exist (not counted: 2 on nodes; match policy "
                 "only-waiting)"
             )
 

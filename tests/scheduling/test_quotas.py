@@ -62,19 +62,17 @@ class TestQueues:
         verdict = scenario.job("big", 18, queue="a", cpu=1).run().why("big")
         assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", False)
         assert verdict.message == (
-            "gang ns/big needs 18 cpu, and all nodes together offer 16; besides, queue a: 4 cpu in use, capability "
+            "gang ns/big needs 18 cpu; all nodes together offer 16; also, queue a: 4 cpu in use, capability "
             "10; 18 more would exceed it"
         )
-        assert verdict.change == "ask for at most 10 cpu"
+        assert verdict.change == "request at most 10 cpu"
         assert scenario.node("more", cpu=2).run().why("big").code == "QuotaExceeded"
 
     def test_a_gang_larger_than_the_cluster_in_another_resource_than_its_quota_is_about(self) -> None:
         scenario = world().queue("a", capability={"cpu": 2}).job("big", 3, queue="a", cpu=1, memory=400).run()
         verdict = scenario.why("big")
-        assert verdict.message.startswith(
-            "gang ns/big needs 1200 memory, and all nodes together offer 1000; besides"
-        )
-        assert verdict.change == "add nodes that offer at least 200 memory more"
+        assert verdict.message.startswith("gang ns/big needs 1200 memory; all nodes together offer 1000; also")
+        assert verdict.change == "add nodes that offer at least 200 more memory"
 
     def test_what_no_node_is_asked_for_is_not_beyond_the_nodes(self) -> None:
         """Devices that claims get are charged to accounts only."""

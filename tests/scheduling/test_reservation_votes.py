@@ -96,7 +96,7 @@ def test_verdict_names_the_plugin_and_the_reserved_unit(order: str) -> None:
     world = full(votes("backfill", vote_on({"short": Vote.REJECT, "train": Vote.REJECT}), backfillOrder=order))
     waiting(world, "short", 50, cpu=4).job("train", 2, cpu=1, pod_class=runs_for(50)).run()
     assert world.why_pod("short").code == world.why("train").code == "BackfillRejected"
-    expected = "cannot start: plugin votes-0 does not let it start before gang ns/large, whose start is reserved"
+    expected = "cannot start: plugin votes-0 rejects its start before gang ns/large, whose start is reserved"
     assert world.why_pod("short").message == f"pod ns/short {expected}"
     assert world.why("train").message.startswith(f"gang ns/train {expected}")
 

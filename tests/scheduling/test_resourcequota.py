@@ -80,7 +80,7 @@ def test_limits_are_compared_where_the_group_tells_them() -> None:
             created=created,
         )
     assert world.admitted() == ["seven"]
-    assert "has 0 limits.cpu left, the group needs 8" in world.why("eight").message
+    assert "it requests 8 limits.cpu; ResourceQuota ns/quota has 0 left" in world.why("eight").message
     # Half of it is created and counted by the quota, the other half is still to come.
     world.pods("seven", 1, gang="seven", cpu=1).quota(hard={"limits.cpu": 10}, used={"limits.cpu": "6500m"})
     world.gang(

@@ -89,21 +89,21 @@ class TestRequiredLevels:
         verdict = world.why("job")
         assert world.placed() == []
         assert verdict.message == (
-            "3 of the 4 members that gang ns/job needs fit in b, the roomiest of 3 domains of "
-            f"{RACK}; 0/3 nodes there are available for job-0: 3 Insufficient cpu."
+            "only 3 of the 4 required pods of gang ns/job fit in b (best of 3 domains of "
+            f"{RACK}); 0/3 nodes there are available for pod ns/job-0: 3 Insufficient cpu."
         )
-        assert verdict.change == "add 4 cpu there, or ask for a wider level"
+        assert verdict.change == "add 4 cpu there, or require a wider topology level"
         assert (verdict.needed, verdict.placeable) == (4, 3)
 
     def test_nodes_without_the_label_are_out(self) -> None:
         world = Network().rack("a", 1).nodes(5).close("job", 2).run()
         assert world.placed() == []
-        assert "fit in a, the only domain of topology.kubernetes.io/rack" in world.why("job").message
+        assert "fit in a (the only domain of topology.kubernetes.io/rack)" in world.why("job").message
 
     def test_a_label_that_no_node_has(self) -> None:
         world = Network().nodes(2).close("job", 2).run()
         verdict = world.why("job")
-        assert f"2 node(s) are in no domain: no node has the label {RACK}" in verdict.message
+        assert f"2 node(s) were in no domain: no node has the label {RACK}" in verdict.message
         assert (verdict.code, verdict.change) == ("NoEligibleNode", f"label nodes with {RACK}")
 
     def test_a_rack_that_grows_wakes_the_gang(self) -> None:
@@ -138,7 +138,7 @@ class TestWhoIsThereAlready:
         assert world.racks() == {"a"}
         world.finishes("job-1").gone("job-1").pod("other", cpu=4, node="a2").pod("job-2", gang="job", cpu=4).run()
         assert world.waiting() == ["job-2"]
-        assert "fit in a (topology.kubernetes.io/rack), where other members are" in world.why("job").message
+        assert "fits in a (topology.kubernetes.io/rack of the placed pods)" in world.why("job").message
         world.gone("other").run()
         assert world.where("job-2") == "a2"
 
@@ -147,9 +147,7 @@ class TestWhoIsThereAlready:
         world.gang("job", 1, topology=IN_A_RACK).pods("job", 3, gang="job", cpu=4).run()
         assert world.racks("job") == {"a"}
         assert world.waiting() == ["job-2"]
-        assert "0/2 nodes in a (topology.kubernetes.io/rack), where other members are" in (
-            world.why_pod("job-2").message
-        )
+        assert "0/2 nodes in a (topology.kubernetes.io/rack of the placed pods)" in (world.why_pod("job-2").message)
         world.gone("job-0").run()
         assert world.where("job-2") in ("a1", "a2")
 
@@ -157,7 +155,7 @@ class TestWhoIsThereAlready:
         world = Network().rack("a", 2).rack("b", 2)
         world.gang("job", 3, topology=IN_A_RACK).pod("x", gang="job", node="a1").pod("y", gang="job", node="b1")
         world.pod("z", gang="job", cpu=1).run()
-        assert "4 node(s) share no domain of topology.kubernetes.io/rack with all members that are there" in (
+        assert "4 node(s) were outside the one domain of topology.kubernetes.io/rack of all placed pods" in (
             world.why("job").message
         )
 
@@ -190,7 +188,8 @@ class TestPreferredLevels:
     def test_what_does_not_fit_at_all_is_told_as_ever(self) -> None:
         world = Network().rack("a", 2).close("job", 3, self.RULE).run()
         assert world.why("job").message == (
-            "2 of the 3 members that gang ns/job needs fit; 0/2 nodes are available for job-0: 2 Insufficient cpu."
+            "only 2 of the 3 required pods of gang ns/job fit; 0/2 nodes are available for pod ns/job-0: "
+            "2 Insufficient cpu."
         )
 
     def test_preferred_within_required(self) -> None:
@@ -226,7 +225,7 @@ class TestHyperNodes:
     def test_no_tier_above_the_highest_allowed(self) -> None:
         world = self.network().close("job", 4, self.tiers(1)).run()
         assert world.placed() == []
-        assert "3 of the 4 members that gang ns/job needs fit in rc, the roomiest of 4 domains of tier 1" in (
+        assert "only 3 of the 4 required pods of gang ns/job fit in rc (best of 4 domains of tier 1)" in (
             world.why("job").message
         )
         assert world.why("job").change.endswith("or allow a higher tier (networkTopology.highestTierAllowed)")
@@ -241,7 +240,7 @@ class TestHyperNodes:
 
     def test_until_hypernodes_are_known_the_gang_waits(self) -> None:
         world = Network().rack("a", 2).close("job", 2, self.tiers(1)).run()
-        assert "2 node(s) are in no HyperNode that may be used: no HyperNode has a tier of at most 1" in (
+        assert "2 node(s) were in no permitted HyperNode: no HyperNode has a tier of at most 1" in (
             world.why("job").message
         )
         world.hypernode("ra", 1, "^a").run()
@@ -285,7 +284,7 @@ class TestSubgroups:
         self.workers(world, "xy", 2).run()
         assert world.placed() == []
         assert world.why("job").message.startswith(
-            "1 of the 2 members that subgroup workers/y of gang ns/job needs fit in b, the roomiest of 2 domains"
+            "only 1 of the 2 required pods of subgroup workers/y of gang ns/job fit in b (best of 2 domains"
         )
         world.rack("b", 2).run()
         assert len(world.placed()) == 4
@@ -309,7 +308,7 @@ class TestSubgroups:
         self.workers(world, "y", 1).run()
         assert world.waiting() == ["wy-0"]
         assert world.why_pod("wy-0").message == (
-            "subgroup workers/y of gang ns/job has 1 of the 2 members that it needs to start"
+            "only 1 of the 2 required pods of subgroup workers/y of gang ns/job exist"
         )
 
     def test_a_lost_member_is_replaced_in_the_rack_of_its_subgroup(self) -> None:
@@ -328,7 +327,7 @@ class TestSubgroups:
         self.workers(world, "x", 3).run()
         assert world.placed() == []
         assert world.why("job").message == (
-            "subgroup workers/x of gang ns/job has 3 of the 4 members that it needs to start"
+            "only 3 of the 4 required pods of subgroup workers/x of gang ns/job exist"
         )
         labels = (("part", "x"), ("task", "worker"))
         world.pod("wx-9", gang="job", cpu=4, more={"labels": labels}).run()
@@ -339,9 +338,11 @@ class TestSubgroups:
         world.gang("job", 2, subgroups=(self.rule(2, 2),)).pods("loose", 4, gang="job", cpu=1)
         self.workers(world, "x", 2).run()
         assert world.placed() == []
-        assert world.why("job").message == "gang ns/job has 1 of the 2 subgroups workers that it needs"
+        assert (
+            world.why("job").message == "only 1 of the 2 required subgroups workers of gang ns/job have enough pods"
+        )
         assert world.why("job").change == (
-            "create 2 more pod(s) of another subgroup workers, or lower minSubGroups to 1"
+            "create 2 more pods of another subgroup workers, or lower minSubGroups to 1"
         )
 
     def test_more_of_a_subgroup_than_its_size_starts_where_the_minimum_needs_them(self) -> None:
@@ -397,7 +398,7 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
     def test_nobody_goes_if_no_rack_would_take_the_gang(self) -> None:
         world = self.urgent(self.filled(("a", 2, 0), ("b", 2, 0)), 3).run()
         assert world.evicted == []
-        assert "2 of the 3 members that gang ns/job needs fit" not in world.why("job").message
+        assert "only 2 of the 3 required pods of gang ns/job fit" not in world.why("job").message
         assert world.why("job").change
 
     def test_members_that_run_leave_one_rack_to_look_for_victims(self) -> None:

@@ -89,15 +89,15 @@ class TestUnusualPods:
         world = Scenario().nodes(2).pod("odd", pod_class=PodClass(unsupported=(field,)), cpu=1).run()
         verdict = world.why_pod("odd")
         assert verdict.code == "UnsupportedField"
-        assert verdict.message == f"the pod asks for {field}: not supported by this version of Phalanx"
-        assert field in verdict.change
+        assert verdict.message == f"the pod cannot be scheduled: {field}: not supported by this version of Phalanx"
+        assert verdict.change == "remove these fields from the pod, or use another scheduler"
 
     def test_the_same_in_a_gang_names_the_pod(self) -> None:
         world = Scenario().nodes(2).gang("job", 2).pod("job-0", gang="job", cpu=1)
         world.pod("job-1", gang="job", pod_class=PodClass(unsupported=("spec.resourceClaims",)), cpu=1).run()
         assert world.placed() == []
         assert world.why("job").code == "UnsupportedField"
-        assert "pod job-1 asks for spec.resourceClaims" in world.why("job").message
+        assert "pod ns/job-1 cannot be scheduled: spec.resourceClaims" in world.why("job").message
 
     def test_a_gated_pod_is_left_alone_until_its_gates_are_gone(self) -> None:
         world = Scenario().node("n1").pod("p", cpu=1, gated=True).run()
@@ -125,7 +125,7 @@ class TestZeroRequests:
         world.pod("more", cpu=1, created=3).run()
         assert world.waiting() == ["nothing"]
         assert world.why_pod("nothing").message == "0/1 nodes are available: 1 Too many pods."
-        assert world.why_pod("nothing").change == "free or add 1 pod slot(s)"
+        assert world.why_pod("nothing").change == "free or add 1 pod slot"
 
     def test_in_a_gang_they_count_like_any_other_member(self) -> None:
         world = (
@@ -163,7 +163,8 @@ class TestNodesThatComeAndGo:
         world.run()
         assert world.placed() == []
         assert world.why("job").message == (
-            "0 of the 2 members that gang ns/job needs fit; 0/0 nodes are available for job-0: there are no nodes."
+            "0 of the 2 required pods of gang ns/job fit; 0/0 nodes are available for pod ns/job-0: "
+            "the cluster has no nodes."
         )
         assert world.why("job").change == "add a node"
         world.node("n2", gpu=2).run()
@@ -180,7 +181,8 @@ class TestNodesThatComeAndGo:
     def test_a_new_resource_may_appear_at_any_time(self) -> None:
         world = Scenario().node("n1").pod("p", cpu=1, **{"example.com/fpga": 1}).run()  # type: ignore[arg-type]
         assert (
-            world.why_pod("p").change == "add a node that offers 1 example.com/fpga (no eligible node offers any)"
+            world.why_pod("p").change
+            == "add a node that offers 1 example.com/fpga (0 eligible nodes offer example.com/fpga)"
         )
         world.node("n2", **{"example.com/fpga": 2}).run()  # type: ignore[arg-type]
         assert world.where("p") == "n2"
@@ -190,24 +192,24 @@ class TestEligibility:
     def test_a_cordoned_node_takes_nobody_until_it_is_uncordoned(self) -> None:
         world = Scenario().node("n1", unschedulable=True).pod("p", cpu=1).run()
         assert world.why_pod("p").message == "0/1 nodes are available: 1 node(s) were unschedulable."
-        assert world.why_pod("p").change == "uncordon nodes (1 node(s) with room would open)"
+        assert world.why_pod("p").change == "uncordon nodes (makes 1 node eligible)"
         world.node("n1").run()
         assert world.where("p") == "n1"
 
     def test_a_taint_that_goes_wakes_whoever_it_kept_out(self) -> None:
         world = Scenario().node("n1", taints=[Taint("gpu", "yes")]).pod("p", cpu=1).run()
         assert world.why_pod("p").message == "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: yes}."
-        assert (
-            world.why_pod("p").change
-            == "tolerate the taint {gpu: yes} or remove it (1 node(s) with room would open)"
-        )
+        assert world.why_pod("p").change == "tolerate the taint {gpu: yes} or remove it (makes 1 node eligible)"
         world.node("n1").run()
         assert world.where("p") == "n1"
 
     def test_with_two_taints_tolerating_one_would_not_help(self) -> None:
         world = Scenario().node("n1", taints=[Taint("a"), Taint("b")]).pod("p", cpu=1).run()
         assert world.why_pod("p").message == "0/1 nodes are available: 1 node(s) had untolerated taint {a: }."
-        assert world.why_pod("p").change == "add a node that the pod's selectors, affinity and tolerations accept"
+        assert (
+            world.why_pod("p").change
+            == "add a node that matches the selectors, affinity and tolerations of the pod"
+        )
 
     def test_a_label_that_comes_wakes_whoever_selects_it(self) -> None:
         cls = PodClass(node_selector=(("disk", "ssd"),))
@@ -265,5 +267,5 @@ class TestEligibility:
         world = Scenario().nodes(2, cpu=4).pod("p", cpu=5).run()
         assert world.why_pod("p").change == (
             "request at most 4 cpu per pod, or add a node that offers 5 cpu "
-            "(no eligible node offers more than 4 cpu)"
+            "(the largest eligible node offers 4 cpu)"
         )

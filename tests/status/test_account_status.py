@@ -218,9 +218,9 @@ async def test_who_has_nothing_in_a_queue_leaves_it_to_the_scheduler_that_has(
     await world.look()
     # What is left of pods of our own that are gone is taken back; what comes again is not.
     assert await somebody_else_says(world, 6) == [1, 1, 1, 0, 0, 0]
-    [line] = [each for each in caplog.records if "somebody else writes" in each.getMessage()]
+    [line] = [each for each in caplog.records if "another writer changes the status" in each.getMessage()]
     assert line.levelname == "INFO"
-    assert "another scheduler has pods in this queue, and each says what its own hold" in line.getMessage()
+    assert "another scheduler has pods in this queue, and each writes the sum of its own pods" in line.getMessage()
     world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
     assert await world.look() == [{"allocated": {"cpu": "1", "pods": "1"}}]
 
@@ -315,7 +315,7 @@ async def test_a_write_that_is_refused_is_told_and_waits_for_a_change(world: Wor
     assert await world.look() == []
     (event,) = world.recorded.events
     assert event[:2] == ("ElasticQuota/q", "StatusRefused")
-    assert "The status of this ElasticQuota (scheduling.x-k8s.io) was not written: 403" in event[2]
+    assert "the API server rejected the status of this ElasticQuota (scheduling.x-k8s.io): 403" in event[2]
     assert world.refused == ["ElasticQuota"]
     assert await world.look() == []
     world.pod("a")

@@ -58,7 +58,7 @@ def test_a_pod_for_a_pod(world: World) -> None:
     world.answer(world.decide("p", "v", "pod ns/p"))
     assert world.recorded.events == [
         ("Pod/v", "Preempted", "Preempted by pod uid-p on node n1: pod ns/p: it is worth less"),
-        ("Pod/p", "Evicting", "evicts 1 pod(s): ns/v to make room; waits for them to leave"),
+        ("Pod/p", "Evicting", "evicted 1 pod: ns/v; waiting for them to terminate"),
     ]
     victim, preemptor = world.recorded.details
     assert (victim.type, victim.action, victim.related) == ("Normal", "Preempting", "Pod/p")
@@ -76,10 +76,8 @@ def test_a_gang_for_a_gang(world: World) -> None:
         "PodGroup/train",
     ]
     notes = {about: note for about, _, note in world.recorded.events}
-    assert notes["PodGroup/g"] == "3 member(s) evicted for gang ns/train: it is worth less"
-    assert notes["PodGroup/train"] == (
-        "evicts 4 pod(s): 3 of gang ns/g, ns/v to make room; waits for them to leave"
-    )
+    assert notes["PodGroup/g"] == "3 pods evicted for gang ns/train: it is worth less"
+    assert notes["PodGroup/train"] == ("evicted 4 pods: 3 of gang ns/g, ns/v; waiting for them to terminate")
     assert {entry.related for entry in world.recorded.details[:5]} == {"PodGroup/train"}
 
 
@@ -98,7 +96,7 @@ def test_only_those_who_were_evicted_are_told(world: World) -> None:
         (
             "Pod/p",
             "Evicting",
-            "evicts 1 pod(s): ns/v to make room; waits for them to leave; 1 could not be evicted",
+            "evicted 1 pod: ns/v; waiting for them to terminate; 1 not evicted",
         )
     ]
 
@@ -123,7 +121,7 @@ def test_of_a_large_gang_all_members_are_told_but_for_twenty_behind_everything_e
     assert sum(about.startswith("Pod/m") for about in told) == 100
     assert world.recorded.behind == 80
     assert "PodGroup/g" in told
-    assert world.recorded.events[-1][2].startswith("evicts 100 pod(s): 100 of gang ns/g to make room")
+    assert world.recorded.events[-1][2].startswith("evicted 100 pods: 100 of gang ns/g; waiting")
 
 
 def test_every_member_of_a_gang_without_an_object_is_told(world: World) -> None:
@@ -139,10 +137,10 @@ def test_many_victims_are_named_by_the_first(world: World) -> None:
     for name in names:
         world.state.apply(PodUpdated(pod(name, "", node="n1", phase=PodPhase.RUNNING)))
     world.answer(world.decide("p", " ".join(names), "pod ns/p"))
-    assert "9 pod(s): ns/x0, ns/x1, ns/x2, ns/x3, ns/x4 and 4 more to" in world.recorded.events[-1][2]
+    assert "9 pods: ns/x0, ns/x1, ns/x2, ns/x3, ns/x4 and 4 more; waiting" in world.recorded.events[-1][2]
 
 
 def test_a_decision_is_one_line_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     world.answer(world.decide("t0 t1", "g0 g1 g2 v", "gang ns/train"))
-    assert caplog.messages == ["c1: evicts 4 pod(s): 3 of gang ns/g, ns/v for gang ns/train: it is worth less"]
+    assert caplog.messages == ["c1: evict 4 pods: 3 of gang ns/g, ns/v for gang ns/train: it is worth less"]

@@ -32,8 +32,8 @@ def test_a_pod_is_told_once_when_it_gets_its_node_and_what_would_help() -> None:
             ObjectRef("v1", "Pod", "ns", "p", "p"),
             "QuotaLabelIgnored",
             "pod ns/p: label quota.scheduling.koordinator.sh/name names quota theirs, which is not for pods of "
-            "namespace ns; ElasticQuota kube-system/mine is charged for it; name none, or have an administrator "
-            "name it in annotation phalanx.dev/quotas of the namespace",
+            "namespace ns; ElasticQuota kube-system/mine is charged for it; remove the label, or have an "
+            "administrator add the quota to annotation phalanx.dev/quotas of the namespace",
         )
     ]
     scenario.confirm()

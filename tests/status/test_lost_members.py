@@ -48,10 +48,10 @@ async def test_it_is_told_once_per_change_and_nobody_is_evicted() -> None:
     world = World()
     assert await world.notes() == []
     world.becomes("p0", PodPhase.FAILED)
-    assert await world.notes() == ["gang ns/g has 2 of the 3 members that it needs (1 failed)"]
+    assert await world.notes() == ["only 2 of the 3 required pods of gang ns/g exist (not counted: 1 failed)"]
     assert await world.notes() == []
     world.state.apply(PodRemoved("uid-p1"))
-    assert await world.notes() == ["gang ns/g has 1 of the 3 members that it needs (1 failed)"]
+    assert await world.notes() == ["only 1 of the 3 required pods of gang ns/g exist (not counted: 1 failed)"]
 
 
 async def test_a_replacement_that_waits_is_counted_and_a_later_loss_told_again() -> None:
@@ -71,7 +71,7 @@ async def test_where_a_member_waits_its_verdict_tells_it() -> None:
     world.state.apply(PodUpdated(pod("p9")))
     assert await world.notes() == []
     world.state.apply(PodRemoved("uid-p9"))
-    assert await world.notes() == ["gang ns/g has 1 of the 3 members that it needs (2 failed)"]
+    assert await world.notes() == ["only 1 of the 3 required pods of gang ns/g exist (not counted: 2 failed)"]
 
 
 @pytest.mark.parametrize(("policy", "told"), [(MatchPolicy.ONCE_SATISFIED, 0), (MatchPolicy.ONLY_WAITING, 1)])
@@ -83,7 +83,7 @@ async def test_a_minimum_that_is_asked_for_once_is_not_missed_later(policy: Matc
 
 async def test_a_run_that_never_had_its_quorum_lacks_members_by_any_policy() -> None:
     world = World(match_policy=MatchPolicy.ONCE_SATISFIED, min_member=4)
-    assert await world.notes() == ["gang ns/g has 3 of the 4 members that it needs"]
+    assert await world.notes() == ["only 3 of the 4 required pods of gang ns/g exist"]
 
 
 async def test_members_that_have_succeeded_are_not_lost() -> None:
@@ -105,4 +105,4 @@ async def test_nothing_is_said_where_nobody_runs_or_nobody_declares_an_object() 
 
 async def test_a_role_below_its_minimum_is_named() -> None:
     world = World(roles=(("ps", 1),))
-    assert await world.notes() == ["gang ns/g has too few members of ps"]
+    assert await world.notes() == ["gang ns/g has too few pods of role ps"]

@@ -18,7 +18,7 @@ from tests.cluster_content import REF, Clock, G, Recorded, pod, state_of
 
 FULL = Verdict("NotEnoughResources", "0/1 nodes are available: 1 Insufficient cpu.")
 FULLER = Verdict("NotEnoughResources", "0/2 nodes are available: 2 Insufficient cpu.")
-FEW = Verdict("NotEnoughMembers", "gang ns/g has 1 of the 3 members that it needs")
+FEW = Verdict("NotEnoughMembers", "only 1 of the 3 required pods of gang ns/g exist")
 NO_QUEUE = Verdict("QueueNotFound", "gang ns/g cannot start: there is no Queue q", unschedulable=False)
 TURN = Verdict("AwaitingAdmission", "gang ns/g waits to be admitted", unschedulable=False)
 
@@ -312,7 +312,7 @@ def test_members_above_the_minimum_share_one_event() -> None:
         world.verdict_publisher.pod_decided(uid, FULL)
     assert len(world.after(1)) == 3
     assert world.recorded.told == [("Pod/p0", "FailedScheduling")]
-    assert "3 member(s) above the minimum" in world.recorded.events[0][2]
+    assert "3 pods above the minimum" in world.recorded.events[0][2]
 
 
 def test_what_a_gang_is_told_holds_for_its_surplus_too() -> None:

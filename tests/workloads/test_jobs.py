@@ -28,7 +28,7 @@ def test_the_pods_of_an_indexed_job_start_together_once_all_are_created() -> Non
     play = Played().room(8).owner(JOB, "train", **INDEXED)
     created(play, 0, 1, 2).run()
     assert play.placed() == []
-    assert "has 3 of the 4 members" in play.why_of("train-0")
+    assert "only 3 of the 4 required pods" in play.why_of("train-0")
     created(play, 3).run()
     assert len(play.placed()) == 4
 

@@ -214,7 +214,7 @@ class Paths:
             charge_path.fault = Problem(
                 "QueueNotLeaf",
                 f"queue {legible(key.queue)} has child queues and takes no pods of its own",
-                "name one of its child queues",
+                "use one of its child queues",
             )
         path = self._leaf(charge_path, queue)
         charge_path.namespace = self._add_undeclared(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
@@ -296,8 +296,8 @@ def _own_fault(record: AccountRecord) -> Problem | None:
     if spec.problem is not None:
         return spec.problem
     if spec.state in _SHUT:
-        closed = f"{record.label} is {spec.state.value.lower()} and takes nothing new"
-        return Problem("QueueClosed", closed, "open it, or name another")
+        closed = f"{record.label} is {spec.state.value.lower()} and accepts no new pods"
+        return Problem("QueueClosed", closed, "open the queue, or use another queue")
     return None
 
 

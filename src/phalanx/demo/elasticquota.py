@@ -186,9 +186,7 @@ class ElasticQuota4(Scenario):
         stage.say("quota2 reclaims its 2 CPUs for one pod")
         await board.waits("quota2", "nginx", _ALL, "2 cpu in use")
         await board.usage_stays(quota1=2, quota2=0)
-        await board.why(
-            "quota2", "nginx", "needs the eviction of 2 pods", "remove singleNodePreemption from the policy"
-        )
+        await board.why("quota2", "nginx", "2 pods would have to be", "remove singleNodePreemption from the policy")
         stage.title("Without the limitation")
         before = await board.running("quota1")
         await stage.change_policy(_POLICY)

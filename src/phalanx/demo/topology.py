@@ -48,7 +48,7 @@ class TopologyDemo(Scenario):
         await _submit(stage, "wide", 5, tier=1)
         await stage.until_explained(5, "wide")
         answer = await stage.show_why("wide")
-        if "roomiest of 4 domains of tier 1" not in answer.message:
+        if "best of 4 domains of tier 1" not in answer.message:
             raise ScenarioError("expected the rack with the most members in the verdict")
         higher = {"spec": {"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}}
         await stage.client.patch(POD_GROUPS.path(stage.namespace, "wide"), higher, PatchType.MERGE)

@@ -1,4 +1,4 @@
-"""The status of pods that wait: written only when it would say something new, and never over a newer truth."""
+"""Conditions and nominations of pending pods: written only if they change, and never over a newer state."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ log = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
-# What no new node can help; autoscalers pass it over.
+# Reason of pods that no new node can help: autoscalers ignore them.
 SCHEDULER_ERROR = "SchedulerError"
-# What waits for a quota or a turn must not look unschedulable: autoscalers would add nodes for it.
+# Condition of pods that wait for quota or queue order. As unschedulable pods they would cause new nodes.
 ADMITTED = "phalanx.dev/Admitted"
 _LIMIT = 32 * 1024
 
 
 def text_of(verdict: Verdict) -> str:
-    """The sentence, and the change that would help."""
-    text = verdict.message if not verdict.change else f"{verdict.message.rstrip('.')}. To help: {verdict.change}."
+    """Return the message and the fix of a verdict."""
+    text = verdict.message if not verdict.change else f"{verdict.message.rstrip('.')}. To fix: {verdict.change}."
     return text[:_LIMIT]
 
 
 class NominationOutcome(enum.Enum):
-    """What became of a nomination."""
+    """Outcome of a nomination."""
 
     WRITTEN = "written"
-    LOST = "lost"  # the pod is gone, or waits no more
-    REFUSED = "refused"  # a definite no; the pod still waits
-    SUPERSEDED = "superseded"  # another one came before it was written
+    LOST = "lost"  # the pod was deleted or is not pending
+    REFUSED = "refused"  # rejected; the pod is still pending
+    SUPERSEDED = "superseded"  # replaced before it was written
 
 
 # Called once per nomination.
@@ -56,7 +56,7 @@ def _unheard(outcome: NominationOutcome) -> None:
 
 
 class _Wish(msgspec.Struct, frozen=True):
-    """A nomination that is not written yet."""
+    """Nomination to write."""
 
     node: str
     report: NominationReport
@@ -74,7 +74,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 class _Known:
-    """One pod: what the API holds as far as we know, and what it is to say."""
+    """Known and wanted conditions and nomination of one pod."""
 
     __slots__ = (
         "backoff",
@@ -104,28 +104,28 @@ class _Known:
         self.wanted: dict[str, PodCondition] = {}
         self.nominated = ""
         self.nomination: _Wish | None = None
-        self.busy = False  # a write waits in the pool or is under way
-        self.queued: Urgency | None = None  # how urgently it waits, while it has not begun
-        self.ticket = 0  # of the write that counts; one that was overtaken has an older number
-        self.generation = 0  # the pod's
-        self.observed = 0  # the one that its PodScheduled speaks of
-        self.scheduled: PodCondition | None = None  # what we have said last about PodScheduled
-        self.outdated = False  # the server has a newer state than we: the next observation decides
+        self.busy = False  # a write is queued or running
+        self.queued: Urgency | None = None  # urgency of the queued write
+        self.ticket = 0  # number of the current write; a superseded write has a lower one
+        self.generation = 0  # generation of the pod
+        self.observed = 0  # observedGeneration of its PodScheduled
+        self.scheduled: PodCondition | None = None  # our last PodScheduled
+        self.outdated = False  # the server has a newer state: the next observation decides
         self.backoff: Backoff | None = None
 
     def says(self, wish: PodCondition) -> bool:
-        """Whether the pod says so already, of its present generation."""
+        """Return whether the pod has this condition already, for its current generation."""
         behind = wish == self.scheduled and 0 < self.observed < self.generation
         return wish == self.held.get(wish.type) and not behind
 
 
 class PodConditions:
-    """Writes conditions and nominations through the pool, one write per pod at a time, the newest wish only.
+    """Writes the newest conditions and nomination of each pod through the pool, one write per pod at a time.
 
-    `observe` tells what the API holds; a write that would not change it is not made. Each write names the
-    resourceVersion that it was decided on. So it can never land on a pod that was bound (or gated, or deleted
-    and created anew) meanwhile: the server refuses it, and the next observation decides whether it is still
-    wanted. Pods that are not observed are not written to. `now` gives seconds since the epoch.
+    `observe` sets the known state of a pod; a write without a change is skipped. Each write contains the
+    resourceVersion on which it was decided, so the server rejects it for a pod that was bound, gated or recreated
+    meanwhile, and the next observation decides whether it is repeated. Unobserved pods are not written. `now`
+    returns seconds since the epoch.
     """
 
     def __init__(
@@ -138,11 +138,11 @@ class PodConditions:
         self._pods: dict[str, _Known] = {}
 
     def __contains__(self, uid: str) -> bool:
-        """Whether a pod is kept in mind."""
+        """Return whether a pod has state."""
         return uid in self._pods
 
     def __len__(self) -> int:
-        """Pods that are kept in mind."""
+        """Number of pods with state."""
         return len(self._pods)
 
     def observe(
@@ -158,8 +158,8 @@ class PodConditions:
         generation: int = 0,
         observed: int = 0,
     ) -> None:
-        """What a pod says, as last seen. One that does not wait (it has a node, or gates) is judged no more.
-        `observed` is the generation of which its PodScheduled speaks."""
+        """Set the observed state of a pod. A pod that is not pending (`waits` False: it has a node or gates) gets
+        no further verdict. `observed` is the observedGeneration of its PodScheduled."""
         known = self._pods.get(uid)
         held = {condition.type: condition for condition in conditions}
         if known is None:
@@ -183,12 +183,12 @@ class PodConditions:
             self._go_on(uid, known)
 
     def condition_of(self, uid: str, kind: str) -> PodCondition | None:
-        """What the pod says now, as far as we know."""
+        """Return the known condition of a pod."""
         known = self._pods.get(uid)
         return known.held.get(kind) if known is not None else None
 
     def _said(self, uid: str, kind: str) -> tuple[PodCondition | None, PodCondition | None]:
-        """What the pod says and what it is to say."""
+        """Return the known and the wanted condition of a pod."""
         known = self._pods.get(uid)
         return (known.held.get(kind), known.wanted.get(kind)) if known is not None else (None, None)
 
@@ -198,7 +198,7 @@ class PodConditions:
             _settle(known, NominationOutcome.LOST)
 
     def nominate(self, uid: str, node: str, report: NominationReport = _unheard) -> None:
-        """Promises a pod room on a node (status.nominatedNodeName), or takes the promise back ("")."""
+        """Write the nominated node of a pod (status.nominatedNodeName); "" clears it."""
         known = self._pods.get(uid)
         if known is None or not known.waits:
             report(NominationOutcome.LOST)
@@ -211,21 +211,21 @@ class PodConditions:
         self._begin(uid, known, Urgency.NOMINATE)
 
     def set_verdict(self, uid: str, verdict: Verdict) -> None:
-        """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held. The
-        exact code and the counts stand beside them."""
+        """Write a verdict as conditions. A pod that waits for quota or order is not marked unschedulable, and an
+        admitted pod is not marked as held. LastVerdict has the exact code and counts."""
         conditions = [_condition_of(verdict)]
         conditions.append(PodCondition(LAST_VERDICT, "True", verdict.code, told_fields(verdict)))
         if verdict.unschedulable:
             conditions += self._admission_over(uid)
         else:
-            # It says that it does not fit, or is about to: the write may be under way.
-            if any(each is not None and each.status == "False" for each in self._said(uid, POD_SCHEDULED)):
+            # PodScheduled False is known, or its write is queued: it must not keep the reason Unschedulable.
+            if any(entry is not None and entry.status == "False" for entry in self._said(uid, POD_SCHEDULED)):
                 conditions.append(PodCondition(POD_SCHEDULED, "False", verdict.code, text_of(verdict)))
         self.set_conditions(uid, *conditions)
 
     def told_before(self, uid: str, verdict: Verdict) -> bool | None:
-        """Return whether the pod has in the API what the verdict says, with the same counts: a process before us
-        has told it. None where it has another cause, or none."""
+        """Return whether an earlier process wrote this verdict to the pod, with equal counts. None if the pod has a
+        verdict with another cause, or none."""
         known, condition = self._pods.get(uid), _condition_of(verdict)
         held = known.held.get(condition.type) if known is not None else None
         last = known.held.get(LAST_VERDICT) if known is not None else None
@@ -237,7 +237,7 @@ class PodConditions:
         return held.message == condition.message
 
     def binding_submitted(self, uid: str) -> None:
-        """The pod was placed: the API server itself says so, and what was not written yet is void."""
+        """Drop unwritten conditions of a pod that was placed: the API server sets PodScheduled."""
         known = self._pods.get(uid)
         if known is not None:
             known.wanted.clear()
@@ -269,7 +269,7 @@ class PodConditions:
             self._begin(uid, known)
 
     def _begin(self, uid: str, known: _Known, urgency: Urgency = Urgency.STATUS) -> None:
-        """Puts a write into the pool unless one is there already that will come no later."""
+        """Submit a write unless one of at least this urgency is queued or running."""
         if known.outdated or (known.busy and (known.queued is None or known.queued <= urgency)):
             return
         known.busy, known.queued, known.backoff = True, urgency, None
@@ -285,7 +285,7 @@ class PodConditions:
         try:
             pause = await self._attempt(uid, known)
         except Exception:
-            # Nobody knows what it was: said once by the pool, not tried for ever.
+            # The pool logs an unexpected error; the write is not retried.
             known.wanted.clear()
             _settle(known, NominationOutcome.REFUSED)
             raise
@@ -297,7 +297,7 @@ class PodConditions:
         return pause
 
     async def _attempt(self, uid: str, known: _Known) -> float | None:
-        """One patch; the seconds until the next try, or None when there is nothing more to do now."""
+        """Send one patch. Return the seconds until the next attempt, or None if none is needed."""
         if self._pods.get(uid) is not known:
             return None
         changes = [wish for wish in known.wanted.values() if not known.says(wish)]
@@ -324,7 +324,7 @@ class PodConditions:
         return None
 
     def _written(self, known: _Known, changes: list[PodCondition], nomination: _Wish | None, answer: bytes) -> None:
-        """Until the watch tells, the answer is what we know."""
+        """Set the known state from the answer, until the watch delivers the pod."""
         try:
             version = _ANSWER.decode(answer).metadata.resource_version
         except msgspec.DecodeError:
@@ -338,27 +338,27 @@ class PodConditions:
                 known.nominated = nomination.node
 
     def _failed(self, uid: str, known: _Known, error: Exception, version: str) -> float | None:
-        """The seconds until the next try. What may pass is waited for: a pod without its reason is invisible to
-        users and autoscalers.
+        """Return the seconds until the next attempt. Temporary errors are retried: a pod without its reason is
+        invisible to users and autoscalers.
         """
         status = error.status if isinstance(error, ApiError) else 0
         if status == 409 and known.version != version:
-            return 0.0  # the newer state has been observed while the answer was on its way
+            return 0.0  # a newer state was observed meanwhile
         known.backoff = known.backoff or self._retry.backoff()
         tries = known.backoff.failures + 1
         if status == 409 and tries == self._retry.attempts:
-            # The newer state is still to come; it decides. Where there is none, nobody else would ask again.
+            # The next observation decides. Without one, only this timer retries.
             known.outdated = True
             asyncio.get_running_loop().call_later(self._retry.cap, self._insist, uid, known)
             return None
         if status == 409 or isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True):
-            # That the server cannot be reached is told by others, once for all.
+            # The client logs an unreachable server once.
             if tries == self._retry.attempts and not isinstance(error, ConnectionLost):
-                self._complain(known, "it is tried on", error)
+                self._complain(known, "it is retried", error)
             return known.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         known.wanted.clear()
         if status != 404:
-            self._complain(known, "it is given up", error)
+            self._complain(known, "it is not retried", error)
         _settle(known, NominationOutcome.LOST if status == 404 else NominationOutcome.REFUSED)
         return None
 
@@ -368,10 +368,10 @@ class PodConditions:
             self._go_on(uid, known)
 
     def _complain(self, known: _Known, end: str, error: Exception) -> None:
-        log.warning("the status of pod %s/%s was not written, %s: %s", known.namespace, known.name, end, error)
+        log.warning("the status of pod %s/%s was not written; %s: %s", known.namespace, known.name, end, error)
 
     def _patch(self, uid: str, known: _Known, changes: list[PodCondition], nomination: _Wish | None) -> bytes:
-        """Conditions are merged by type, so others survive. The transition time moves only with the status."""
+        """Return the patch. Conditions merge by type. The transition time changes with the status only."""
         conditions = []
         for change in changes:
             last = known.held.get(change.type)
@@ -394,7 +394,7 @@ class PodConditions:
 
 
 def _settle(known: _Known, outcome: NominationOutcome) -> None:
-    """Reports what became of a nomination that was not written yet, if there is one."""
+    """Report the outcome of the unwritten nomination, if there is one."""
     nomination, known.nomination = known.nomination, None
     if nomination is not None:
         nomination.report(outcome)
@@ -405,7 +405,7 @@ def _is_held_back(admission: PodCondition | None) -> bool:
 
 
 def _is_older(version: str, than: str) -> bool:
-    """Whether one resourceVersion is known to be older than another (they are comparable since 1.35)."""
+    """Return whether a resourceVersion is older than another (comparable since Kubernetes 1.35)."""
     ours, theirs = parse_whole(version, 0), parse_whole(than, 0)
     return ours is not None and theirs is not None and ours < theirs
 

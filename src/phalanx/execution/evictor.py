@@ -1,4 +1,4 @@
-"""Evictions: a pod is told why it goes, then it is deleted, and never its successor of the same name."""
+"""Evictions: the condition with the reason, then the deletion of the pod with this uid."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ log = logging.getLogger(__name__)
 # How pods are evicted (policy phalanx.evictions).
 DELETE = "delete"
 EVICTION_API = "eviction-api"
-# An eviction looks again after so many seconds whether an earlier one of the same pod has been withdrawn.
+# Interval of the check whether an earlier eviction of the same pod was withdrawn (seconds).
 _NEXT_LOOK = 0.05
 
 
 class EvictionOutcome(enum.Enum):
-    """What became of an eviction."""
+    """Outcome of an eviction."""
 
-    EVICTED = "evicted"  # the API server has taken the order: the pod terminates
-    GONE = "gone"  # it leaves or has left without us, or another of its name stands there
-    REFUSED = "refused"  # a definite no; the pod stays
-    CALLED_OFF = "called off"  # nobody wants it any more, and nothing was deleted
+    EVICTED = "evicted"  # accepted by the API server: the pod terminates
+    GONE = "gone"  # the pod was deleted by another client, or replaced
+    REFUSED = "refused"  # rejected; the pod stays
+    CALLED_OFF = "called off"  # not needed any more; nothing was deleted
 
 
 class EvictResult(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class EvictResult(msgspec.Struct, frozen=True):
 
 # Called once per eviction.
 EvictReport = Callable[[EvictResult], None]
-# Why a pod need not be deleted (any more), GONE or CALLED_OFF; None lets it go on.
+# Returns GONE or CALLED_OFF if a pod must not be deleted, else None.
 EvictGuard = Callable[[Evict], EvictionOutcome | None]
 
 
@@ -57,10 +57,9 @@ def no_reason_to_stop(evict: Evict) -> EvictionOutcome | None:
 
 
 class _Batch:
-    """Evictions that were decided together. Nobody is deleted before all of them say that they go: what a crash
-    leaves behind can be told then. `unmarked` counts those that do not say so yet, `ready` are the others. One that
-    may not go (`failed`) saves all. Of a gang that has begun to leave (`leaving`) nobody is called off any more: it
-    moves as one.
+    """Evictions of one decision. No pod is deleted before all of them have the condition, so that a restarted
+    process can complete the decision. `unmarked` is the number of pods without the condition, `ready` are the
+    others. A rejected eviction (`failed`) cancels all, except those of gangs with deleted members (`leaving`).
     """
 
     __slots__ = ("failed", "gangs", "leaving", "ready", "unmarked")
@@ -74,14 +73,12 @@ class _Batch:
 
     @property
     def in_parts(self) -> bool:
-        """Whether a gang would be left in part if only some of it went."""
+        """Return whether several victims are members of one gang."""
         return any(count > 1 for count in self.gangs.values())
 
 
 class _Posting:
-    """One eviction under way. `marked`: the pod says that it goes (None: perhaps). `open`: a deletion may have
-    taken effect unseen.
-    """
+    """One eviction. `marked`: the pod has the condition (None: unknown). `open`: a deletion lacks its answer."""
 
     __slots__ = ("backoff", "batch", "evict", "guard", "marked", "message", "open", "report", "tries")
 
@@ -105,19 +102,18 @@ class _Posting:
 class Evictor:
     """Evicts pods through a pool and reports each outcome exactly once.
 
-    Everything that is sent names the pod's uid, so it may be sent again whenever an answer is lost, and a pod that
-    another has replaced under its name is left alone. `attempts` counts answers that say "not now" (429, also that
-    of a disruption budget, and 5xx); a server that cannot be reached is waited for. Grace is the pod's own.
+    Each request contains the uid of the pod, so it can be repeated after a lost answer and never affects a new pod
+    of the same name. `attempts` is the number of retried answers (429, also of a disruption budget, and 5xx); an
+    unreachable server is retried without limit. The grace period is that of the pod.
 
-    `through` says how. DELETE writes the condition DisruptionTarget first, so that a Job does not count the
-    deletion as a failure, and on all pods of a decision before the first of them is deleted. Where the condition
-    cannot be written the pod is not deleted: kube-scheduler stops there as well, and to lose a job for good over
-    its backoffLimit is worse than to let the preemptor wait.
-    EVICTION_API leaves the condition to the API server, which writes it together with the deletion and only if no
-    disruption budget forbids it. Where several members of a gang go, all of the decision say so first here as well:
-    who comes after a crash must know who is to go with those that have gone.
-    `scheduler` begins the condition's message, `now` gives seconds since the epoch. `says_so` tells whose condition
-    says already that we evict it: a former process may have got that far.
+    `through` returns the method. DELETE writes the condition DisruptionTarget on all pods of a decision before the
+    first deletion, so that a Job does not count it as a failure. If the condition cannot be written, the pod is not
+    deleted, as in kube-scheduler: a Job that fails at its backoffLimit is worse than a pending preemptor.
+    EVICTION_API lets the API server write the condition with the deletion, if no disruption budget forbids it. If
+    several members of a gang are victims, all pods of the decision have the condition first here as well, so that a
+    restarted process can complete the eviction of the gang.
+    `scheduler` is the prefix of the condition's message, `now` returns seconds since the epoch. `says_so` returns
+    whether a pod has our condition already, written by an earlier process.
     """
 
     def __init__(
@@ -137,20 +133,20 @@ class Evictor:
         self._scheduler = scheduler
         self._through = through
         self.says_so: Callable[[str], bool] = lambda uid: False
-        # Pods that were told that they stay: what has been seen of them may be older than that.
+        # Pods whose condition was withdrawn: their observed state can be older.
         self._spared: set[str] = set()
-        # Pods that are being told so: who goes after all is told that later, so that it is the last word.
+        # Pods whose condition is being withdrawn: a new eviction waits, so that its condition is the last one.
         self._withdrawing: set[str] = set()
         self._attempts = attempts
         self._backoff = backoff
 
     def forget(self, uid: str) -> None:
-        """A pod is gone."""
+        """Remove the state of a deleted pod."""
         self._spared.discard(uid)
         self._withdrawing.discard(uid)
 
     def withdraw(self, pod: Pod) -> None:
-        """Tells a pod that says it goes, and that is not being evicted, that it stays."""
+        """Withdraw the condition of a pod that is not being evicted."""
         if pod.uid not in self._withdrawing:
             self._withdrawing.add(pod.uid)
             self._pool.submit(Urgency.DELETE, lambda: self._withdraw(pod))
@@ -164,7 +160,7 @@ class Evictor:
     def submit(
         self, evictions: Iterable[Evict], report: EvictReport, guard: EvictGuard = no_reason_to_stop
     ) -> None:
-        """`guard` is asked before each try, as long as nothing can have been deleted."""
+        """Evict pods. `guard` is called before each attempt until a deletion was sent."""
         batches: dict[str, _Batch] = {}
         for evict in evictions:
             batch = batches.setdefault(evict.cause, _Batch())
@@ -193,7 +189,7 @@ class Evictor:
         return None
 
     def _settle(self, posting: _Posting, *, failed: bool = False) -> None:
-        """One of a batch says that it goes, or need not say so any more; after the last of them all others go."""
+        """Note that a pod of the batch has its condition or needs none. After the last, submit the deletions."""
         batch = posting.batch
         batch.unmarked -= 1
         batch.failed = batch.failed or failed
@@ -203,7 +199,7 @@ class Evictor:
                 self._push(other)
 
     async def _step(self, posting: _Posting) -> EvictResult | float | None:
-        """The result, or the seconds until the next step; None where it waits for others of its batch."""
+        """Return the result, the seconds until the next step, or None while the batch has unmarked pods."""
         if not posting.open:
             stop = posting.guard(posting.evict)
             if stop is EvictionOutcome.CALLED_OFF and posting.evict.gang in posting.batch.leaving:
@@ -234,7 +230,7 @@ class Evictor:
         return EvictResult(posting.evict, EvictionOutcome.EVICTED)
 
     async def _sent(self, posting: _Posting, deletion: Awaitable[object]) -> None:
-        """Takes note where a deletion may have happened that nobody has confirmed."""
+        """Send a deletion and note whether it can have taken effect without an answer."""
         if posting.evict.gang is not None:
             posting.batch.leaving.add(posting.evict.gang)
         try:
@@ -275,27 +271,27 @@ class Evictor:
             raise
         self._spared.discard(posting.evict.uid)
 
-    async def _say(self, pod: Evict | Pod, *told: tuple[str, str, str, str]) -> None:
-        """`told` are conditions: type, status, reason, message."""
+    async def _say(self, pod: Evict | Pod, *wanted: tuple[str, str, str, str]) -> None:
+        """Write conditions: (type, status, reason, message)."""
         now = format_time(self._now())
         conditions = [
             {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
-            for kind, status, reason, message in told
+            for kind, status, reason, message in wanted
         ]
         patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": conditions}}
         path = PODS.path(pod.namespace, pod.name, "status")
         await self._client.patch(path, patch, PatchType.STRATEGIC)
 
     async def _unmark(self, pod: Evict | Pod) -> None:
-        """A pod that stays must not have its next failure excused. Tried once: who looks for pods that go on
-        saying that they go (LeftoverEvictions) asks for it again.
+        """Withdraw the condition of a pod that stays, so that its next failure counts. One attempt:
+        LeftoverEvictions repeats it for pods that still have the condition.
         """
         self._spared.add(pod.uid)
         try:
             stays = f"{self._scheduler}: the pod stays"
             await self._say(pod, (DISRUPTION_TARGET, "False", "", stays), (EVICTION, "False", "", ""))
         except (ApiError, ConnectionLost, ConfigError) as error:
-            log.debug("the condition of pod %s/%s was not taken back: %s", pod.namespace, pod.name, error)
+            log.debug("the condition of pod %s/%s was not withdrawn: %s", pod.namespace, pod.name, error)
 
     async def _refused(self, posting: _Posting, error: ApiError) -> EvictResult | float:
         evict = posting.evict
@@ -305,7 +301,7 @@ class Evictor:
             return self._left(posting)
         posting.tries += 1
         final = not passing or posting.tries >= self._attempts
-        # A uid that is no longer that of the pod is a conflict to a deletion, and invalid in a status.
+        # For a replaced pod the server answers 409 to a deletion and 422 to a status.
         if error.status in (409, 422) or (final and posting.open):
             stands = await self._stands(evict)
             if stands is False:
@@ -320,7 +316,7 @@ class Evictor:
         return EvictResult(posting.evict, outcome, posting.message)
 
     async def _stands(self, evict: Evict) -> bool | None:
-        """Whether the pod is there and stays; None where nobody answers."""
+        """Return whether the pod exists and does not terminate; None without an answer."""
         try:
             pod: Any = await self._client.get(PODS.path(evict.namespace, evict.name))
         except ApiError as error:

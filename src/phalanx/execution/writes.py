@@ -1,4 +1,4 @@
-"""One pool for everything that we write, the urgent first."""
+"""Pool of all writes to the API server, by urgency."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from phalanx.kube.failures import Failures
 
 log = logging.getLogger(__name__)
 
-# A job that cannot go on now returns the seconds after which it wants to be called again; None means done.
+# Returns the seconds after which it must be called again; None means done.
 Job = Callable[[], Awaitable[float | None]]
 
 
 class Urgency(enum.IntEnum):
-    """Lower goes first: capacity is decided by bindings and deletions, the rest is news. What a deletion frees is
-    promised before it is freed.
+    """Urgency of a write, most urgent first: bindings and deletions decide capacity. A nomination precedes the
+    deletions that free its node.
     """
 
     BIND = 0
@@ -31,7 +31,7 @@ class Urgency(enum.IntEnum):
     EVENT = 4
 
 
-# Writes that are sent at a time however busy the server is; seconds that an answer 429 without a time stands for.
+# Minimum concurrency under load; pause in seconds after an answer 429 without Retry-After.
 _FEW = 4
 _CALM = 1.0
 
@@ -41,16 +41,15 @@ def always() -> bool:
 
 
 class WritePool:
-    """At most `concurrency` writes at a time, by urgency and then in order of submission.
+    """Runs at most `concurrency` writes at a time, by urgency and then in order of submission.
 
-    When the server answers that it has too much to do (`slow_down`), half as many are sent at a time, but not less
-    than a few; with each write that it takes again a little more, as TCP does (RFC 5681): additive increase,
-    multiplicative decrease. Answers to what was sent before the last decrease say nothing new.
+    An overloaded server (`slow_down`) halves the concurrency down to a minimum, and each accepted write raises it a
+    little, as in TCP (RFC 5681): additive increase, multiplicative decrease. Answers to writes from before the last
+    decrease are ignored.
 
-    A job that waits for a better moment gives its place back meanwhile, so writes that fail again and again do
-    not hold up those that would succeed. `may_write` is asked before each call of a job; once it says no (the
-    lease is lost) jobs are dropped. A job that raises is logged and forgotten: each writer handles the failures
-    that it knows.
+    A job that pauses for a retry frees its place, so failing writes do not delay others. `may_write` is called
+    before each job; when it returns False (the lease is lost) jobs are dropped. A job that raises is logged and
+    dropped: writers handle expected errors themselves.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class WritePool:
         self._failures = failures or Failures()
         self._concurrency = concurrency
         self._clock = clock
-        # How many are sent at a time now; it grows by one in as many writes.
+        # Current concurrency; as many accepted writes raise it by one.
         self._window = float(concurrency)
         self._slowed = float("-inf")
         self._may_write = may_write
@@ -79,11 +78,11 @@ class WritePool:
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Jobs that wait, run or pause."""
+        """Number of queued, running and paused jobs."""
         return len(self._heap) + self._running + len(self._paused)
 
     def waiting(self) -> dict[Urgency, int]:
-        """Jobs that have no turn yet, by urgency."""
+        """Return the number of queued jobs by urgency."""
         counts = dict.fromkeys(Urgency, 0)
         for urgency, _, _ in self._heap:
             counts[Urgency(urgency)] += 1
@@ -91,11 +90,11 @@ class WritePool:
 
     @property
     def window(self) -> int:
-        """How many writes are sent at a time now."""
+        """Current concurrency."""
         return int(self._window)
 
     def slow_down(self, retry_after: float | None = None) -> None:
-        """The server has answered 429, and that it wants to be left alone for so many seconds."""
+        """Lower the concurrency after an answer 429 with this Retry-After in seconds."""
         now = self._clock()
         if now - self._slowed >= (retry_after or _CALM):
             self._slowed = now
@@ -109,11 +108,11 @@ class WritePool:
         self._push((urgency, self._submitted, job))
 
     async def drained(self) -> None:
-        """Returns when nothing waits, runs or pauses."""
+        """Wait until no job is queued, running or paused."""
         await self._quiet.wait()
 
     async def finish(self) -> None:
-        """The last round: returns when what waits has had its turn. Whoever would pause is dropped."""
+        """Run all queued jobs once and wait for them. Drop jobs that pause."""
         self._last_round = True
         for handle in self._paused:
             handle.cancel()
@@ -123,7 +122,7 @@ class WritePool:
         await self._quiet.wait()
 
     async def close(self) -> None:
-        """Drops what waits and what comes, and cancels what runs."""
+        """Drop queued and future jobs, and cancel running ones."""
         self._closed = True
         self._heap.clear()
         for handle in self._paused:
@@ -159,7 +158,7 @@ class WritePool:
                 elif self._window < self._concurrency:
                     self._widen()
         finally:
-            # At once and not in a callback of the task: who submits in between must find a place free.
+            # Not in a callback of the task: a job that is submitted before it would find no free worker.
             worker = asyncio.current_task()
             assert worker is not None
             self._workers.discard(worker)
@@ -194,7 +193,7 @@ class WritePool:
 
 
 class PooledClient:
-    """A client whose writes wait for their turn in a pool, behind everything that is more urgent."""
+    """Client whose writes run in a pool, after more urgent ones."""
 
     def __init__(self, client: KubeClient, pool: WritePool, urgency: Urgency) -> None:
         self._client = client
@@ -214,11 +213,11 @@ class PooledClient:
         return await self._in_turn(lambda: self._client.delete(path, uid=uid, propagation=propagation))
 
     async def get(self, path: str) -> Any:
-        """Reads wait for nobody."""
+        """Read at once, outside of the pool."""
         return await self._client.get(path)
 
     async def _in_turn(self, write: Callable[[], Awaitable[Any]]) -> Any:
-        """What the write returns or raises. A write that the pool drops (the process ends) never returns."""
+        """Run a write in the pool and return or raise its result. A dropped write (at exit) never returns."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         async def job() -> None:

@@ -198,6 +198,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     revocable: bool = False
     min_available: Portion | None = None
     max_unavailable: Portion | None = None
+    generated: bool = False  # a controller wrote its object: users do not edit its fields
     total: int = 0  # number of members that its owner will create, 0 if unknown; never blocks the gang
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
@@ -221,6 +222,12 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     def title(self) -> str:
         """NAMESPACE/NAME for messages."""
         return f"{self.key.namespace}/{self.shown}" if self.shown else str(self.key)
+
+
+def share_of(number: int, needed: int, noun: str = "required pod") -> str:
+    """Return `only 2 of the 3 required pods`, `0 of the 3 required pods` or `3 of the 3 required pods`."""
+    only = "only " if 0 < number < needed else ""
+    return f"{only}{number} of the {needed} {noun}{'' if needed == 1 else 's'}"
 
 
 class GangCounts(msgspec.Struct, frozen=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.cluster.composites import Composites
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, share_of
+from phalanx.model.text.counts import count_of
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.group_states import can_start, count_groups, has_started, state_of_groups
 from phalanx.reports.why_answer import GroupLine, WhyAnswer
@@ -35,14 +36,14 @@ def composite_answer(
     if able >= least:
         if any(found.forecast is PlacementForecast.STARTS_NOW for found in answers.values()):
             answer.forecast = PlacementForecast.STARTS_NOW
-        answer.message = f"{able} groups have started or would start now, {least} are needed"
+        answer.message = f"{count_of(able, 'group')} started or would start now; {least} required"
         return answer
-    answer.message = f"{able} of the {least} groups that it needs have started or could start"
+    answer.message = f"{share_of(able, least, 'required group')} started or can start"
     blocked = [found for found in answers.values() if found.state.waits and not found.forecast]
     culprit = next((found for found in blocked if found.reason != WAITING_FOR_COMPOSITE), None)
     if culprit is not None:
         answer.reason, answer.change = culprit.reason, culprit.change
         answer.message += f"; gang {culprit.name}: {culprit.message}"
     else:
-        answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {least - able} more group(s)"
+        answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {count_of(least - able, 'more group')}"
     return answer

@@ -1,4 +1,4 @@
-"""What a gang has lost to evictions: members that were told to leave and are still there."""
+"""Members of a gang that are being evicted and still terminate."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from phalanx.model.pod import Pod
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.duration import format_moment
 from phalanx.reports.snapshot import DisruptionTarget
 
 
 def advice_after_eviction(*, placed: bool) -> str:
-    """What happens next to a gang that was evicted as a whole. `placed`: an object declares it, and it is as old as
-    that object; otherwise it is as old as its first pod."""
+    """Return the next step of a gang that was evicted as a whole. A `placed` gang is declared by an object and
+    keeps the age of this object; others are as old as their first pod."""
     place = "at its old place in the queue" if placed else "in the queue"
-    return (
-        f"nothing need be changed: once its pods are created anew (a controller does so by itself) it waits {place}"
-    )
+    return f"wait until its controller recreates its pods, or recreate them; the gang then waits {place}"
 
 
 class EvictedMembers(msgspec.Struct, omit_defaults=True):
-    """Why a gang lost members the last time. `pods` are on their way out (empty when they have left), told so at
-    `since`, and until `until` (both RFC 3339) at most."""
+    """Last eviction of members of a gang. `pods` are terminating (empty once they have terminated). They were
+    evicted at `since`, and the last grace period ends at `until` (both RFC 3339)."""
 
     reason: str
     message: str
@@ -33,27 +32,27 @@ class EvictedMembers(msgspec.Struct, omit_defaults=True):
 
     @property
     def told(self) -> str:
-        """Who was told to leave, and when; only while they are there."""
-        who = "1 pod was" if len(self.pods) == 1 else f"{len(self.pods)} pods were"
+        """Number of terminating pods, with the times of their eviction."""
+        verb = "was" if len(self.pods) == 1 else "were"
         until = f" (the last grace period ends at {self.until})" if self.until else ""
-        return f"{who} evicted{f' at {self.since}' if self.since else ''}{until}"
+        return f"{count_of(len(self.pods), 'pod')} {verb} evicted{f' at {self.since}' if self.since else ''}{until}"
 
 
 def evicted_members_of(
     members: Iterable[Pod], disruption_targets: Mapping[str, DisruptionTarget]
 ) -> EvictedMembers | None:
-    """What terminating members were told, most of them; None where nobody was told anything."""
-    told = sorted((pod for pod in members if pod.uid in disruption_targets), key=lambda pod: pod.key)
-    if not told:
+    """Return the eviction of terminating members with its most frequent reason; None if none was evicted."""
+    evicted = sorted((pod for pod in members if pod.uid in disruption_targets), key=lambda pod: pod.key)
+    if not evicted:
         return None
-    words = Counter((disruption_targets[pod.uid].reason, disruption_targets[pod.uid].sentence) for pod in told)
-    (reason, message), count = min(words.items(), key=lambda entry: (-entry[1], entry[0]))
-    others = f"; {len(told) - count} of them for other reasons" if count < len(told) else ""
-    known = [pod for pod in told if pod.leaves]
+    causes = Counter((disruption_targets[pod.uid].reason, disruption_targets[pod.uid].sentence) for pod in evicted)
+    (reason, message), count = min(causes.items(), key=lambda entry: (-entry[1], entry[0]))
+    others = f"; {len(evicted) - count} of them for other reasons" if count < len(evicted) else ""
+    known = [pod for pod in evicted if pod.leaves]
     return EvictedMembers(
         reason,
         message + others,
         format_moment(min(pod.leaves - pod.grace for pod in known)) if known else "",
         format_moment(max(pod.leaves for pod in known)) if known else "",
-        [pod.key for pod in told],
+        [pod.key for pod in evicted],
     )

@@ -1,4 +1,4 @@
-"""What evictions do, or would do, for something that waits: as data that people and programs read."""
+"""Current or possible evictions for a waiting unit, as data for views."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from phalanx.cluster.pods.records import PodRecord
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.duration import format_duration, format_moment
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
@@ -24,14 +25,13 @@ DUE = "Due"
 NO_HELP = "Vain"
 
 _OVERDUE = (
-    "; the grace of all of them is over: look for finalizers (kubectl get pod -o yaml), and whether the kubelets "
-    "of their nodes answer"
+    "; all grace periods are over: check their finalizers (kubectl get pod -o yaml) and the kubelets of their nodes"
 )
 
 
 class PreviewedPod(msgspec.Struct, omit_defaults=True):
-    """A pod that leaves, would leave, or would have to. `since` and `until` (RFC 3339) are when it was told to and
-    when its grace is over, where that is so already."""
+    """Pod that is evicted or would be. If it terminates already, `since` is the time of its eviction and `until`
+    the end of its grace period (RFC 3339)."""
 
     pod: str
     gang: str = ""
@@ -42,7 +42,7 @@ class PreviewedPod(msgspec.Struct, omit_defaults=True):
 
 
 class EvictionReasons(msgspec.Struct, omit_defaults=True):
-    """Why these pods go, or why they may not; `until` (RFC 3339) is when the last of them may."""
+    """Reason why pods are evicted or protected; `until` (RFC 3339) is when the last protection ends."""
 
     why: str
     pods: list[str]
@@ -50,8 +50,8 @@ class EvictionReasons(msgspec.Struct, omit_defaults=True):
 
 
 class PreviewedCost(msgspec.Struct):
-    """What is lost: pods, gangs that lose their minimum, the highest priority among them, pods taken against a
-    PodDisruptionBudget, and hours of work since the start or the last checkpoint, in sum over the pods."""
+    """Cost of evictions: number of pods, gangs that lose their minimum, highest priority, pods evicted against a
+    PodDisruptionBudget, and hours of work since the start or last checkpoint, summed over the pods."""
 
     pods: int
     gangs: int
@@ -66,11 +66,13 @@ class NodeRoom(msgspec.Struct):
 
 
 class EvictionPreview(msgspec.Struct, omit_defaults=True):
-    """`state` is Leaving (others are on their way out), Due (the scheduler would tell them now) or Vain (evictions
-    do not help; then `pods` are those who would have to go). `rooms` are where it would start, `held` whether they
-    are kept for it, and `overtaken` who loses what was kept. `missing` is what would be missing even without all
-    other pods. After any of `changes` others would go. `paced` are sentences about accounts that may lose so many
-    pods only, and lose some if others go: what they have lost before is known in part.
+    """Evictions for a waiting unit.
+
+    `state` is Leaving (victims are terminating), Due (the scheduler would evict them now) or Vain (evictions do not
+    help; then `pods` are the pods that would have to be evicted). `rooms` are the nodes where the unit would start,
+    `held` is True if they are reserved for it, and `overtaken` lists the pods that lose a reserved node. `missing`
+    is the shortage that remains without all other pods. After any of `changes` evictions are possible. `paced`
+    are messages about accounts with an eviction rate; their earlier evictions are known in part.
     """
 
     state: str
@@ -87,19 +89,18 @@ class EvictionPreview(msgspec.Struct, omit_defaults=True):
 
 
 def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
-    """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
-    uid) that would be evicted now would be told."""
-    found = dry_run.disruption(unit)
-    if found is None:
+    """Return the evictions for a unit; None if it needs none. `messages`: eviction messages by uid of the pod."""
+    eviction = dry_run.disruption(unit)
+    if eviction is None:
         return None
-    if isinstance(found, NothingHelps):
-        return _vain(dry_run, unit, found)
-    # Several pods that are alike share their victims: who goes for another's sake is among the victims.
-    pods = dict.fromkeys((*_records(found), *found.terminating))
-    told = [record for record in pods if not record.pod.terminating]
-    answer = _due(dry_run, found, told, messages) if told else _leaving(dry_run, found)
-    answer.rooms, answer.held = _rooms(dry_run, found), bool(nominated_members(unit))
-    answer.overtaken = [record.pod.key for record in found.displaced]
+    if isinstance(eviction, NothingHelps):
+        return _vain(dry_run, unit, eviction)
+    # Several pods of one class share their victims, so `terminating` can repeat a victim.
+    pods = dict.fromkeys((*_records(eviction), *eviction.terminating))
+    due = [record for record in pods if not record.pod.terminating]
+    answer = _due(dry_run, eviction, due, messages) if due else _leaving(dry_run, eviction)
+    answer.rooms, answer.held = _rooms(dry_run, eviction), bool(nominated_members(unit))
+    answer.overtaken = [record.pod.key for record in eviction.displaced]
     answer.pods = [_departure(record) for record in pods]
     return answer
 
@@ -110,22 +111,22 @@ def _leaving(dry_run: DryRun, found: Eviction) -> EvictionPreview:
     left = int(last - now)
     end = ""
     if last:
-        end = f"; the last ends in {format_duration(left)}" if left > 0 else _OVERDUE
-    return EvictionPreview(LEAVING, f"{_pods(len(found.terminating))} terminating{end}")
+        end = f"; the last grace period ends in {format_duration(left)}" if left > 0 else _OVERDUE
+    return EvictionPreview(LEAVING, f"{count_of(len(found.terminating), 'evicted pod')} terminating{end}")
 
 
 def _due(
-    dry_run: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]
+    dry_run: DryRun, found: Eviction, due: Sequence[PodRecord], messages: Mapping[str, str]
 ) -> EvictionPreview:
     groups: dict[str, list[str]] = {}
-    for record in told:
-        groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
-    grace = max(record.pod.grace for record in told)
-    paced = dict.fromkeys(pace(account, rate) for record in told for account, rate in rates(record))
-    when = "as soon as eviction rates allow it" if paced else "now"
+    for record in due:
+        groups.setdefault(messages.get(record.pod.uid, "frees resources"), []).append(record.pod.key)
+    grace = max(record.pod.grace for record in due)
+    paced = dict.fromkeys(pace(account, rate) for record in due for account, rate in rates(record))
+    when = "as soon as eviction rates permit" if paced else "now"
     return EvictionPreview(
         DUE,
-        f"{_pods(len(told))} would be evicted {when}, with a grace period of at most {format_duration(grace)}",
+        f"{count_of(len(due), 'pod')} would be evicted {when}, grace period at most {format_duration(grace)}",
         paced=list(paced),
         reasons=[EvictionReasons(why, pods) for why, pods in groups.items()],
         cost=_price(found, dry_run.session.now) if found.victims else None,
@@ -135,17 +136,21 @@ def _due(
 def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPreview:
     what_if = found.what_if
     if what_if is None:
-        return EvictionPreview(NO_HELP, "the gang has its minimum; the policy evicts no pods for further members")
+        return EvictionPreview(
+            NO_HELP, "its gang has its minimum; the policy evicts no pods for additional members"
+        )
     if what_if.eviction is None:
         missing = _missing(unit, what_if.missing) if what_if.missing is not None else ""
-        return EvictionPreview(NO_HELP, "it would not start even if all other pods were evicted", missing=missing)
+        return EvictionPreview(NO_HELP, "evicting all other pods would not help", missing=missing)
     records, losers = _records(what_if.eviction), what_if.eviction.displaced
     stuck = {record.pod.uid for obstacle in what_if.obstacles for record in obstacle.records}
-    needs = [f"the eviction of {_pods(len(records))}"] if records else []
-    needs += [f"the reserved room of {_pods(len(losers))}"] if losers else []
+    protected = "all of them are" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them"
+    protected = protected if protected.endswith("are") else f"{protected} {'is' if len(stuck) == 1 else 'are'}"
+    ways = [f"{count_of(len(records), 'pod')} would have to be evicted"] if records else []
+    ways += [f"{count_of(len(losers), 'pod')} would have to lose reserved nodes"] if losers else []
     return EvictionPreview(
         NO_HELP,
-        f"the start needs {' and '.join(needs)}, of which {len(stuck)} cannot be evicted",
+        f"{', '.join(ways)}; {protected} protected",
         overtaken=[record.pod.key for record in losers],
         rooms=_rooms(dry_run, what_if.eviction),
         pods=[_departure(record) for record in records],
@@ -163,7 +168,7 @@ def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPre
 
 
 def _about(obstacle: EvictionObstacle) -> str:
-    """Why, in the number that fits."""
+    """Return the reason of the protection, in the singular for one pod."""
     if len(obstacle.records) > 1:
         return obstacle.why
     return (
@@ -176,7 +181,7 @@ def _about(obstacle: EvictionObstacle) -> str:
 def _missing(unit: QueuedUnit, facts: GangFault) -> str:
     verdict = _sentence(unit, facts)
     change = verdict.change.replace("free or add", "add")
-    return f"{verdict.message.rstrip('.')}" + (f". Fix: {change}" if change else "")
+    return f"{verdict.message.rstrip('.')}" + (f"; to fix: {change}" if change else "")
 
 
 def _sentence(unit: QueuedUnit, facts: GangFault) -> Verdict:
@@ -200,7 +205,7 @@ def _departure(record: PodRecord) -> PreviewedPod:
 
 def _price(found: Eviction, now: float) -> PreviewedCost:
     records = _records(found)
-    # What is but a part of a decision costs its own part.
+    # A part of a decision has only its own share of the cost.
     cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
     hours = sum(hours_lost(record, now) for record in records)
     return PreviewedCost(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))
@@ -216,7 +221,3 @@ def _rooms(dry_run: DryRun, found: Eviction) -> list[NodeRoom]:
 
 def _by_node(names: Iterable[str]) -> list[NodeRoom]:
     return [NodeRoom(node, pods) for node, pods in sorted(Counter(names).items())]
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod" if count == 1 else f"{count} pods"

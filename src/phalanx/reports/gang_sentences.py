@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.model.gang import Gang, GangCounts
+from phalanx.model.gang import Gang, GangCounts, share_of
 from phalanx.model.pod import Pod, bound_at
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.group_states import has_started
@@ -21,19 +22,21 @@ def describe_without_pending(
 ) -> None:
     """Describe a gang without pending members: its quorum holds, it has ended, or members do not exist."""
     if answer.state.over or (counts.succeeded and not counts.active):
-        failed = f", {counts.failed} have failed" if counts.failed else ""
-        answer.message = f"{counts.succeeded} members have succeeded{failed}"
+        failed = f", {counts.failed} failed" if counts.failed else ""
+        answer.message = f"{count_of(counts.succeeded, 'pod')} succeeded{failed}"
     elif counts.active + counts.succeeded >= answer.minimum:
-        answer.message = f"the quorum holds: {counts.active} members have a node, {answer.minimum} are the minimum"
+        answer.message = f"{counts.active} pods are on nodes; the minimum is {answer.minimum}"
     elif counts.active and need and need.satisfied:
-        answer.message = f"the quorum was met once, and nothing is asked since: {counts.active} members have a node"
+        answer.message = (
+            f"{count_of(counts.active, 'pod')} on nodes; the minimum was met once and is not required again"
+        )
     else:
-        there = counts.present
-        answer.reason, answer.missing = NOT_ENOUGH_MEMBERS, answer.minimum - there
-        answer.message = f"the gang has {there} of the {answer.minimum} members that it needs, and none is pending"
+        present = counts.present
+        answer.reason, answer.missing = NOT_ENOUGH_MEMBERS, answer.minimum - present
+        answer.message = f"{share_of(present, answer.minimum)} of the gang exist; 0 are pending"
         if counts.gated:
-            answer.message += f": {counts.gated} have scheduling gates"
-        lower = f", or lower its minimum to {there}" if there else ""
+            answer.message += f", {counts.gated} gated"
+        lower = f", or lower its minimum to {present}" if present else ""
         answer.change = f"{to_count(record, answer.missing)}{lower}"
 
 
@@ -42,11 +45,11 @@ def prefix_placed_members(answer: WhyAnswer, counts: GangCounts) -> None:
     placed = counts.bound + counts.running
     if not answer.reason or answer.forecast or not placed or answer.state is GangState.EVICTING:
         return
-    here = f"{placed} member{' has' if placed == 1 else 's have'} a node"
-    rest = f"{counts.pending} wait{'s' if counts.pending == 1 else ''}: " if counts.pending else ""
+    state = f"{count_of(placed, 'pod')} on nodes"
+    pending = f"{counts.pending} pending: " if counts.pending else ""
     if has_started(answer) and counts.pending:
-        here = f"it runs with {placed} of {counts.present} members and has what it needs"
-    answer.message = f"{here}; {rest}{answer.message}"
+        state = f"it runs with {placed} of {counts.present} pods and has its minimum"
+    answer.message = f"{state}; {pending}{answer.message}"
 
 
 def lifted_minimum(record: GangRecord, counts: GangCounts, need: QuorumRequirement | None) -> str:
@@ -57,8 +60,8 @@ def lifted_minimum(record: GangRecord, counts: GangCounts, need: QuorumRequireme
     if not (need.satisfied and counts.active):
         return ""
     return (
-        f"the minimum of {spec.min_member} was met in this run, so by match policy {spec.match_policy} it is "
-        f"not asked for while a member is left ({counts.active} have a node)"
+        f"the minimum of {spec.min_member} was met in this run; match policy {spec.match_policy} does not require "
+        f"it again while pods of the gang are on nodes ({counts.active} now)"
     )
 
 

@@ -1,6 +1,6 @@
-"""Why pods do not exist: their owner cannot create them, mostly because of a ResourceQuota. Nothing is changed.
+"""Answers about pods that their owner cannot create, mostly because of a ResourceQuota. Read-only.
 
-Who lacks pods that were never created looks idle everywhere else: there is no pod that could say why.
+A pod that was never created has no condition or event of its own, so the reason is read from its owner.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod_quota import mapping, sequence, text
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.quantity import Quantity
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
 from phalanx.reports.jobs.document_facts import document_facts
@@ -32,7 +33,7 @@ EVENTS = Resource("", "v1", "events", "Event")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 
-#: By the word that people write.
+#: Kinds of owners by their name on the command line.
 OWNERS: Mapping[str, Resource] = MappingProxyType(
     {
         "job": JOBS,
@@ -46,7 +47,7 @@ _ENDED = ("Complete", "Completed", "Failed", "Terminated", "Aborted")
 
 
 class MissingPods(msgspec.Struct, frozen=True):
-    """Of the `wanted` pods of an owner some do not exist; why, and what would help."""
+    """Missing pods of an owner that wants `wanted` pods, with the reason and the fix."""
 
     wanted: int
     missing: int
@@ -58,8 +59,8 @@ class MissingPods(msgspec.Struct, frozen=True):
 async def why_owner(
     client: KubeClient, report: WhyReport, kind: str, namespace: str, name: str
 ) -> WhyAnswer | None:
-    """About the pods of a Job, ReplicaSet or StatefulSet, and what keeps them from being there. None where there is
-    no such owner. A word without a group (`job`) means the built-in kind first, then Volcano's."""
+    """Return the answer about a Job, ReplicaSet or StatefulSet and its missing pods; None if it does not exist.
+    The kind `job` is the built-in kind, or else Volcano's."""
     found = None
     for word in (kind, "vcjob") if kind == "job" else (kind,):
         found = await _get(client, OWNERS[word].path(namespace, name))
@@ -79,19 +80,19 @@ async def why_owner(
         gang = report.gang(GangKey(namespace, waits))
         queue = _labels(found)[QUEUE_LABEL]
         if gang is not None:
-            gang.message = f"{told.message} and waits in queue {queue}; {gang.message}"
+            gang.message = f"{told.message}, in queue {queue}; {gang.message}"
             return gang
         short = quota_shortage(await _quotas(client, namespace), _sets(OWNERS[kind], found))
         if short is not None:
             answer.reason, answer.change = "QuotaExceeded", _advice(short, namespace)
-            answer.message = f"{told.message} and waits for queue {queue}: {short}"
+            answer.message = f"{told.message}, in queue {queue}: {short}"
             return answer
     if told is not None:
         answer.reason, answer.message, answer.change = told.reason, told.message, told.change
         answer.missing = told.missing
         group = _group_of(report, answer) if kind == "vcjob" and not told.change else None
         if group is not None:
-            # Mostly the job only repeats what its group waits for.
+            # The job repeats the message of its group.
             answer.gang, answer.change = group.gang, group.change
         return answer
     return _through(report, kind, answer, found, pods)
@@ -100,8 +101,8 @@ async def why_owner(
 async def add_missing_pods(
     client: KubeClient, answer: WhyAnswer | None, path: str, uids: Collection[str]
 ) -> WhyAnswer | None:
-    """Completes the answer about a gang whose members do not exist: why their owners do not make them. `path` is
-    that of the object that declares it ("" for none), `uids` are its members."""
+    """Add to the answer about a gang with missing members why their owners do not create them. `path` is the URL
+    path of the object that declares the gang ("" for none), `uids` are its members."""
     if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS or not answer.missing:
         return answer
     namespace, _, name = answer.gang.partition("/")
@@ -120,7 +121,7 @@ async def add_missing_pods(
 async def _owners(
     client: KubeClient, key: GangKey, path: str, uids: Collection[str]
 ) -> list[tuple[Resource, dict[str, Any]]]:
-    """Those of the group object, and of the members that there are."""
+    """Return the owners of the group object and of the existing members."""
     references: dict[str, dict[str, Any]] = {}
     documents = [await _get(client, path)] if path else []
     documents += await _pods_named(client, key.namespace, uids)
@@ -141,7 +142,7 @@ async def _owners(
 async def _missing(
     client: KubeClient, resource: Resource, namespace: str, owner: dict[str, Any], there: int
 ) -> MissingPods | None:
-    """None where all pods exist, or none is wanted."""
+    """Return the missing pods of an owner; None if all wanted pods exist."""
     spec, status = mapping(owner.get("spec")), mapping(owner.get("status"))
     state = mapping(status.get("state")) if resource == VOLCANO_JOBS else {}
     conditions = sequence(status.get("conditions"))
@@ -152,10 +153,12 @@ async def _missing(
     missing = wanted - there
     if missing <= 0:
         return None
-    some = f"{missing} of its {wanted} pods do not exist" if there else f"none of its {wanted} pods exists"
+    some = f"only {there} of its {wanted} pods exist" if there else f"0 of its {count_of(wanted, 'pod')} exist"
     if spec.get("suspend") is True:
-        return MissingPods(wanted, missing, "Suspended", f"{some}: it is suspended", "resume it")
-    # Of several templates those whose pods exist are not told apart.
+        return MissingPods(
+            wanted, missing, "Suspended", f"{some}: it is suspended", "resume it (spec.suspend: false)"
+        )
+    # With several templates it is unknown which of them the existing pods have.
     asked = sets if not there else [(sets[0][0], missing)] if len(sets) == 1 else []
     shortage = quota_shortage(await _quotas(client, namespace), asked)
     if shortage is not None:
@@ -166,14 +169,14 @@ async def _missing(
     if not event:
         return None
     reason = "QuotaExceeded" if "exceeded quota" in event else "FailedCreate"
-    change = "free or raise the quota that it names" if reason == "QuotaExceeded" else ""
+    change = "free or raise the named quota" if reason == "QuotaExceeded" else ""
     return MissingPods(wanted, missing, reason, f"{some}: {event}", change)
 
 
 def _through(
     report: WhyReport, kind: str, answer: WhyAnswer, owner: dict[str, Any], pods: list[dict[str, Any]]
 ) -> WhyAnswer:
-    """All its pods exist, or nobody says why not: what is known of its gang, or of its first pod that waits."""
+    """Return the answer about its gang or its first pending pod, if no pod is missing for a known reason."""
     namespace = text(mapping(owner.get("metadata")).get("namespace"))
     if kind == "vcjob":
         group = _group_of(report, answer)
@@ -188,57 +191,57 @@ def _through(
         if pod is not None:
             gang = report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
             if gang is None and pod.state is GangState.OTHER_SCHEDULER:
-                # It is the owner's pods that are another's, not just this one.
+                # All pods of an owner have the same schedulerName.
                 answer.state, answer.reason, answer.change = pod.state, pod.reason, pod.change
-                answer.message = f"its pods wait: {pod.message}"
+                answer.message = f"its pods are pending: {pod.message}"
                 return answer
             return gang or pod
     if pods:
         gang = _gang_of_pods(report, namespace, pods)
         if gang is not None:
-            # Its PodGroup may ask for more members than the owner says by itself.
+            # Its PodGroup can require more members than the owner declares.
             answer.state = gang.state
-        answer.message = f"its {len(pods)} pods exist, and none of them waits"
+        answer.message = f"{count_of(len(pods), 'pod')} exist, 0 are pending"
     else:
-        answer.message = "it wants no pods now"
+        answer.message = "it requires 0 pods now"
     return answer
 
 
 def _gang_of_pods(report: WhyReport, namespace: str, pods: list[dict[str, Any]]) -> WhyAnswer | None:
-    """Return the answer about the gang that the first of these pods is in; None where it is in none."""
+    """Return the answer about the gang of the first of these pods; None if it has no gang."""
     pod = report.pod(namespace, text(mapping(pods[0].get("metadata")).get("name")))
     return report.gang(GangKey(*pod.gang.split("/", 1))) if pod is not None and pod.gang else None
 
 
 def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[dict[str, Any]]) -> bool:
-    """Fill in the state of an owner with these pods. Return whether it says all: a job that has ended, or that is
-    suspended and has no pods left to make."""
+    """Set the state of an owner with these pods. Return whether the answer is complete: the job has ended, or it is
+    suspended and has no missing pods."""
     members = [read_pod(pod) for pod in pods]
     job = job_entry(kind if kind == "vcjob" else "job", owner, members, (), 0.0)
     if kind not in ("job", "vcjob"):
-        # Nothing that keeps its pods running starts or ends as a gang.
+        # ReplicaSets and StatefulSets neither start nor end as a gang.
         job = msgspec.structs.replace(job, minimum=0)
     answer.state = gang_state(document_facts(job, owner, members))
     if answer.state.over:
         answer.reason = job.reason
-        answer.message = f"it is over: {job.message or job.phase}"
+        answer.message = f"it has ended: {job.message or job.phase}"
         return True
     if answer.state is GangState.SUSPENDED and not sum(count for _, count in _sets(OWNERS[kind], owner)):
-        answer.reason, answer.message = "Suspended", "it is suspended, and wants no pods now"
-        answer.change = "resume it"
+        answer.reason, answer.message = "Suspended", "it is suspended and requires 0 pods now"
+        answer.change = "resume it (spec.suspend: false)"
         return True
     return False
 
 
 def _group_of(report: WhyReport, job: WhyAnswer) -> WhyAnswer | None:
-    """The gang of a Volcano Job, under its new or its old name."""
+    """Return the answer about the gang of a Volcano Job, by the new or the old name of its PodGroup."""
     namespace, _, name = job.name.partition("/")
     found = (report.gang(GangKey(namespace, group)) for group in (f"{name}-{job.uid}", name))
     return next((each for each in found if each is not None), None)
 
 
 def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
-    """The pods that are wanted now: specs with their numbers."""
+    """Return the pods that the owner requires now, as (spec, count)."""
     spec, status = mapping(owner.get("spec")), mapping(owner.get("status"))
     template = mapping(mapping(spec.get("template")).get("spec"))
     if resource == VOLCANO_JOBS:
@@ -256,11 +259,10 @@ def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any
 
 def _advice(shortage: QuotaShortage, namespace: str) -> str:
     if shortage.hopeless:
-        return f"raise quota {shortage.quota} in namespace {namespace} to {shortage.wanted} {shortage.resource}"
+        return f"raise quota {namespace}/{shortage.quota} to {shortage.wanted} {shortage.resource}"
     missing = Quantity(shortage.wanted.nano - max(0, shortage.room.nano), shortage.wanted.style)
-    return (
-        f"free {missing} {shortage.resource} in namespace {namespace}, or raise quota {shortage.quota} by as much"
-    )
+    amount = f"{missing} {shortage.resource}"
+    return f"free {amount} in namespace {namespace}, or raise quota {namespace}/{shortage.quota} by {amount}"
 
 
 def _count(document: object, field: str, default: int) -> int:
@@ -282,7 +284,7 @@ def _uid(document: Mapping[str, Any]) -> str:
 
 
 async def _get(client: KubeClient, path: str) -> dict[str, Any] | None:
-    """None for what is not there, or may not be read."""
+    """Return an object; None if it does not exist or is not readable."""
     try:
         return dict(await client.get(path))
     except ApiError as error:
@@ -302,7 +304,7 @@ async def _list(client: KubeClient, path: str, **params: str) -> list[dict[str, 
 
 
 async def _pods_of(client: KubeClient, namespace: str, owners: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the pods that these owners have made, finished ones too."""
+    """Return the pods that these owners created, including finished pods."""
     uids = set(owners)
     return [
         pod
@@ -323,11 +325,11 @@ async def _quotas(client: KubeClient, namespace: str) -> list[NamespaceQuota]:
 
 
 async def _refusal(client: KubeClient, namespace: str, uid: str) -> str:
-    """What was last said when a pod of this owner could not be created."""
+    """Return the last message of a failed creation of a pod by this owner."""
     found = await _list(
         client, EVENTS.path(namespace), fieldSelector=f"involvedObject.uid={uid},reason=FailedCreate"
     )
-    # Not every server selects by these fields.
+    # Some API servers ignore these field selectors.
     mine = [
         each
         for each in found

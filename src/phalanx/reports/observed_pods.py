@@ -38,10 +38,10 @@ class ObservedPods:
 
     def describe_other_scheduler(self, answer: WhyAnswer, pods: Sequence[Pod]) -> bool:
         """Describe a gang if all its pods name another scheduler; return whether they do."""
-        foreign = [pod for pod in pods if self._states[pod.uid] is MemberState.OTHER_SCHEDULER]
-        if not foreign or len(foreign) < len(pods):
+        skipped = [pod for pod in pods if self._states[pod.uid] is MemberState.OTHER_SCHEDULER]
+        if not skipped or len(skipped) < len(pods):
             return False
-        _set_other_scheduler(answer, foreign, self._schedulers, "the gang")
+        _set_other_scheduler(answer, skipped, self._schedulers, "the gang")
         return True
 
     def describe_pod(self, answer: WhyAnswer, pod: Pod) -> bool:
@@ -56,11 +56,13 @@ class ObservedPods:
                 answer.message = f"the pod is being deleted{where}"
                 self._add_disruption_target(answer, pod)
             case MemberState.SUCCEEDED | MemberState.FAILED:
-                answer.message = f"the pod has finished ({pod.phase.value})"
+                answer.message = f"the pod has ended ({pod.phase.value})"
             case MemberState.GATED:
                 answer.reason = "SchedulingGated"
                 answer.message = "the pod has scheduling gates"
-                answer.change = "remove spec.schedulingGates (whoever set them will)"
+                answer.change = (
+                    "wait until the controller that set spec.schedulingGates removes them, or remove them"
+                )
             case MemberState.OTHER_SCHEDULER:
                 _set_other_scheduler(answer, [pod], self._schedulers, "the pod")
             case _:
@@ -69,8 +71,8 @@ class ObservedPods:
 
     def add_evicted_members(self, answer: WhyAnswer, pods: Iterable[Pod]) -> None:
         """Set the loss of a gang whose members are being evicted."""
-        leaving = (pod for pod in pods if self._states[pod.uid] is MemberState.TERMINATING)
-        loss = answer.loss = evicted_members_of(leaving, self._disruption_targets)
+        terminating = (pod for pod in pods if self._states[pod.uid] is MemberState.TERMINATING)
+        loss = answer.loss = evicted_members_of(terminating, self._disruption_targets)
         if loss is not None and answer.state is GangState.EVICTING:
             answer.reason, answer.change = loss.reason, advice_after_eviction(placed=bool(answer.uid))
             answer.message = f"{loss.told}: {loss.message}"
@@ -79,9 +81,9 @@ class ObservedPods:
         target = self._disruption_targets.get(pod.uid)
         if target is not None:
             answer.reason = target.reason
-            answer.message = f"the pod was evicted from node {pod.node}: {target.sentence}"
+            answer.message = f"the pod is being evicted from node {pod.node}: {target.sentence}"
         if pod.leaves:
-            answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
+            answer.message += f"; its grace period ends at {format_moment(pod.leaves)}"
 
 
 def _set_other_scheduler(answer: WhyAnswer, pods: Sequence[Pod], ours: Collection[str], subject: str) -> None:

@@ -1,4 +1,4 @@
-"""Pods that ask for another scheduler: whose they are, and that Phalanx leaves them alone."""
+"""Verdict on pods with the schedulerName of another scheduler, which Phalanx does not place."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from phalanx.model.verdict import Verdict
 
 
 def of_other_scheduler(pods: Sequence[Pod], ours: Collection[str], who: str = "the pod") -> Verdict:
-    """What is said of `pods`, of which none asks for a scheduler of `ours`; `who` is what they are together."""
+    """Return the verdict on `pods` that name no scheduler of `ours`; `who` is their name in messages."""
     names = sorted({pod.scheduler or "default-scheduler" for pod in pods})
-    told = ", ".join(map(repr, names))
-    one = len(pods) == 1
-    subject, verb, them = (who, "belongs", "it") if one else (f"the {len(pods)} pods of {who}", "belong", "them")
+    listed = ", ".join(f'"{name}"' for name in names)
+    subject, verb = (who, "has") if len(pods) == 1 else (f"{len(pods)} pods of {who}", "have")
     return Verdict(
         "OtherScheduler",
-        f"{subject} {verb} to the scheduler {told} (spec.schedulerName), which alone places {them}; "
-        "Phalanx does not",
+        f"{subject} {verb} spec.schedulerName {listed}, so Phalanx does not place "
+        f"{'it' if len(pods) == 1 else 'them'}",
         unschedulable=False,
-        change=f"ask that scheduler; or create the pods with spec.schedulerName: {min(ours)}. Where Phalanx itself "
-        f"serves {told}, say so: {' '.join(f'--scheduler-name {name}' for name in names)}",
+        change=f"check that scheduler, or create the pods with spec.schedulerName: {min(ours)}; if Phalanx itself "
+        f"serves {listed}, add {' '.join(f'--scheduler-name {name}' for name in names)}",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.model.gang import GangKey
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.moments import shown_moment
 from phalanx.scheduling.reservations.calibration import StartCalibration
 from phalanx.scheduling.reservations.telling import basis_of, expected_start
@@ -63,5 +64,5 @@ def _not_calibrated(forecasts: StartCalibration) -> str:
     score = forecasts.score()
     if score.starts and not score.holds:
         part = round(100 * score.coverage[-1])
-        return f"no probability: the 90 % forecast held for only {part} % of the last {score.starts} starts"
-    return f"no probability: {len(forecasts)} observed starts are too few"
+        return f"no estimate of its probability: P90 covered only {part} % of the last {score.starts} starts"
+    return f"no estimate of its probability yet: {count_of(len(forecasts), 'start')} observed so far"

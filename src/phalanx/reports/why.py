@@ -9,6 +9,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
+from phalanx.model.text.counts import count_of, first_of
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
 from phalanx.reports.admission_holders import admission_holders
 from phalanx.reports.composite_answers import composite_answer
@@ -192,8 +193,8 @@ class WhyReport:
         if waiting is not None or not answers:
             return waiting
         state = self._observed.state_of([self._state.pods[uid].pod for uid in uids if uid in self._state.pods])
-        told = "have ended" if state.over else "exist, and none of them waits"
-        return WhyAnswer(owner, f"{namespace}/{name}", state, f"its {len(answers)} pods {told}")
+        message = f"{count_of(len(answers), 'pod')} {'ended' if state.over else 'exist, 0 are pending'}"
+        return WhyAnswer(owner, f"{namespace}/{name}", state, message)
 
     def _waiting_first(self, keys: Iterable[GangKey]) -> list[GangKey]:
         return sorted(keys, key=lambda key: (not self._counts[key].pending, key))
@@ -227,7 +228,7 @@ class WhyReport:
         eviction = self._told.get(record.pod.uid)
         if eviction is None:
             return self._own_words.verdict(record)
-        when = "as soon as eviction rates allow it" if next(rates(record), None) else "now"
+        when = "as soon as eviction rates permit" if next(rates(record), None) else "now"
         return f"; it would be evicted {when}: {eviction.sentence}"
 
     def _describe(self, answer: WhyAnswer, record: GangRecord) -> None:
@@ -264,11 +265,11 @@ class WhyReport:
             nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
             answer.forecast, answer.reason, answer.missing = PlacementForecast.STARTS_AFTER_EVICTIONS, "", 0
             answer.message = found.message
-            answer.append(f"once they have left it starts on {nodes}")
+            answer.append(f"it then starts on {nodes}")
             answer.change = (
-                f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
+                f"wait: {'; '.join(found.paced)}; only the running scheduler knows all earlier evictions"
                 if found.paced
-                else "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+                else "if this does not change, check that the scheduler runs (kubectl logs of phalanx scheduler)"
             )
         ways = [answer.change, *found.changes] if answer.change else found.changes
         answer.change = ", or ".join(ways)
@@ -288,15 +289,17 @@ class WhyReport:
         if refusal:
             answer.reason, answer.message = (
                 "SchedulerError",
-                f"there is room on {', '.join(targets)}, but {refusal}",
+                f"it fits on {first_of(targets, _NODES_NAMED)}, but {refusal}",
             )
-            answer.change = "remove the cause that the API server names; the binding is tried again meanwhile"
+            answer.change = "remove the cause that the API server reports; the binding is retried until then"
         elif targets:
             answer.forecast = PlacementForecast.STARTS_NOW
-            answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
-            answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+            answer.message = f"it would be placed now on {first_of(targets, _NODES_NAMED)}"
+            answer.change = (
+                "if this does not change, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+            )
         else:
-            answer.message = "nothing waits"
+            answer.message = "0 pods are pending"
         return answer
 
 

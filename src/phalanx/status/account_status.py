@@ -1,4 +1,4 @@
-"""The status of queues and quotas: derived from the ledger, written back in the object's own words."""
+"""Status of queues and quotas, derived from the ledger and written in the terms of their dialect."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from phalanx.status.warnings.orphaned_accounts import OrphanedAccounts
 from phalanx.status.warnings.overcommitted_quotas import OvercommittedQuotas
 from phalanx.status.warnings.quotas_above_hard import QuotasAboveHard
 
-# An account's status is written at most once in so many seconds: pods start one by one.
+# Minimum seconds between two writes of the status of an account, because pods start one by one.
 PERIOD = 1.0
 
-# With these Volcano's controller is told to open and to close queues.
+# Kind by which users tell Volcano's controller to open and to close queues.
 _COMMANDS = ("bus.volcano.sh", "commands")
 
-# What of a queue's status only schedulers write.
+# Fields of a queue's status that only schedulers write.
 _SCHEDULERS = {"allocated"}
 
 _NOTHING: Mapping[str, int] = {}
 
-# The account as declared, what it uses, what of it runs, its groups by phase.
+# (declared account, allocated amounts, amounts of running pods, number of groups by phase)
 _Truth = tuple[Account | None, Mapping[str, int], Mapping[str, int], Mapping[str, int]]
 
 
 class AccountStatuses:
-    """Writes the status of a queue or quota when deriving it anew gives something else than the object says.
+    """Writes statuses of queues and quotas that differ from the derived ones.
 
-    `touch` says that anything has changed, `gang_touched` that a group has; both are cheap. `write_changed`
-    compares every account once and is called by `run` every PERIOD seconds after a change; nothing is written in a
-    steady state. `clock` gives monotonic seconds.
+    `touch` reports any change, `gang_touched` the change of a group; both are cheap. `run` calls `write_changed`
+    every PERIOD seconds after a change, which compares every account. A steady state writes nothing. `clock`
+    returns monotonic seconds.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class AccountStatuses:
         self._overcommitted_quotas = OvercommittedQuotas(state, recorder)
         self._orphaned_accounts = OrphanedAccounts(state, recorder)
         self._above_hard = QuotasAboveHard(state, recorder)
-        # What was last compared with each other: the truth and the object's status.
+        # Last compared pair: derived amounts and current status.
         self._compared: dict[AccountKey, tuple[_Truth, Mapping[str, Any]]] = {}
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        """Accounts that are kept in mind."""
+        """Number of compared accounts."""
         return len(self._compared)
 
     def touch(self) -> None:
@@ -96,7 +96,7 @@ class AccountStatuses:
         self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled. To be started once everything has been seen, or half the sums would be written first."""
+        """Write changed statuses until cancelled. Start it after the initial lists: partial sums are wrong."""
         self._news.set()
         while True:
             await self._news.wait()
@@ -105,7 +105,7 @@ class AccountStatuses:
             await asyncio.sleep(PERIOD)
 
     def write_changed(self) -> None:
-        """Compares every account that has an object with what the object says."""
+        """Compare every account that has an object with its current status."""
         self._state.ledger.refresh_sums()
         self._failures.guard("status", "overcommitted quotas", self._overcommitted_quotas.warn_of_changes)
         self._failures.guard("status", "orphaned accounts", self._orphaned_accounts.warn_of_changes)
@@ -136,14 +136,14 @@ class AccountStatuses:
         if record is None or record.spec is None or found is None:
             return None
         if key.tree is Tree.QUEUE and not record.used and self._podgroup_counts.is_foreign(key.name):
-            # Another scheduler serves this queue, and says so itself.
+            # Another scheduler serves this queue and writes its status.
             return None
         usage = UsageInput(
             found.status,
             record.spec,
             QuotaUsage(record.allocated, record.running, self._groups(key)),
             tell_state=self._tells_state(found),
-            # Older releases of Volcano's controller replace the status, without the counts that they do not know.
+            # Older releases of Volcano's controller replace the status and drop counts that they do not know.
             tell_counts=found.controller != "Update",
         )
         change, ref = self._intake.dialects.usage_status(usage), found.ref
@@ -155,14 +155,14 @@ class AccountStatuses:
             and set(change) == _SCHEDULERS
             and self._writer.is_contested(key)
         ):
-            # Two schedulers would go on for ever; who has nothing there leaves it to who has.
+            # Two schedulers would overwrite each other endlessly: the one without pods in the queue stops.
             return None
         body = {"metadata": {"uid": ref.uid}, "status": change} if ref.uid else {"status": change}
         return DerivedStatus(StatusChange(ref, body), found.status)
 
     def _tells_state(self, found: AccountObject) -> bool:
-        """Volcano's controller takes no orders for a queue whose state somebody wrote before it; where its orders
-        can be given it is taken to run."""
+        """Return whether to write the state of a queue. Volcano's controller ignores commands for a queue whose
+        state another writer set first; it is assumed to run where its Command kind is served."""
         return not found.controller and not self._endpoint.serves(*_COMMANDS)
 
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
@@ -177,7 +177,7 @@ class AccountStatuses:
 
 
 def _shared(change: StatusChange) -> str:
-    """Why somebody else writes it, too, where that is nothing to worry about."""
+    """Return the reason why another scheduler legitimately writes the same status, "" if there is none."""
     if set(change.patch.get("status", ())) != _SCHEDULERS:
         return ""
-    return "another scheduler has pods in this queue, and each says what its own hold"
+    return "another scheduler has pods in this queue, and each writes the sum of its own pods"

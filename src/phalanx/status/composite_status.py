@@ -1,4 +1,4 @@
-"""The status of CompositePodGroups: derived from what is below them, written when it says something new."""
+"""Status of CompositePodGroups, derived from their groups and written when it changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx.dialects.status import StatusChange
 from phalanx.execution.writes import WritePool
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.composite import Composite
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, share_of
 from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.gang_placement.composite_verdicts import WAITING_FOR_COMPOSITE
@@ -27,10 +27,12 @@ from phalanx.status.status_writer import GATHER, DerivedStatus, StatusWriter
 
 
 class CompositeStatuses:
-    """`touch` is cheap and may be called for every change of a gang: its composites are looked at once the changes
-    have settled, at most one write per composite at a time. `verdict` tells what a gang was told last, `disruption`
-    why it is evicted as a whole, `now` gives seconds since the epoch. Trees without a member of ours are left
-    alone.
+    """Writes statuses of CompositePodGroups that differ from the derived ones.
+
+    `touch` is cheap and is called for every change of a gang. Its composites are compared when the changes have
+    settled, with at most one write per composite at a time. `verdict` returns the last published verdict on a gang,
+    `disruption` the reason of its eviction as a whole, `now` seconds since the epoch. Trees without a member of
+    this scheduler are ignored.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class CompositeStatuses:
         self._now = now
         self._disruption = disruption
         self._gathering: set[GangKey] = set()
-        # The uids of those whose first quorum was bound at some time.
+        # Uids of composites whose first quorum was bound.
         self._scheduled: dict[GangKey, str] = {}
         # The uids of those whose verdicts were all known at some time.
         self._decided: dict[GangKey, str] = {}
@@ -64,7 +66,7 @@ class CompositeStatuses:
         root = self._composites.root(record) if record is not None else None
         if record is None or root is None:
             return
-        # Asked now: when the status is derived members may have left again.
+        # Read now: members can terminate before the status is derived.
         fresh = [spec for spec in self._composites.above(record) if not self._was_scheduled(spec)]
         if fresh and self._composites.fault(root) is None:
             placed = (spec for spec in fresh if self._holding(spec) >= max(1, spec.min_groups))
@@ -97,10 +99,10 @@ class CompositeStatuses:
         return self._scheduled.get(spec.key) == spec.ref.uid
 
     def _target(self, spec: Composite, status: Mapping[str, Any]) -> Conditions:
-        """What is to be said about the eviction of everything below at once."""
+        """Return the condition about the eviction of the whole tree below, if it must be written."""
         gangs = self._composites.gangs(spec.key)
-        messages = (self._disruption(gang.key) for gang in gangs) if spec.unit else ()
-        message = next((each for each in messages if each is not None), None)
+        reasons = (self._disruption(gang.key) for gang in gangs) if spec.unit else ()
+        message = next((reason for reason in reasons if reason is not None), None)
         whole = all(gang.spec is not None and gang.active >= gang.spec.min_member for gang in gangs)
         found = disruption_condition(
             status,
@@ -123,18 +125,18 @@ class CompositeStatuses:
         holding = self._holding(spec)
         if spec.initiated or self._was_scheduled(spec) or holding >= max(1, spec.min_groups):
             return CompositeStatusInput(generation, placed=True)
-        told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
-        # Who waits only for the others says nothing about why.
-        told.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
+        pending = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
+        # A gang that waits only for the others has no reason of its own.
+        pending.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
         # After a start verdicts arrive one by one, and only the last one can explain the others.
-        explained = bool(told) and told[0][1].code != WAITING_FOR_COMPOSITE
+        explained = bool(pending) and pending[0][1].code != WAITING_FOR_COMPOSITE
         undecided = not explained and not self._was_decided(spec) and any(map(self._is_undecided, gangs))
         if not undecided:
             self._decided[spec.key] = spec.ref.uid
-        if not told or undecided:
+        if not pending or undecided:
             return CompositeStatusInput(generation, undecided=undecided)
-        gang, verdict = told[0]
-        message = f"{holding} of the {max(1, spec.min_groups)} groups that it needs have been placed"
+        gang, verdict = pending[0]
+        message = f"{share_of(holding, max(1, spec.min_groups), 'required group')} placed"
         message = f"{message}; gang {gang.title}: {verdict.message}"
         if verdict.unschedulable:
             reason = "SchedulerError" if verdict.fault else "Unschedulable"
@@ -149,7 +151,7 @@ class CompositeStatuses:
         return pending and self._verdict(gang.key) is None
 
     def _holding(self, spec: Composite) -> int:
-        """How many of its groups are known to be bound, or have been."""
+        """Return the number of its groups whose quorum is, or was, bound."""
         below, gangs = self._composites.children(spec.key)
         held = sum(
             each.initiated or self._was_scheduled(each) or self._holding(each) >= max(1, each.min_groups)

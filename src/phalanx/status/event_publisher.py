@@ -1,4 +1,4 @@
-"""Events: what happened, told once, to the object that the user looks at."""
+"""Events about bindings and pending units, on the objects that users read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from phalanx.dialects.warnings import ObjectWarning
 from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Bind, Evict
-from phalanx.model.gang import GangKey, GroupRef
+from phalanx.model.gang import GangKey, GroupRef, share_of
 from phalanx.model.pod import PlanMark, Pod
+from phalanx.model.text.counts import count_of
 from phalanx.model.verdict import Verdict
 
 _NODES_NAMED = 5
 
 
 class _Batch:
-    """The bindings of one gang in one plan: how many answers are still to come, and where members were bound."""
+    """Bindings of one gang in one plan: number of open answers, and bound members per node."""
 
     __slots__ = ("first", "nodes", "open")
 
@@ -31,9 +32,10 @@ class _Batch:
 
 
 class EventPublisher:
-    """One event per gang and change, regarding its object and the member that is asked about first; one per pod
-    for pods on their own. A gang without an object has its first member only. The other members that wait are told
-    once each for every reason, when there is nothing more urgent to tell.
+    """Events on gangs and pods.
+
+    A change of a gang is recorded on its object and its first member, or on the first member only if it has no
+    object. Other pending members get one event per reason, after all more urgent events. So have single pods.
     """
 
     def __init__(self, recorder: EventRecorder, state: ClusterState, dialects: Dialects | None = None) -> None:
@@ -43,7 +45,7 @@ class EventPublisher:
         self._batches: dict[tuple[GangKey, str], _Batch] = {}
 
     def bindings_posted(self, binds: Iterable[Bind]) -> None:
-        """A plan's bindings are on their way; `binding_answered` is called for each."""
+        """Add the posted bindings of a plan. `binding_answered` must be called for each."""
         for bind in binds:
             if bind.gang is not None:
                 self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1
@@ -72,7 +74,7 @@ class EventPublisher:
         more = f" and {len(nodes) - _NODES_NAMED} more nodes" if len(nodes) > _NODES_NAMED else ""
         record, member = self._state.gangs.get(key), pod_reference(first)
         title = record.title if record is not None else str(key)
-        note = f"Successfully assigned {nodes.total()} member(s) of gang {title} together: {shown}{more}"
+        note = f"Successfully assigned {count_of(nodes.total(), 'pod')} of gang {title} together: {shown}{more}"
         regarding = source_reference(record) if record is not None else None
         self._recorder.record(regarding or member, reason="Scheduled", action="Binding", note=note)
 
@@ -87,7 +89,7 @@ class EventPublisher:
         self._publish_gang(record, reason, text_of(verdict), held=True)
 
     def member_waits(self, pod: Pod, verdict: Verdict) -> None:
-        """One more member of a gang that waits."""
+        """Record an event on a further member of a pending gang."""
         reason = "FailedScheduling" if verdict.unschedulable else verdict.code
         self._recorder.record(
             pod_reference(pod),
@@ -108,9 +110,9 @@ class EventPublisher:
         )
 
     def surplus_waits(self, members: Sequence[PodRecord], verdict: Verdict) -> None:
-        """Members above the minimum of one gang that wait for the same reason."""
+        """Record one event for members above the minimum of a gang that are pending for the same reason."""
         first = min(members, key=lambda member: member.order)
-        note = f"{len(members)} member(s) above the minimum wait: {text_of(verdict)}"
+        note = f"{count_of(len(members), 'pod')} above the minimum pending: {text_of(verdict)}"
         self._recorder.record(
             pod_reference(first.pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=note
         )
@@ -118,13 +120,13 @@ class EventPublisher:
     def plan_timed_out(self, record: GangRecord, mark: PlanMark, holding: int, released: bool) -> None:
         end = "they are evicted so that the gang can start as one" if released else "they are kept"
         note = (
-            f"gang {record.title} is still below its quorum after its scheduling timeout: {holding} of the "
-            f"{mark.size} members of its plan are bound; {end} (policy phalanx.partialGang)"
+            f"{share_of(holding, mark.size, 'planned pod')} of gang {record.title} bound at its scheduling "
+            f"timeout; {end} (policy phalanx.partialGang)"
         )
         self._publish_gang(record, "ScheduleTimeout", note)
 
     def run_time_ends(self, record: PodRecord, reason: str, note: str) -> None:
-        """A pod has run, or will have run, for as long as it may: told to it, and to its gang's object."""
+        """Record on a pod and on the object of its gang that its run-time limit has ended or ends soon."""
         source = source_reference(record.gang) if record.gang is not None else None
         for regarding in filter(None, (source, pod_reference(record.pod))):
             self._recorder.record(regarding, type="Warning", reason=reason, action="Running", note=note, once=True)
@@ -147,8 +149,8 @@ class EventPublisher:
             assert record.spec is not None
             assert record.spec.source is not None
             kind = self._dialects.group_of(record.spec.source)
-            told = kind.waiting_reason if held and kind.waiting_reason else reason
-            self._recorder.record(source, type="Warning", reason=told, action="Scheduling", note=note)
+            kind_reason = kind.waiting_reason if held and kind.waiting_reason else reason
+            self._recorder.record(source, type="Warning", reason=kind_reason, action="Scheduling", note=note)
         first = min(record.pending.values(), key=lambda member: member.order, default=None)
         if first is not None:
             pod_reason = "FailedScheduling" if reason == "Unschedulable" else reason
@@ -158,13 +160,13 @@ class EventPublisher:
 
 
 def source_reference(record: GangRecord) -> ObjectReference | None:
-    """The object that declares a gang, where there is one."""
+    """Return the object that declares a gang; None if its pods declare it."""
     source = record.spec.source if record.spec is not None else None
     return object_reference(source) if source is not None else None
 
 
 def object_reference(ref: GroupRef) -> ObjectReference:
-    """The object of a custom kind, for an event about it."""
+    """Return the reference to an object of a custom kind for its events."""
     return ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
 
 

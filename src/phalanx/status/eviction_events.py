@@ -1,4 +1,4 @@
-"""What is told about evictions: to those who go, to those who get the room, and to whoever reads the log."""
+"""Events about evictions on victims, their gangs and the preemptor, and one log line per decision."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
 from phalanx.model.gang import GangKey
+from phalanx.model.text.counts import count_of
 from phalanx.status.event_publisher import pod_reference, source_reference
 
 log = logging.getLogger(__name__)
 
-# The first is kube-scheduler's.
+# Preempting is the action of kube-scheduler's events.
 _ACTIONS: Mapping[EvictionReason, str] = {
     EvictionReason.PREEMPTED: "Preempting",
     EvictionReason.RECLAIMED: "Reclaiming",
@@ -24,12 +25,12 @@ _ACTIONS: Mapping[EvictionReason, str] = {
     EvictionReason.REVOKED: "Revoking",
 }
 _NAMED = 5
-# Members of one gang that are told at once; the events of the others wait behind everything else.
+# Number of members of one gang whose events are sent at once; further events are sent after all others.
 _MEMBERS_TOLD = 20
 
 
 class _Decision:
-    """One decision: for whom, and what became of those who were to go."""
+    """One eviction decision: its preemptor and the outcomes of its victims."""
 
     __slots__ = ("by", "gangs", "gone", "open", "refused", "regarding", "related", "victims")
 
@@ -39,16 +40,16 @@ class _Decision:
         self.gangs: Counter[GangKey] = Counter()
         self.gone = 0
         self.refused = 0
-        # The preemptor's own object, and what the victims' events call related: that object, or the one pod.
+        # Object of the preemptor, and the related object of the victims' events: this object or the single pod.
         self.regarding: ObjectReference | None = None
         self.related: ObjectReference | None = None
-        # Who it is in the words of kube-scheduler's events, where it knows such a preemptor.
+        # Name of the preemptor in the form of kube-scheduler's events; "" for kinds that it does not have.
         self.by = ""
 
 
 class EvictionEvents:
-    """One event per evicted pod, and when all of a decision's evictions have been answered one per gang that lost
-    members and one for the preemptor. One line in the log per decision.
+    """Events of evictions: one per evicted pod. After all evictions of a decision are answered: one per gang with
+    victims and one for the preemptor. Each decision has one log line.
     """
 
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
@@ -57,11 +58,11 @@ class EvictionEvents:
         self._decisions: dict[str, _Decision] = {}
 
     def __len__(self) -> int:
-        """Decisions that are not through."""
+        """Number of decisions with unanswered evictions."""
         return len(self._decisions)
 
     def evictions_decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:
-        """A plan's evictions; `eviction_answered` is called for each."""
+        """Add the evictions of a plan. `eviction_answered` must be called for each."""
         fresh: dict[str, list[Evict]] = {}
         for evict in evictions:
             self._decisions.setdefault(evict.cause, _Decision()).open += 1
@@ -71,8 +72,8 @@ class EvictionEvents:
                 self._benefits(self._decisions[nomination.cause], nomination)
         for cause, victims in fresh.items():
             first = victims[0]
-            whom = first.preemptor or "nobody in particular"
-            log.info("%s: evicts %s for %s: %s", cause or "-", named(victims), whom, first.message)
+            preemptor = first.preemptor or "no preemptor"
+            log.info("%s: evict %s for %s: %s", cause or "-", named(victims), preemptor, first.message)
 
     def eviction_answered(self, result: EvictResult) -> None:
         evict = result.evict
@@ -92,7 +93,7 @@ class EvictionEvents:
             self._end(decision)
 
     def _benefits(self, decision: _Decision, nomination: Nominate) -> None:
-        """Of several pods the one that is nominated first stands for all; a gang's object where there is one."""
+        """Set the preemptor of a decision: the object of its gang, or the first nominated pod."""
         if decision.regarding is not None:
             return
         record = self._state.pods.get(nomination.uid)
@@ -126,23 +127,23 @@ class EvictionEvents:
         )
 
     def _end(self, decision: _Decision) -> None:
-        """All is answered: the gangs that lost members, then the preemptor."""
+        """Record the events on gangs with victims, then on the preemptor."""
         for key, count in sorted(decision.gangs.items()):
             source = self._source(key)
             if source is not None:
                 first = next(evict for evict in decision.victims if evict.gang == key)
-                whom = f" for {first.preemptor}" if first.preemptor else ""
+                beneficiary = f" for {first.preemptor}" if first.preemptor else ""
                 self._recorder.record(
                     source,
                     reason=first.reason.value,
                     action=_ACTIONS[first.reason],
-                    note=f"{count} member(s) evicted{whom}: {first.message}",
+                    note=f"{count_of(count, 'pod')} evicted{beneficiary}: {first.message}",
                     related=decision.related,
                 )
         if decision.regarding is not None and decision.victims:
             first = decision.victims[0]
-            refused = f"; {decision.refused} could not be evicted" if decision.refused else ""
-            note = f"evicts {named(decision.victims)} to make room; waits for them to leave{refused}"
+            refused = f"; {decision.refused} not evicted" if decision.refused else ""
+            note = f"evicted {named(decision.victims)}; waiting for them to terminate{refused}"
             self._recorder.record(decision.regarding, reason="Evicting", action=_ACTIONS[first.reason], note=note)
 
     def _source(self, key: GangKey) -> ObjectReference | None:
@@ -151,10 +152,10 @@ class EvictionEvents:
 
 
 def named(victims: Sequence[Evict]) -> str:
-    """`3 pod(s): 2 of gang a/x, a/y`, with at most five names."""
+    """Return `3 pods: 2 of gang a/x, a/y`, with at most five names."""
     gangs = Counter(evict.gang for evict in victims if evict.gang is not None)
     parts = [(f"{count} of gang {key}", count) for key, count in sorted(gangs.items())]
     parts += [(f"{evict.namespace}/{evict.name}", 1) for evict in victims if evict.gang is None]
     shown, rest = parts[:_NAMED], sum(count for _, count in parts[_NAMED:])
     more = f" and {rest} more" if rest else ""
-    return f"{len(victims)} pod(s): {', '.join(text for text, _ in shown)}{more}"
+    return f"{count_of(len(victims), 'pod')}: {', '.join(text for text, _ in shown)}{more}"

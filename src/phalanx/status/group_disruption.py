@@ -1,4 +1,4 @@
-"""Kubernetes' own groups that we evict as a whole say so: the condition DisruptionTarget."""
+"""Condition DisruptionTarget of native groups that are evicted as a whole."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_
 def disruption_condition(
     status: Mapping[str, Any], message: str | None, *, whole: bool, now: int, generation: int = 0
 ) -> dict[str, Any] | None:
-    """The condition as it should be; None where it is so already, or there is nothing to say.
+    """Return the condition to write; None if it is up to date or not needed.
 
-    `status` is the object's, `message` why it is evicted as a whole (None where it is not), `whole` whether it has
-    its quorum. A group that has it again is no target any more; only what we have said ourselves is taken back.
+    `status` is the current status, `message` the reason of the eviction (None without one), and `whole` is True if
+    the group has its quorum. The condition becomes False once the quorum is placed again, if we set it.
     """
     conditions = conditions_in(status)
     last = find_condition(conditions, DISRUPTION_TARGET) or {}
-    stands = last.get("status") == "True" and last.get("reason") == PREEMPTION_BY_SCHEDULER
+    set_by_us = last.get("status") == "True" and last.get("reason") == PREEMPTION_BY_SCHEDULER
     if message is not None and not whole:
-        told = ("True", PREEMPTION_BY_SCHEDULER, message)
-    elif stands and whole:
-        told = ("False", "Scheduled", "the group has been placed again")
+        wanted = ("True", PREEMPTION_BY_SCHEDULER, message)
+    elif set_by_us and whole:
+        wanted = ("False", "Scheduled", "the group was placed again")
     else:
         return None
-    if (last.get("status"), last.get("reason"), last.get("message")) == told:
+    if (last.get("status"), last.get("reason"), last.get("message")) == wanted:
         return None
-    (fresh,) = fresh_conditions(conditions, [(DISRUPTION_TARGET, told)], generation, now)
+    (fresh,) = fresh_conditions(conditions, [(DISRUPTION_TARGET, wanted)], generation, now)
     return fresh

@@ -1,4 +1,4 @@
-"""The status of group objects: derived from what is observed, written back in the object's own words."""
+"""Status of group objects, derived from observed members and written in the terms of their dialect."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from phalanx.status.group_disruption import disruption_condition
 from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.status_writer import DerivedStatus, StatusWriter
 
-# How long an admission holds that could not be written (seconds).
+# Delay until an admission that could not be written is withdrawn (seconds).
 _ADMISSION_GRACE = 30.0
 
 
 class _Group:
-    """What is remembered of one gang's object. `uid` is the object's: of a namesake nothing is known. `scheduled`
-    tells that the first quorum was bound at some time. `disruption` says why the gang is evicted as a whole, until
-    it has its quorum again. `hypernode` is what the object was last told to be in. `decided` tells that a verdict
-    on its pending members is known, or needed none, since the start of this process.
+    """State of the object `uid` of one gang. `scheduled` is True once the first quorum was bound. `disruption` is
+    the reason of the eviction of the whole gang, until its quorum is placed again. `hypernode` is the last
+    annotated HyperNode. `decided` is True once a verdict on its pending members
+    is known, or was not needed, since the start of this process.
     """
 
     __slots__ = ("decided", "disruption", "hypernode", "scheduled", "uid")
@@ -46,11 +46,11 @@ class _Group:
 
 
 class GroupStatuses:
-    """Writes a status when deriving it anew gives something else than the object says.
+    """Writes statuses of group objects that differ from the derived ones.
 
-    `touch` is cheap and may be called for every change; the status is derived once the changes have settled and
-    the write's turn has come, so a gang whose members start one by one costs few writes. `verdict` tells what
-    was last decided about a gang. `now` gives seconds since the epoch.
+    `touch` is cheap and is called for every change. The status is derived when the changes have settled and the
+    write starts, so a gang whose members start one by one needs few writes. `verdict` returns the last verdict on a
+    gang. `now` returns seconds since the epoch.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class GroupStatuses:
         self._groups: dict[GangKey, _Group] = {}
 
     def __len__(self) -> int:
-        """Gangs that are kept in mind."""
+        """Number of gangs with state."""
         return len(self._groups)
 
     def touch(self, key: GangKey) -> None:
@@ -93,12 +93,12 @@ class GroupStatuses:
             self._forget(key)
             return
         group = self._group(key, gang.spec.source.uid)
-        # Asked now: when the status is derived members may have left again.
+        # Read now: members can terminate before the status is derived.
         group.scheduled = group.scheduled or ever_scheduled(gang, gang.spec)
         self._writer.touch(key)
 
     def disrupted(self, key: GangKey, message: str) -> None:
-        """The gang is evicted as a whole; a kind of group that has a word for it says so."""
+        """Set the reason of the eviction of the whole gang, if its kind has a condition for it."""
         gang = self._state.gangs.get(key)
         if gang is None or gang.spec is None or gang.spec.source is None:
             return
@@ -108,7 +108,7 @@ class GroupStatuses:
         self.touch(key)
 
     def disruption(self, key: GangKey) -> str | None:
-        """Why a gang is evicted as a whole, until it has its quorum again."""
+        """Return the reason of the eviction of a whole gang, until its quorum is placed again."""
         group = self._groups.get(key)
         return group.disruption if group is not None else None
 
@@ -124,7 +124,7 @@ class GroupStatuses:
         self._writer.forget(key)
 
     def are_ours(self, key: GangKey) -> bool:
-        """Whether the gang has a member of ours, or none at all."""
+        """Return whether the gang has a member of this scheduler, or no member."""
         record = self._state.gangs.get(key)
         if record is None or not record.members:
             return True
@@ -137,8 +137,8 @@ class GroupStatuses:
         self._wrote(key, change)
 
     def _given_up(self, key: GangKey) -> None:
-        # An admission that nobody was told of must not hold what it was promised; not at once, or the group
-        # would be admitted (and refused) again in the same moment.
+        # An unpublished admission must release its amounts. The delay prevents that the group is admitted and
+        # rejected again at once.
         asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.gangs.admission_failed, key)
 
     def _derive(self, key: GangKey) -> DerivedStatus | None:
@@ -173,7 +173,7 @@ class GroupStatuses:
         return DerivedStatus(change, found.status) if change is not None else None
 
     def _exceeded(self, record: GangRecord) -> str:
-        """Why the time of the gang's members is over."""
+        """Return the sentence about members beyond their run-time limit, "" without any."""
         run_time_limits = self._state.pods.run_time_limits
         over = [
             uid for uid in record.members if uid in run_time_limits and run_time_limits.end_of(uid) <= self._now()
@@ -183,7 +183,7 @@ class GroupStatuses:
     def _with_hypernode(
         self, change: StatusChange | None, group: _Group, record: GangRecord, found: GroupRecord
     ) -> StatusChange | None:
-        """Volcano's groups learn in which HyperNode all of their members are."""
+        """Add the annotation with the HyperNode of all members, for groups of Volcano."""
         topology = record.spec.topology if record.spec is not None else None
         annotation = self._intake.dialects.group_of(found.ref).hypernode
         if topology is None or not topology.hypernodes or not annotation:
@@ -207,8 +207,8 @@ class GroupStatuses:
             group.disruption = None
         if condition is None:
             return change
-        told = change.patch["status"]["conditions"] if change is not None else []
-        patch = {"metadata": {"uid": found.ref.uid}, "status": {"conditions": [*told, condition]}}
+        others = change.patch["status"]["conditions"] if change is not None else []
+        patch = {"metadata": {"uid": found.ref.uid}, "status": {"conditions": [*others, condition]}}
         return StatusChange(found.ref, patch, strategic=True)
 
     def _says_eviction(self, ref: GroupRef) -> bool:
@@ -224,7 +224,7 @@ def _needs_verdict(record: GangRecord, gang: Gang, scheduled: bool) -> bool:
 
 
 def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
-    """Whether the gang's first quorum is known to be bound. What is only placed may still fail: no proof."""
+    """Return whether the first quorum of the gang was bound. The binding of assumed members can still fail."""
     if gang.once_satisfied:
         return True
     placed = record.count(MemberState.ASSUMED)

@@ -1,4 +1,4 @@
-"""What users learn of plans and of what becomes of them: statuses, events and verdicts, each where it belongs."""
+"""Publication of plans and their outcomes as statuses, events and verdicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phalanx.status.verdict_publisher import VerdictPublisher
 
 
 class PlanPublisher:
-    """The executor tells it each step; one thing that cannot be told does not keep the others back."""
+    """Receives each step of the executor. A failed publication does not block the others."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PlanPublisher:
             self._verdict_publisher.forget_pod(bind.uid)
 
     def binding_answered(self, bind: Bind, bound: bool) -> None:
-        """Called for each binding that was posted."""
+        """Publish the answer to a posted binding."""
         self._event_publisher.binding_answered(bind, bound)
 
     def binding_refused(self, bind: Bind, message: str) -> None:
@@ -70,17 +70,17 @@ class PlanPublisher:
         self._eviction_events.evictions_decided(evictions, nominations)
 
     def eviction_answered(self, result: EvictResult) -> None:
-        """Called for each eviction that was decided."""
+        """Publish the answer to a decided eviction."""
         self._eviction_events.eviction_answered(result)
-        gone = result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE)
-        if not gone and result.evict.gang is not None:
+        evicted = result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE)
+        if not evicted and result.evict.gang is not None:
             self._statuses.touch(result.evict.gang)
 
     def pod_gone(self, uid: str) -> None:
         self._verdict_publisher.forget_pod(uid)
 
     def gang_touched(self, key: GangKey) -> None:
-        """Something about a gang or its members is different now."""
+        """Publish a change of a gang or of its members."""
         if key not in self._state.gangs:
             self._verdict_publisher.forget_gang(key)
         self._statuses.touch(key)
@@ -94,7 +94,7 @@ class PlanPublisher:
             self._event_publisher.publish_warning(warning)
 
     def _concerns_us(self, warning: ObjectWarning) -> bool:
-        """Pods and groups of other schedulers are for those to complain about; members of our gangs are ours."""
+        """Return whether a warning is about a pod or group of this scheduler, or a member of its gangs."""
         about = warning.about
         if about.kind == "PodGroup":
             return self._statuses.are_ours(GangKey(about.namespace, about.name))
@@ -104,8 +104,8 @@ class PlanPublisher:
         return record.gang is not None and self._statuses.are_ours(record.gang.key)
 
     def _is_whole(self, key: GangKey, victims: Sequence[Evict]) -> bool:
-        """Whether nothing of a gang stays."""
-        gang, gone = self._state.gangs.get(key), {evict.uid for evict in victims}
+        """Return whether all active members of a gang are victims."""
+        gang, evicted = self._state.gangs.get(key), {evict.uid for evict in victims}
         if gang is None:
             return False
-        return all(member.state not in ACTIVE or uid in gone for uid, member in gang.members.items())
+        return all(member.state not in ACTIVE or uid in evicted for uid, member in gang.members.items())

@@ -1,4 +1,4 @@
-"""How many PodGroups each queue has in which phase, kept in O(change)."""
+"""Number of PodGroups per queue and phase, updated in O(change)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE: Mapping[str, int] = {}
 
 
 class PodGroupCounts:
-    """Counts the PodGroups of Volcano and kube-batch: other families know no queues."""
+    """Counts the PodGroups of Volcano and kube-batch; other dialects have no queues."""
 
     def __init__(self, state: ClusterState, intake: Intake) -> None:
         self._state = state
@@ -24,16 +24,16 @@ class PodGroupCounts:
         self._dialects = intake.dialects
         self._counted: dict[GangKey, tuple[str, str, bool]] = {}
         self._queues: dict[str, Counter[str]] = {}
-        # How many of them are another scheduler's, and how many are ours.
+        # Per queue: number of groups of this scheduler (True) and of others (False).
         self._owners: dict[str, Counter[bool]] = {}
 
     def gang_changed(self, key: GangKey) -> None:
-        """Something about a group has changed."""
+        """Update the counts after a change of a group."""
         record = self._state.gangs.get(key)
         spec = record.spec if record is not None else None
         now = None
         if spec is not None and spec.source is not None and self._dialects.group_of(spec.source).queue_counts:
-            # A group that has no phase yet is Pending.
+            # A group without a phase counts as Pending.
             now = (spec.queue, self._intake.group_objects.phase(key) or "Pending", self._intake.is_ours(key))
         last = self._counted.get(key)
         if now == last:
@@ -53,7 +53,7 @@ class PodGroupCounts:
         return self._queues.get(queue, _NONE)
 
     def is_foreign(self, queue: str) -> bool:
-        """Whether there are groups in the queue, and all of them are another scheduler's."""
+        """Return whether all groups of the queue, at least one, belong to other schedulers."""
         owners = self._owners.get(queue)
         return owners is not None and not owners[True]
 

@@ -1,4 +1,4 @@
-"""Where the API server takes the status of an object, and what is said when it refuses one."""
+"""Writes of statuses to the status subresource or to the object, and events about rejected ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _nothing() -> None:
 
 
 class StatusEndpoint:
-    """Many definitions of other projects have no status subresource: there a status is a field like any other, and
-    is written to the object itself.
+    """Writes statuses. Many definitions of other projects have no status subresource: then the status is a field of
+    the object.
 
-    `learn` takes in each answer of discovery. `moved` are called after the place of a kind's status has changed:
-    what was written before may have been ignored. `outdated` asks for a new discovery. `count` counts the refused
-    writes of a kind.
+    `learn` processes a result of discovery. The callbacks `moved` run after a kind has gained or lost its
+    subresource, because the API server can have ignored earlier writes. `outdated` requests a new discovery.
+    `count` counts the rejected writes of a kind.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StatusEndpoint:
         self._count = count
         self.outdated = outdated
         self.moved: list[Callable[[], None]] = []
-        # The kinds that are known to have none.
+        # Kinds without a status subresource.
         self._without: frozenset[Resource] = frozenset()
         self._served: frozenset[tuple[str, str]] = frozenset()
 
@@ -51,19 +51,19 @@ class StatusEndpoint:
         without = frozenset(
             entry.resource for entry in served.served if "status" not in entry.subresources and entry.resource.group
         )
-        # Of what could not be read nothing is news.
+        # Groups that discovery could not read keep their last state.
         without |= {resource for resource in self._without if resource.api_version in served.degraded}
         self._served = frozenset((entry.resource.group, entry.resource.plural) for entry in served.served)
         self._move(without)
 
     def serves(self, group: str, plural: str) -> bool:
-        """Whether the kind was served when discovery was last asked."""
+        """Return whether the last discovery had this kind."""
         return (group, plural) in self._served
 
     async def write(self, change: StatusChange) -> None:
-        """Raises ApiError (404: the object is gone), ConnectionLost or ConfigError."""
+        """Write a status and annotations. Raise ApiError (404: deleted object), ConnectionLost or ConfigError."""
         ref, patch = change.ref, change.patch
-        # Whatever has no namespace is served for the cluster as a whole.
+        # An object without a namespace is cluster-scoped.
         resource = Resource(ref.group, ref.version, ref.plural, ref.kind, namespaced=bool(ref.namespace))
         path = resource.path(ref.namespace, ref.name)
         if change.annotations:
@@ -78,7 +78,7 @@ class StatusEndpoint:
                 await self._client.patch(f"{path}/status", patch, patch_type)
                 return
             except ApiError as error:
-                # The answer is the same whether the object is not there or its kind has no such subresource.
+                # A 404 means that the object was deleted or that its kind has no such subresource.
                 if error.status != 404 or not await self._exists(path):
                     raise
             log.info("%s.%s has no status subresource", resource.plural, resource.group)
@@ -86,16 +86,16 @@ class StatusEndpoint:
             self.outdated()
         answer = await self._client.patch(path, patch, patch_type)
         if not _shows(answer, patch) and await self._takes(f"{path}/status", patch, patch_type):
-            # It has one by now: what is written to the object itself passes it by.
+            # The kind has a subresource now: the API server ignores the status in writes to the object.
             log.info("%s.%s has a status subresource", resource.plural, resource.group)
             self._move(self._without - {resource})
             self.outdated()
 
     def publish_refused(self, ref: GroupRef, error: Exception) -> None:
-        """The API server does not want a status although its object is there: tells so on the object."""
+        """Record an event on an existing object whose status the API server rejected."""
         self._count(ref.kind)
         about = object_reference(ref)
-        note = f"The status of this {ref.kind} ({ref.group}) was not written: {error}"
+        note = f"the API server rejected the status of this {ref.kind} ({ref.group}): {error}"
         self._recorder.record(
             about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning", once=True
         )
@@ -122,12 +122,12 @@ class StatusEndpoint:
         if without == self._without:
             return
         self._without = without
-        for tell in self.moved:
-            tell()
+        for callback in self.moved:
+            callback()
 
 
 def _shows(answer: Any, patch: Mapping[str, Any]) -> bool:
-    """Whether the object that the API server answers with has any of the status that was written."""
+    """Return whether the answer of the API server has a part of the written status."""
     status = answer.get("status") or {} if isinstance(answer, dict) else {}
     wanted = patch.get("status") or {}
     return not wanted or any(_has(status.get(name), value) for name, value in wanted.items())
@@ -136,4 +136,4 @@ def _shows(answer: Any, patch: Mapping[str, Any]) -> bool:
 def _has(value: Any, wanted: Any) -> bool:
     if not isinstance(wanted, dict):
         return bool(value == wanted)
-    return isinstance(value, dict) and all(_has(value.get(name), each) for name, each in wanted.items())
+    return isinstance(value, dict) and all(_has(value.get(name), part) for name, part in wanted.items())

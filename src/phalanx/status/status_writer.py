@@ -1,4 +1,4 @@
-"""One way to write statuses: when an object's is written, tried again, given up, and left to somebody else."""
+"""Writer of statuses: with retries, and with a growing pause if another writer overwrites them."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ K = TypeVar("K", bound=Hashable)
 
 log = logging.getLogger(__name__)
 
-# Changes that come together are written together (seconds).
+# Changes within this time are written together (seconds).
 GATHER = 0.1
-# Somebody else writes other words into the same status: after so many seconds at most we say ours again.
+# Maximum pause before a status that another writer has overwritten is written again (seconds).
 _LONGEST_BACKOFF = 600.0
-# It is no coincidence when that has happened so often.
+# Number of overwritten statuses from which on the status is contested.
 _CONTESTED = 2
-# What was written is waited for so long until the watch shows it, and looked for so often (seconds).
+# Maximum time until the watch delivers a written status, and the interval of the checks (seconds).
 _UNSEEN = 5.0
 _LOOK = 0.1
 _TIMES = frozenset({"lastTransitionTime", "transitionID", "scheduleStartTime"})
 
 
 class DerivedStatus(NamedTuple):
-    """What is not true of an object's status, and the status that this was derived from."""
+    """Change of a status, and the current status from which it was derived."""
 
     change: StatusChange
     current: object
 
 
 class _Entry:
-    """The writes of one object. `written` is the last change with the status that it was derived from: until the
-    watch shows the object anew, the same change is not written again. At most one write is under way (`busy`);
-    `stale` says that there is something new since it began. `said` is what was written last, `contested` counts how
-    often it was replaced although it was still true; before `quiet_until` it is not said again, and `later` is
-    the look at it that is planned then. `sent` is what may have been written and has not been seen yet: the status
-    that it was derived from, what it said, and when.
+    """Writes of one object.
+
+    `written` is the last change with its current status: until the watch delivers the object again, an equal change
+    is not repeated. At most one write runs (`busy`); `stale` is True after a newer change. `said` is the last
+    written content, and `contested` counts how often another writer has replaced it while it was correct. It is not
+    written again before `quiet_until`; `later` is the timer of this write. `sent` is a possibly written change that
+    the watch has not delivered: (current status, content, time).
     """
 
     __slots__ = (
@@ -77,10 +78,10 @@ class _Entry:
 class StatusWriter(Generic[K]):
     """Writes the statuses of one kind of objects, by key.
 
-    `derive` is asked when the write's turn has come, and again for each further try: None where nothing is to be
-    said. `name` is an object's in the log. `wrote` is told of what the API server has taken, `given_up` of what it
-    does not want although the object is there. `clock` gives monotonic seconds. Of what somebody else writes, too,
-    `explain` may say why that is so: then it is no warning.
+    `derive` is called at the start of each attempt and returns None if the status is correct. `name` returns the
+    name of an object for the log. `wrote` receives each accepted change, `given_up` the key of an existing object
+    whose status the API server rejected. `clock` returns monotonic seconds. `explain` returns the reason why
+    another writer legitimately writes the same status, "" if there is none: then a warning is logged.
     """
 
     def __init__(
@@ -110,14 +111,14 @@ class StatusWriter(Generic[K]):
         endpoint.moved.append(self._rewrite)
 
     def touch(self, key: K) -> None:
-        """Something has changed that the status may depend on; cheap."""
+        """Schedule a write after a change on which the status can depend. Cheap."""
         entry = self._entry(key)
         if not entry.gathering:
             entry.gathering = True
             asyncio.get_running_loop().call_later(GATHER, self._gathered, key, entry)
 
     def submit(self, key: K) -> None:
-        """Like `touch`, once the changes have settled."""
+        """Submit a write now."""
         entry = self._entry(key)
         entry.stale = entry.busy
         if not entry.busy:
@@ -125,7 +126,7 @@ class StatusWriter(Generic[K]):
             self._pool.submit(Urgency.STATUS, lambda: self._write(key, entry))
 
     def observed(self, key: K) -> None:
-        """The object has been seen since the last write, also where its status is what it was before that."""
+        """Note that the watch has delivered the object since the last write, even with an unchanged status."""
         entry = self._entry(key)
         entry.written = entry.sent = None
 
@@ -134,7 +135,7 @@ class StatusWriter(Generic[K]):
         self._explained.discard(key)
 
     def is_contested(self, key: K) -> bool:
-        """Whether somebody else has said something else more than once since we say what we say."""
+        """Return whether another writer has repeatedly replaced the current content."""
         entry = self._entries.get(key)
         return entry is not None and entry.contested >= _CONTESTED
 
@@ -145,7 +146,7 @@ class StatusWriter(Generic[K]):
         return entry
 
     def _rewrite(self) -> None:
-        """What has been written may not be there: everything is compared with the objects again."""
+        """Compare all statuses again, because the API server can have ignored earlier writes."""
         for key, entry in self._entries.items():
             entry.written = entry.said = None
             self.submit(key)
@@ -168,7 +169,7 @@ class StatusWriter(Generic[K]):
         return pause
 
     async def _attempt(self, key: K, entry: _Entry) -> float | None:
-        """The seconds until the next try; None where there is none."""
+        """Return the seconds until the next attempt; None if there is none."""
         if self._entries.get(key) is not entry:
             return None
         entry.stale = False
@@ -197,15 +198,15 @@ class StatusWriter(Generic[K]):
         return None
 
     def _hides(self, sent: tuple[object, object, float] | None, current: object, words: object) -> bool:
-        """Whether what was written last is not to be seen yet. A change says only what is different from what is
-        seen: with another one on the way a field would keep what that has put there."""
+        """Return whether the watch has not delivered the last write yet. A change contains only fields that differ
+        from the observed status, so an unobserved write would leave outdated fields."""
         if sent is None or sent[0] != current or sent[1] == words:
             return False
         return self._clock() < sent[2] + _UNSEEN
 
     def _is_backing_off(self, key: K, entry: _Entry, words: object, change: StatusChange) -> bool:
-        """Two that correct each other would go on for ever: what somebody has replaced although it was still true
-        is said again after a pause that grows. Anything new is said at once."""
+        """Return whether the write must wait because another writer replaced equal content. The pause grows:
+        two writers would correct each other endlessly. New content is written at once."""
         now = self._clock()
         if words != entry.said:
             entry.said, entry.contested, entry.quiet_until = words, 0, 0.0
@@ -225,10 +226,10 @@ class StatusWriter(Generic[K]):
     def _publish_contested(self, key: K, change: StatusChange) -> None:
         explanation = self._explain(change)
         if not explanation:
-            log.warning("somebody else writes the status of %s, too", self._name(key))
+            log.warning("another writer changes the status of %s as well", self._name(key))
         elif key not in self._explained:
             self._explained.add(key)
-            log.info("somebody else writes the status of %s, too: %s", self._name(key), explanation)
+            log.info("another writer changes the status of %s as well: %s", self._name(key), explanation)
 
     def _end_backoff(self, key: K, entry: _Entry) -> None:
         entry.later = None
@@ -242,19 +243,19 @@ class StatusWriter(Generic[K]):
         backoff = entry.backoff = entry.backoff or self._retry.backoff()
         tries = backoff.failures + 1
         passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
-        # While a definition is replaced there is nothing at the place of an object that is there.
+        # While a CRD is replaced, existing objects answer 404.
         if passing or (status in (404, 409) and tries < self._retry.attempts):
             if tries == self._retry.attempts:
-                # That the server cannot be reached is told by others, once for all.
+                # The client logs an unreachable server once.
                 level = logging.DEBUG if isinstance(error, ConnectionLost) else logging.WARNING
-                log.log(level, "the status of %s was not written, it is tried on: %s", self._name(key), error)
+                log.log(level, "the status of %s was not written; it is retried: %s", self._name(key), error)
             return backoff.next(error.retry_after if isinstance(error, ApiError) else None)
-        # 404 and 409: the object is gone, or another of its name; the watch tells.
+        # 404 and 409: the object was deleted or replaced; the watch delivers this.
         if status == 409:
-            # Where it has nothing to tell (a server under contention refuses, too), nobody else would ask again.
+            # A server under contention answers 409 as well: without a watch event only this timer retries.
             asyncio.get_running_loop().call_later(self._retry.cap, self._insist, key, entry)
         elif status != 404:
-            log.warning("the status of %s was not written, it is given up: %s", self._name(key), error)
+            log.warning("the status of %s was not written and is not retried: %s", self._name(key), error)
             self._endpoint.publish_refused(change.ref, error)
             self._given_up(key)
         return None
@@ -265,7 +266,7 @@ class StatusWriter(Generic[K]):
 
 
 def _timeless(value: Any) -> Any:
-    """The same without times: they move while nothing else does."""
+    """Return the value without times, which change without any other change."""
     if isinstance(value, dict):
         return {key: _timeless(entry) for key, entry in value.items() if key not in _TIMES}
     if isinstance(value, list):

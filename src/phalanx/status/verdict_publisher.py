@@ -1,4 +1,4 @@
-"""Verdicts on their way to those who ask: held back until they have settled, told once, not repeated."""
+"""Publication of verdicts in conditions, statuses and events: delayed until they are stable, without repetition."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.status.event_publisher import EventPublisher
 
-#: Verdicts on gangs that are not all there yet: nobody has tried to place them.
+#: Codes of gangs that are incomplete, so that no attempt to place them was made.
 INCOMPLETE = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForGangGroup"})
-# One that never stands still is told after this many settling times.
+# A verdict that keeps changing is published after this many settling times.
 _RESTLESS = 3
 
 
 class PublishingPace(msgspec.Struct, frozen=True):
-    """Seconds. A verdict is told when it has stood for `settle`, or `settle_members` where it is about members
-    that are missing: pods of one gang are created one by one, and "1 of 5 members", "2 of 5" ... would be five
-    times five writes for nothing.
+    """Delays in seconds. A verdict is published once it is unchanged for `settle`, or for `settle_members` if
+    members are missing: the pods of a gang are created one by one, and each intermediate count would be written to
+    all of them.
 
-    The same reason with other numbers ("98 of 100 nodes" after "99 of 100") is told again after `repeat`, and
-    `repeat_per_listener` later for each that must be told, but after `longest_repeat` at the latest: what nobody
-    waits for must not keep the API server busy.
+    A verdict with the same code and other counts is published again after `repeat` plus `repeat_per_listener` for
+    each pod, and after `longest_repeat` at the latest, to limit the load on the API server.
     """
 
     settle: float = 0.3
@@ -47,10 +46,10 @@ Subject = GangKey | str
 
 
 class _Topic:
-    """What is known about one gang or pod: the newest verdict, the one told last, and when to tell the newest.
+    """Newest and last published verdict of one gang or pod, and the time to publish the newest.
 
-    `gang` is set for a member above its gang's minimum. `members` are those of a gang that have been told of its
-    reason by an event. `refused` is the cause that the last event gave why a group is not admitted.
+    `gang` is set for a member above the minimum of its gang. `members` are the members of a gang with an event
+    about its code. `refused` is the cause in the last event about the admission of a group.
     """
 
     __slots__ = ("arrivals", "due", "gang", "members", "refused", "since", "told", "told_at", "verdict")
@@ -68,10 +67,10 @@ class _Topic:
 
 
 class VerdictPublisher:
-    """Tells pods (conditions), group objects (status) and people (events) why something waits.
+    """Publishes verdicts as conditions of pods, statuses of group objects, and events.
 
-    `status_changed` is called when the verdict that a group's status rests on has changed. `clock` gives
-    monotonic seconds. A subject whose verdict is withdrawn is forgotten.
+    `status_changed` is called when the verdict in the status of a group has changed. `clock` returns monotonic
+    seconds. Subjects without a verdict are removed.
     """
 
     def __init__(
@@ -100,11 +99,11 @@ class VerdictPublisher:
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
-        """Subjects that are kept in mind."""
+        """Number of gangs and pods with a verdict."""
         return len(self._gangs) + len(self._pods)
 
     def gang_decided(self, key: GangKey, verdict: Verdict | None) -> None:
-        """What was decided about a gang; None when it got all that its quorum asks for."""
+        """Set the verdict on a gang; None if its quorum was placed."""
         record = self._state.gangs.get(key)
         if verdict is None or record is None:
             topic = self._gangs.pop(key, None)
@@ -123,7 +122,7 @@ class VerdictPublisher:
             self._plan(key, topic, len(record.pending))
 
     def pod_decided(self, uid: str, verdict: Verdict | None) -> None:
-        """The same about a pod on its own, or a member above its gang's minimum."""
+        """Set the verdict on a pod without a gang or above the minimum of its gang; None if it was placed."""
         record = self._state.pods.get(uid)
         if verdict is None or record is None:
             self.forget_pod(uid)
@@ -153,14 +152,14 @@ class VerdictPublisher:
                 del self._surplus[topic.gang]
 
     def told_verdict(self, key: GangKey) -> Verdict | None:
-        """The verdict that was last told about a gang, while it still has someone or something that waits."""
+        """Return the last published verdict on a gang with pending pods or without admission, else None."""
         topic, record = self._gangs.get(key), self._state.gangs.get(key)
         if topic is None or record is None or topic.told is None:
             return None
         return topic.told if _listens(record, topic.told) else None
 
     async def run(self) -> None:
-        """Tells what is due, until cancelled."""
+        """Publish verdicts when they are due, until cancelled."""
         while True:
             self._news.clear()
             pause = self.publish_due()
@@ -171,7 +170,7 @@ class VerdictPublisher:
                 pass
 
     def publish_due(self) -> float | None:
-        """Tells what is due now; the seconds until something else will be, None if nothing waits."""
+        """Publish the verdicts that are due. Return the seconds until the next one, None without any."""
         now = self._clock()
         pods: list[tuple[PodRecord, bool]] = []
         while self._agenda and self._agenda[0][0] <= now:
@@ -187,7 +186,7 @@ class VerdictPublisher:
                 )
             elif (record := self._state.pods.get(subject)) is not None and record.state is MemberState.PENDING:
                 pods.append((record, first))
-        self._tell_pods(pods)
+        self._publish_pods(pods)
         return max(0.0, self._agenda[0][0] - now) if self._agenda else None
 
     def _plan(self, subject: Subject, topic: _Topic, listeners: int) -> None:
@@ -210,8 +209,8 @@ class VerdictPublisher:
         heapq.heappush(self._agenda, (due, self._entries, subject))
 
     def _publish_gang(self, key: GangKey, topic: _Topic, first: bool) -> None:
-        """`first` says that this process has told the gang nothing yet: members whose conditions say so already
-        were told by one before it."""
+        """Publish the verdict on a gang. `first`: this process has published none for it yet, so equal conditions
+        are from an earlier process."""
         record, verdict = self._state.gangs.get(key), topic.told
         if record is None or verdict is None or not _listens(record, verdict):
             del self._gangs[key]
@@ -221,7 +220,7 @@ class VerdictPublisher:
         for uid in sorted(record.pending):
             self._conditions.set_verdict(uid, verdict)
         self._status_changed(key)
-        # What may be promised changes all the time: to a group that waits for it, other amounts are no news.
+        # The amounts that can be admitted change constantly: new amounts alone cause no event.
         refused = verdict.cause if awaits_admission(record) else None
         news = (refused is None or refused != topic.refused) and not any(before.values())
         topic.refused = refused
@@ -232,12 +231,12 @@ class VerdictPublisher:
         self._publish_members(record, topic, verdict, first_knows=news)
 
     def _told_before(self, uids: Iterable[str], verdict: Verdict) -> dict[str, bool]:
-        """Return which of the pods say so already, whatever the numbers, and whether with the same ones."""
-        told = {uid: self._conditions.told_before(uid, verdict) for uid in uids}
-        return {uid: same for uid, same in told.items() if same is not None}
+        """Return the pods whose conditions have this verdict already, and whether with equal counts."""
+        equal = {uid: self._conditions.told_before(uid, verdict) for uid in uids}
+        return {uid: same for uid, same in equal.items() if same is not None}
 
     def _publish_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
-        """Each member once per reason, however its numbers change; the first one is told with the gang."""
+        """Record an event on each member once per code. The event of the gang covers its first member."""
         reason, members = topic.members
         if reason != verdict.code:
             members = set()
@@ -248,16 +247,16 @@ class VerdictPublisher:
                 if number or not first_knows:
                     self._event_publisher.member_waits(member.pod, verdict)
 
-    def _tell_pods(self, records: list[tuple[PodRecord, bool]]) -> None:
-        """Each with `first` as in `_publish_gang`."""
+    def _publish_pods(self, records: list[tuple[PodRecord, bool]]) -> None:
+        """Publish the verdicts on pods, with `first` as in `_publish_gang`."""
         surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}
         for record, first in records:
             verdict = self._pods[record.pod.uid].told
             assert verdict is not None
             guard, what = self._failures.guard, f"pod {record.pod.key}"
-            told = first and self._told_before((record.pod.uid,), verdict).get(record.pod.uid, False)
+            known = first and self._told_before((record.pod.uid,), verdict).get(record.pod.uid, False)
             guard("status", what, partial(self._conditions.set_verdict, record.pod.uid, verdict))
-            if told:
+            if known:
                 continue
             if record.gang is None:
                 guard("status", what, partial(self._event_publisher.pod_waits, record.pod, verdict))
@@ -269,6 +268,6 @@ class VerdictPublisher:
 
 
 def _listens(record: GangRecord, verdict: Verdict) -> bool:
-    """Whether anyone is left to be told: a group that waits for its admission has no pods yet. That it has too few
-    of them is no news then."""
+    """Return whether a pending pod or an object can have the verdict. A group that awaits admission has no pods
+    yet, so a verdict on missing members does not count."""
     return bool(record.pending) or (awaits_admission(record) and verdict.code not in INCOMPLETE)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.dashboard.rehearsal.messages import PlannedStart, RehearsedVerdict
 from phalanx.dashboard.rows.entries import GangRow
-from phalanx.model.gang import GangCounts
+from phalanx.model.gang import GangCounts, share_of
 from phalanx.model.pod import MemberState
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS
@@ -106,11 +106,11 @@ def _told(row: GangRow, verdict: RehearsedVerdict | None, start: PlannedStart | 
         if row.state.waits:
             row.forecast = said.forecast
         if not said.reason and row.state is GangState.GATED:
-            row.reason, row.message = "SchedulingGated", f"{row.gated} of its pods have scheduling gates"
+            row.reason, row.message = "SchedulingGated", f"{row.gated} of its pods are gated"
             row.objects = ()
         elif not said.reason and row.state is GangState.PENDING and there < row.minimum:
             row.reason = NOT_ENOUGH_MEMBERS
-            row.message = f"the gang has {there} of the {row.minimum} members that it needs, and none is pending"
+            row.message = f"{share_of(there, row.minimum)} of the gang exist; 0 are pending"
             row.objects = ()
     if start is not None and row.state.waits:
         promised = start.start.no_later_than

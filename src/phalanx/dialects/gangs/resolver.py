@@ -148,6 +148,7 @@ class _Resolution:
             composite=GangKey(self.key.namespace, spec.composite) if spec.composite else None,
             workload=spec.workload,
             claims=spec.claims,
+            generated=spec.job is not None,
             run_time=spec.run_time,
             later="; ".join([part.later for part in self._later]) if self._later else "",
             expected=self._expected(spec, min_member) if self._later or spec.pays_ahead else None,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.times import format_time
-from phalanx.model.gang import Gang, GangCounts, GroupRef, MatchPolicy
+from phalanx.model.gang import Gang, GangCounts, GroupRef, MatchPolicy, share_of
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, Verdict
 from phalanx.model.verdict_condition import LAST_VERDICT, told_fields
 
@@ -73,7 +73,7 @@ class GroupStatusInput(msgspec.Struct, frozen=True):
 def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -> str:
     """Return the message for a gang with fewer existing members than its minimum, or than a role's minimum."""
     have, needed = counts.present + counts.succeeded, gang.min_member
-    text = f"gang {gang.title} has {have} of the {needed} members that it needs"
+    text = f"{share_of(have, needed)} of gang {gang.title} {'exists' if needed == 1 else 'exist'}"
     if have >= needed:
         role_counts = {role: roles.get(role, GangCounts()) for role, _ in gang.roles}
         short = [
@@ -81,10 +81,10 @@ def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -
             for role, minimum in gang.roles
             if role_counts[role].present + role_counts[role].succeeded < minimum
         ]
-        text = f"gang {gang.title} has too few members of {', '.join(short)}"
+        text = f"gang {gang.title} has too few pods of role {', '.join(short)}"
     words = (("failed", counts.failed), ("terminating", counts.terminating), ("gated", counts.gated))
     aside = ", ".join(f"{count} {word}" for word, count in words if count)
-    return f"{text} ({aside})" if aside else text
+    return f"{text} (not counted: {aside})" if aside else text
 
 
 Conditions = list[dict[str, Any]]

@@ -1,1 +1,1 @@
-"""Why something is not placed: counts, one dominant reason, and the smallest change that would help."""
+"""Diagnosis of units that were not placed: counts, one dominant reason, and the smallest change that helps."""

@@ -1,4 +1,4 @@
-"""What to tell a gang that no domain takes: which came nearest, and what would help."""
+"""Refusals of gangs that fit into no topology domain: the best domain and the change that helps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Surveyed(Protocol):
-    """A session, as far as it is needed here."""
+    """Part of a session that the diagnosis reads."""
 
     state: ClusterState
     plugin_runtime: PluginRuntime
@@ -24,7 +24,7 @@ class Surveyed(Protocol):
 
 
 def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
-    """Why all who are wanted have no room in any domain, nothing of them being placed."""
+    """Return the refusal of members of which no domain takes all. None of them is placed now."""
     nearest = session.topology_domains.nearest(area, want)
     if nearest is None:
         return no_domain(session, area, want)
@@ -35,39 +35,39 @@ def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
 
 
 def spot_of(session: Surveyed, area: Area, domain: Domain) -> Spot | None:
-    """The domain that came nearest, in words; None where the rule lets members go everywhere."""
+    """Return the best domain with its name for messages; None if the rule permits all domains."""
     if not session.topology_domains.ladder(area.rule).cap:
         return None
     level = domain.level
     if area.pins:
-        where = f"{domain.name} ({level.title}), where other members are"
+        where = f"{domain.name} ({level.title} of the placed pods)"
     elif level.count == 1:
-        where = f"{domain.name}, the only domain of {level.title}"
+        where = f"{domain.name} (the only domain of {level.title})"
     else:
-        where = f"{domain.name}, the roomiest of {level.count} domains of {level.title}"
+        where = f"{domain.name} (best of {level.count} domains of {level.title})"
     return Spot(domain.rows, where, wider(area.rule))
 
 
 def wider(rule: TopologyRule) -> str:
-    """What the owner of a rule could change."""
+    """Return the change of the rule that permits a larger domain."""
     if rule.hypernodes:
         return "allow a higher tier (networkTopology.highestTierAllowed)"
-    return "ask for a wider level" if rule.required else ""
+    return "require a wider topology level" if rule.required else ""
 
 
 def no_domain(session: Surveyed, area: Area, want: DomainDemand, culprit: int = 0) -> Shortage:
-    """No domain comes into question at all: there is none, or members are in several already."""
+    """Return the refusal where no domain is eligible: none exists, or placed members are in several already."""
     nodes, ladder = session.state.nodes, session.topology_domains.ladder(area.rule)
     pod_class = want.members[0].pod_class
     if ladder.levels:
         level = ladder.levels[-1]
-        reason = f"node(s) share no domain of {level.title} with all members that are there"
-        change = f"move the members that are there into one domain of {level.title}, or {wider(area.rule)}"
+        reason = f"node(s) were outside the one domain of {level.title} of all placed pods"
+        change = f"move the placed pods into one domain of {level.title}, or {wider(area.rule)}"
     elif area.rule.hypernodes:
-        reason = f"node(s) are in no HyperNode that may be used: {ladder.unknown}"
+        reason = f"node(s) were in no permitted HyperNode: {ladder.unknown}"
         change = f"create HyperNodes, or {wider(area.rule)}"
     else:
-        reason = f"node(s) are in no domain: {ladder.unknown}"
+        reason = f"node(s) were in no domain: {ladder.unknown}"
         change = f"label nodes with {', '.join(area.rule.required)}"
     counts = (NodeCount(reason, len(nodes)),) if len(nodes) else ()
     return Shortage(pod_class, len(nodes), counts, change=change, need=want.total, culprit=culprit)

@@ -1,4 +1,4 @@
-"""The smallest change that would let a pod in where other pods keep it out."""
+"""Smallest changes for pods that affinity, anti-affinity or spread constraints exclude from nodes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.peers import PodSelection
+from phalanx.model.text.counts import count_of, first_of
 
-# So many domains are named.
+# Maximum number of domains in a message.
 _NAMED = 3
 
 
 def peer_remedy(reason: str, pod_class: ClassRecord, nodes: NodeTable, room: BoolArray) -> str | None:
-    """What would open the rows with `room` that are closed for a reason; None for reasons of others."""
+    """Return the change that makes the rows with `room` eligible; None if another filter owns the reason."""
     if reason not in (MISSING_LABEL, UNEVEN, NOT_NEAR, TOO_NEAR, UNWELCOME):
         return None
     affinity_state = pod_class.affinity_state(nodes.affinity)
@@ -39,11 +40,11 @@ def peer_remedy(reason: str, pod_class: ClassRecord, nodes: NodeTable, room: Boo
         keys = " and ".join(dict.fromkeys(_key(each) for each in affinity_state.anti_affinity))
         return f"add a node in another {keys}, or relax podAntiAffinity: {_occupied(affinity_state.anti_affinity)}"
     where = _occupied(affinity_state.existing_anti_affinity)
-    return f"wait for pods that tolerate no such pod beside them to leave: {where}"
+    return f"wait until pods with anti-affinity to this pod terminate: {where}"
 
 
 def wider_skew(pod_class: ClassRecord, nodes: NodeTable, room: BoolArray) -> str:
-    """The maxSkew that would let a pod onto rows with room; "" where a spread constraint keeps it from none."""
+    """Return the change of maxSkew that makes rows with `room` eligible; "" if none is excluded."""
     if not pod_class.affinity.restricts:
         return ""
     found = [_skew(each, room) for each in pod_class.affinity_state(nodes.affinity).spread]
@@ -55,7 +56,7 @@ def wider_skew(pod_class: ClassRecord, nodes: NodeTable, room: BoolArray) -> str
 
 
 def _even_out(affinity_state: AffinityState, room: BoolArray) -> str:
-    """For the first constraint that is in the way."""
+    """Return the change for the first spread constraint that excludes the pod."""
     each = next(
         (each for each in affinity_state.spread if _skew(each, room) > each.rule.max_skew), affinity_state.spread[0]
     )
@@ -64,19 +65,22 @@ def _even_out(affinity_state: AffinityState, room: BoolArray) -> str:
     wider = f"set maxSkew to {_skew(each, room)}"
     if eligible < each.rule.min_domains:
         more = each.rule.min_domains - eligible
-        return f"add nodes in {more} more domain(s) of {domains.key}, lower minDomains to {eligible}, or {wider}"
+        return (
+            f"add nodes in {count_of(more, 'more domain')} of {domains.key}, lower minDomains to {eligible}, "
+            f"or {wider}"
+        )
     if not eligible:
         return f"label nodes with {domains.key}"
     least = each.least()
     emptiest = [domains.values[place] for place in np.flatnonzero(present & (counts == least)).tolist()]
     return (
-        f"make room in {domains.key} {_listed(emptiest)}, which has {least} of these pods while others have up to "
-        f"{int(counts[present].max())}, or {wider}"
+        f"make room in {domains.key} {first_of(sorted(emptiest), _NAMED)} ({count_of(least, 'matching pod')}; "
+        f"other domains have up to {int(counts[present].max())}), or {wider}"
     )
 
 
 def _skew(each: SpreadConstraint, room: BoolArray) -> int:
-    """The maxSkew with which one of the rows with room would be open."""
+    """Return the smallest maxSkew that makes one of the rows with `room` eligible."""
     ids = each.domains.ids[room[: len(each.domains.ids)]]
     ids = ids[ids >= 0]
     if not len(ids):
@@ -90,21 +94,21 @@ def _be_near(affinity_state: AffinityState, pod_class: ClassRecord) -> str:
     for counter in near.counters:
         where = [counter.region.domains.values[place] for place in np.flatnonzero(counter.counts[:-1] > 0).tolist()]
         if where:
-            return f"make room in {_key(counter)} {_listed(where)}, where the pods are that it has to be near to"
-    wanted = " that are also ".join(dict.fromkeys(_named(term.whom) for term in pod_class.affinity.peers.affinity))
+            return f"make room in {_key(counter)} {first_of(sorted(where), _NAMED)}, the domain of its podAffinity"
+    wanted = " and also ".join(dict.fromkeys(_named(term.whom) for term in pod_class.affinity.peers.affinity))
     keys = " and ".join(dict.fromkeys(_key(counter) for counter in near.counters))
     return f"start pods with {wanted} on nodes with the label {keys}, or relax podAffinity"
 
 
 def _occupied(counters: list[DomainCounter]) -> str:
-    """The domains that are closed, per label."""
+    """Return the excluded domains per label."""
     closed: dict[str, set[str]] = {}
     for counter in counters:
         domains: LabelDomains = counter.region.domains
         places = np.flatnonzero(counter.counts[:-1] > 0).tolist()
         closed.setdefault(domains.key, set()).update(domains.values[place] for place in places)
-    parts = [f"{key} {_listed(sorted(values))}" for key, values in closed.items() if values]
-    return f"there are some in {' and in '.join(parts)}"
+    parts = [f"{key} {first_of(sorted(values), _NAMED)}" for key, values in closed.items() if values]
+    return f"such pods are in {' and in '.join(parts)}"
 
 
 def _key(counter: DomainCounter) -> str:
@@ -112,9 +116,9 @@ def _key(counter: DomainCounter) -> str:
 
 
 def _named(whom: PodSelection) -> str:
-    """A selector as kubectl takes it."""
+    """Return a selector in kubectl's syntax."""
     if whom.selector is None:
-        return "no labels at all (the term has no labelSelector)"
+        return "no labels (the term has no labelSelector)"
     words = {"In": "in", "NotIn": "notin"}
     parts = [
         f"{each.key}={each.values[0]}"
@@ -127,9 +131,3 @@ def _named(whom: PodSelection) -> str:
         for each in whom.selector
     ]
     return ",".join(parts) or "any labels"
-
-
-def _listed(values: list[str]) -> str:
-    shown = ", ".join(sorted(values)[:_NAMED])
-    more = len(values) - _NAMED
-    return f"{shown} and {more} more" if more > 0 else shown

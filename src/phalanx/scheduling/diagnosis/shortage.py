@@ -1,4 +1,4 @@
-"""Why there is no room: counted once over all nodes, told to everyone who asks for the same."""
+"""Diagnosis of a pod class without a node: counts over all nodes, shared by all units with the same demand."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
 from phalanx.model.node import CORDONED
 from phalanx.model.pools import POOL_LABEL, PoolRule
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
 from phalanx.scheduling.diagnosis.inter_pod_suggestions import peer_remedy, wider_skew
@@ -30,7 +31,7 @@ _CORDON_TAINT = f"taint {{{CORDONED.key}:"
 
 
 class Spot(msgspec.Struct, frozen=True):
-    """The nodes (bool[N]) that come into question, what people call them, and what would let others in."""
+    """Eligible nodes (bool[N]), their name in messages, and the change that makes more nodes eligible."""
 
     rows: BoolArray
     where: str
@@ -48,23 +49,23 @@ def shortage(
     spot: Spot | None = None,
     alike: Sequence[int] = (),
 ) -> Shortage:
-    """Why `missing` more copies of the class have no room, anywhere or on the spot.
+    """Return the refusal of `missing` more copies of the class, on all nodes or on those of `spot`.
 
-    To be asked while what has been placed is still on the arrays: then no node takes a further copy, and the
-    counts say why for each. `alike` are the rows of the copies among it, which nobody can free.
+    Call it while the placed members are still charged to the nodes: then no node fits a further copy, and each
+    node counts for its reason. `alike` are the rows of placed copies: their resources cannot be freed.
     """
     where = spot.where if spot is not None else ""
     refusal = plugin_runtime.pre_filter(pod_class)
     if refusal is not None:
-        change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
+        change = "remove these fields from the pod, or use another scheduler"
         return Shortage(
             pod_class, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit
         )
     unready = plugin_runtime.unready(pod_class)
     if unready is not None:
-        change = "create or correct what is named; the pod goes on by itself"
+        change = "create or correct the named object; the pod is retried then"
         if pod_class.spec.reservation is not None and pod_class.spec.reservation.inside:
-            change = "wait until it is open to the pod, or remove the annotation by which the pod asks for it"
+            change = "wait until the reservation is open, or remove the reservation annotation of the pod"
         return Shortage(
             pod_class, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit
         )
@@ -81,17 +82,17 @@ def shortage(
 def _node_counts(
     plugin_runtime: PluginRuntime, nodes: NodeTable, pod_class: ClassRecord, rows: BoolArray
 ) -> tuple[tuple[NodeCount, ...], BoolArray]:
-    """Reasons with counts, most frequent first (then by text), and bool[N] of the nodes that pass the filters.
+    """Return the reasons with counts, most frequent first (then by text), and bool[N] of the nodes that pass.
 
-    A node that several resources rule out counts for each of them, as in kube-scheduler's messages.
+    A node that lacks several resources counts for each of them, as in kube-scheduler's messages.
     """
     open_rows = rows.copy()
     counts: dict[str, int] = {}
     lacking: dict[str, str] = {}
     for reason, out in plugin_runtime.explain(pod_class, nodes, slice(None)):
-        found = int((open_rows & out).sum())
-        if found:
-            counts[reason] = counts.get(reason, 0) + found
+        rejected = int((open_rows & out).sum())
+        if rejected:
+            counts[reason] = counts.get(reason, 0) + rejected
             open_rows &= ~out
     for column, amount in zip(pod_class.columns.tolist(), pod_class.amounts.tolist(), strict=True):
         short = int((open_rows & (nodes.idle[column] < amount)).sum())
@@ -127,12 +128,12 @@ def _smallest_change(
             return _too_large(name, amount, largest, missing)
         out = int((nodes.idle[column, rows] < amount).sum())
         if out:
-            # Who is placed leaves no room to free: what all nodes together cannot hold has to be added.
+            # Placed members are not freed: the amount beyond the capacity of all nodes has to be added.
             added = min(missing, max(0, asked - int((nodes.allocatable[column, rows] // amount).sum())))
             short.append((out, name, amount, added))
-    most = max((each[0] for each in short), default=0)
-    needs = _needs([each[1:] for each in short if each[0] == most], missing)
-    where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
+    highest = max((entry[0] for entry in short), default=0)
+    needs = _needs([entry[1:] for entry in short if entry[0] == highest], missing)
+    where = "" if len(rows) == int(among.sum()) else f" on the {count_of(len(rows), 'eligible node')}"
     uneven = (
         _alone_in_the_way(plugin_runtime, nodes, pod_class, among).get(UNEVEN)
         if pod_class.affinity.peers.spread
@@ -143,12 +144,12 @@ def _smallest_change(
 
 
 def _needs(short: Iterable[tuple[str, int, int]], missing: int) -> str:
-    """What has to be added, and what freed or added, of each (resource, amount per pod, pods to add room for)."""
+    """Return the amounts to add and to free, of each (resource, amount per pod, pods that need added capacity)."""
     added = [_amount_short(name, amount, count) for name, amount, count in short if count]
     freed = [_amount_short(name, amount, missing - count) for name, amount, count in short if count < missing]
     parts = [f"add {' and '.join(added)}"] if added else []
     if freed or not added:
-        parts.append(f"free or add {' and '.join(freed) or 'room'}" + " more" * bool(added))
+        parts.append(f"free or add {' and '.join(freed) or 'resources'}" + " more" * bool(added))
     return " and ".join(parts)
 
 
@@ -158,14 +159,14 @@ def _too_large(name: str, amount: int, largest: int, missing: int) -> str:
     if missing > 1:
         wanted = f"add nodes that offer {offers} to each of {missing} pods"
     if not largest:
-        return f"{wanted} (no eligible node offers any)"
+        return f"{wanted} (0 eligible nodes offer {name})"
     offered = f"{format_quantity(largest, name)} {name}"
-    return f"request at most {offered} per pod, or {wanted} (no eligible node offers more than {offered})"
+    return f"request at most {offered} per pod, or {wanted} (the largest eligible node offers {offered})"
 
 
 def _amount_short(name: str, amount: int, missing: int) -> str:
     if name == "pods":
-        return f"{missing} pod slot(s)"
+        return count_of(missing, "pod slot")
     whole = format_quantity(amount * missing, name)
     return f"{whole} {name}" if missing == 1 else f"{whole} {name} ({missing} x {format_quantity(amount, name)})"
 
@@ -178,21 +179,21 @@ def _open_nodes(
     missing: int,
     alike: Sequence[int],
 ) -> str:
-    """The one reason whose removal opens most nodes that would have room."""
+    """Return the removal of the reason that alone excludes the most nodes with enough free resources."""
     parts = _alone_in_the_way(plugin_runtime, nodes, pod_class, among)
     if not parts:
-        return "add a node that the pod's selectors, affinity and tolerations accept"
+        return "add a node that matches the selectors, affinity and tolerations of the pod"
     ranked = sorted(parts, key=lambda reason: -int(parts[reason].sum()))
     if ranked[0] == TAKEN and set(np.flatnonzero(parts[ranked[0]]).tolist()) <= set(alike):
-        # Its own mates have the port there: another one would be theirs too.
-        return f"add {missing} node(s), as no two of these pods can share one (hostPort), or lower the minimum"
-    # Nodes that the pod asks for itself are nearer than others, however many there are of these.
-    asked_for = [reason for reason in ranked if not _is_mismatch(reason)]
-    first = (asked_for or ranked)[0]
+        # Members of its own gang use the port on these nodes, so another port would be in use too.
+        return f"add {count_of(missing, 'node')} (each node takes 1 pod per host port), or lower the minimum"
+    # A fix on nodes that the pod selects comes first, even where more nodes are outside its selection.
+    selected = [reason for reason in ranked if not _is_mismatch(reason)]
+    first = (selected or ranked)[0]
     named = [first] if _is_mismatch(first) or not _is_mismatch(ranked[0]) else [first, ranked[0]]
     return ", or ".join(
         f"{peer_remedy(reason, pod_class, nodes, parts[reason]) or _remedy(reason, pod_class)} "
-        f"({int(parts[reason].sum())} node(s) with room would open)"
+        f"(makes {count_of(int(parts[reason].sum()), 'node')} eligible)"
         for reason in named
     )
 
@@ -200,19 +201,19 @@ def _open_nodes(
 def _alone_in_the_way(
     plugin_runtime: PluginRuntime, nodes: NodeTable, pod_class: ClassRecord, among: BoolArray
 ) -> dict[str, BoolArray]:
-    """reason -> bool[N] of the nodes with room that nothing else closes; in the order of the filters."""
+    """Return reason -> bool[N] of the nodes with enough free resources that only this reason excludes."""
     room = among & (nodes.idle >= pod_class.min_idle).all(axis=0)
     parts = plugin_runtime.explain(pod_class, nodes, slice(None))
-    # (The cluster puts a taint on nodes that are cordoned, which goes with that: one thing is in the way, not two.)
+    # Kubernetes taints a cordoned node: the taint and spec.unschedulable count as one reason.
     cordoned = np.sum([out for reason, out in parts if reason == UNSCHEDULABLE], axis=0, dtype=np.bool_)
     parts = [(reason, out & ~cordoned if _CORDON_TAINT in reason else out) for reason, out in parts]
     objections = np.sum([out for _, out in parts], axis=0)
-    found: dict[str, BoolArray] = {}
+    blocked: dict[str, BoolArray] = {}
     for reason, out in parts:
-        opened: BoolArray = room & out & (objections == 1)
-        if opened.any():
-            found[reason] = found[reason] | opened if reason in found else opened
-    return found
+        rows: BoolArray = room & out & (objections == 1)
+        if rows.any():
+            blocked[reason] = blocked[reason] | rows if reason in blocked else rows
+    return blocked
 
 
 def _is_mismatch(reason: str) -> bool:
@@ -226,22 +227,22 @@ def _remedy(reason: str, pod_class: ClassRecord) -> str:
         taint = reason.split("taint ", 1)[1]
         return f"tolerate the taint {taint} or remove it"
     if _is_mismatch(reason):
-        return "label nodes as the pod's selector or affinity asks, or relax it"
+        return "label nodes to match the selector or affinity of the pod, or relax it"
     if reason == TAKEN:
-        return "choose another host port"
+        return "use another host port"
     if reason == IN_MAINTENANCE:
         return "wait until the maintenance is over"
     if reason.startswith(CLOSE_FOR_MAINTENANCE):
-        return "let it end before the maintenance by a limit (activeDeadlineSeconds), or wait until that is over"
+        return "set activeDeadlineSeconds so that it ends before the maintenance, or wait until that is over"
     if "node group" in reason:
         return _group_remedy(pod_class.spec.pool)
     if reason == NOT_ALLOCATABLE:
-        return "free or add devices that its claims ask for"
+        return "free or add devices that match its claims"
     return f"remove the cause of: {reason}"
 
 
 def _group_remedy(rule: PoolRule | None) -> str:
     groups = rule.permitted if rule is not None else ()
     if not groups:
-        return "name the node groups that it may use in the queue's spec.affinity.nodeGroupAffinity"
-    return f"label nodes {POOL_LABEL} with a group that the queue may use ({', '.join(groups)})"
+        return "list node groups in spec.affinity.nodeGroupAffinity of the queue"
+    return f"label nodes {POOL_LABEL} with a node group of the queue ({', '.join(groups)})"

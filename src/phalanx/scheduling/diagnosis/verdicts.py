@@ -1,10 +1,11 @@
-"""Verdicts on units that no room helps, in one sentence, with counts and the smallest change that would help."""
+"""Verdicts on units that free resources do not help: message with counts, and the smallest change."""
 
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.gang import Gang, MatchPolicy
+from phalanx.model.gang import Gang, MatchPolicy, share_of
 from phalanx.model.pod import MemberState
+from phalanx.model.text.counts import count_of
 from phalanx.model.text.decoding import quoted
 from phalanx.model.text.duration import format_moment
 from phalanx.model.verdict import NOT_ENOUGH_MEMBERS, NamedObject, Objects, Verdict, gang_object
@@ -22,17 +23,17 @@ SCALE_UP_DELAY_KEY = "phalanx.dev/scale-up-delay"
 
 
 def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
-    """Something raised: a fault of ours, or of a plugin."""
+    """Return the verdict on a unit whose planning raised: a fault of the scheduler or of a plugin."""
     where = f" in plugin {plugin}" if plugin else ""
     return Verdict(
         PLANNING_FAILED,
-        f"{what} is set aside because planning it failed{where}: {type(error).__name__}: {quoted(str(error))}",
-        change="change it, and it is tried again; report what the scheduler's log says",
+        f"planning {what} failed{where}: {type(error).__name__}: {quoted(str(error))}",
+        change="change the object to retry; report the error from the scheduler's log",
     )
 
 
 def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Verdict | None:
-    """A verdict if the quorum cannot be met by the members that exist, else None."""
+    """Return the verdict if the existing members cannot meet the quorum, else None."""
     for role, least in need.roles:
         there = gang.count(MemberState.PENDING, role)
         if there < least:
@@ -40,10 +41,10 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
             held, aside = minimum - least + there, _aside(gang, spec, need)
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
-                f"gang {gang.title} has {held} of the {minimum} {role} members that it needs{aside}",
+                f"{share_of(held, minimum)} of role {role} of gang {gang.title} {_exist(minimum)}{aside}",
                 needed=minimum,
                 members=gang.counts().present,
-                change=f"create {least - there} more pod(s) of role {role}"
+                change=f"create {count_of(least - there, 'more pod')} of role {role}"
                 + (f", or lower minTaskMember.{role} to {held}" if held else ""),
                 objects=_only(gang),
             )
@@ -53,9 +54,9 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
         return _subgroups_missing(gang, spec, need) if spec.subgroups else None
     goal = need.total + need.done - expected
     held, aside = goal - short, _aside(gang, spec, need)
-    message = f"gang {gang.title} has {held} of the {goal} members that it needs{aside}"
+    message = f"{share_of(held, goal)} of gang {gang.title} {_exist(goal)}{aside}"
     if spec.later:
-        message += f"; {spec.later}, so they are not counted"
+        message += f"; not counted: {spec.later}"
     if spec.rules.native:
         message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{aside}"
     lower = f", or lower its minimum to {held}" if held and goal == spec.min_member else ""
@@ -70,21 +71,21 @@ def members_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Ve
 
 
 def to_count(gang: GangRecord, short: int) -> str:
-    """What makes so many more members count; those that exist come first."""
+    """Return the changes that make `short` more members count, first those on existing pods."""
     counts = gang.counts()
     gated = min(short, counts.gated)
     other_scheduler = min(short - gated, counts.other_scheduler)
-    left = short - gated - other_scheduler
+    absent = short - gated - other_scheduler
     ways = (
-        (gated, f"remove the scheduling gates of {gated} pod(s)"),
-        (other_scheduler, f"make {other_scheduler} pod(s) again with this gang's spec.schedulerName"),
-        (left, f"create {left} more pod(s) of the gang"),
+        (gated, f"remove the scheduling gates of {count_of(gated, 'pod')}"),
+        (other_scheduler, f"recreate {count_of(other_scheduler, 'pod')} with the spec.schedulerName of the gang"),
+        (absent, f"create {count_of(absent, 'more pod')} of the gang"),
     )
     return " and ".join(way for number, way in ways if number)
 
 
 def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> Verdict | None:
-    """A verdict if subgroups that have too few members keep the gang from its quorum."""
+    """Return the verdict if the gang misses its quorum because subgroups have too few members, else None."""
     able = startable(gang, spec, lambda each: counted(each, spec.match_policy, need.repair))
     for number, more in enumerate(need.subgroups):
         if able.subgroups[number] < more:
@@ -94,30 +95,31 @@ def _subgroups_missing(gang: GangRecord, spec: Gang, need: QuorumRequirement) ->
             what = f"subgroup {small.title}" if small is not None else f"another subgroup {rule.name}"
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
-                f"gang {gang.title} has {have} of the {rule.least} subgroups {rule.name} that it needs",
+                f"{share_of(have, rule.least, 'required subgroup')} {rule.name} of gang {gang.title} "
+                f"{'has' if rule.least == 1 else 'have'} enough pods",
                 needed=need.total,
                 members=gang.counts().present,
-                change=f"create {missing} more pod(s) of {what}, or lower minSubGroups to {have}",
+                change=f"create {count_of(missing, 'more pod')} of {what}, or lower minSubGroups to {have}",
                 objects=_only(gang),
             )
     return subgroup_too_small(gang, able.small[0]) if able.members < need.total and able.small else None
 
 
 def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
-    """For members of a subgroup that cannot start as it has too few."""
+    """Return the verdict on members of a subgroup that has too few pods to start."""
     have, size = part.there + part.waiting, part.rule.size
     return Verdict(
         NOT_ENOUGH_MEMBERS,
-        f"subgroup {part.title} of gang {gang.title} has {have} of the {size} members that it needs to start",
+        f"{share_of(have, size)} of subgroup {part.title} of gang {gang.title} {_exist(size)}",
         needed=size,
         members=have,
-        change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
+        change=f"create {count_of(size - have, 'more pod')} of the subgroup, or lower its subGroupSize",
         objects=_only(gang),
     )
 
 
 def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | None:
-    """A verdict if members that cannot be read leave too few for the quorum, else None."""
+    """Return the verdict if the quorum needs members whose pods cannot be read, else None."""
     broken = sorted((m for m in gang.pending.values() if m.pod.problem), key=lambda member: member.order)
     if not broken:
         return None
@@ -136,22 +138,22 @@ def held_by_problem(gang: GangRecord, spec: Gang) -> Verdict:
     declared = spec.problem.code != POD_GROUP_NOT_FOUND
     return Verdict(
         spec.problem.code,
-        wrong if spec.problem.waits else f"gang {gang.title} is held: {wrong}",
+        wrong if spec.problem.waits else f"gang {gang.title} cannot start: {wrong}",
         needed=spec.min_member if declared else 0,
         members=gang.counts().present,
-        change=remedy or "correct what is named",
+        change=remedy or "correct the named field",
         fault=spec.problem.code.endswith("Mismatch"),
-        # A problem is about what the gang's own objects and pods say.
+        # A problem names only objects and pods of the gang itself.
         objects=_only(gang),
     )
 
 
 def unrequited(gang: str, mate: str, by: str, objects: Objects = None) -> Verdict:
-    """`by` names the mate, which does not name it."""
+    """Return the verdict on a gang whose gang group lists `mate`, where `mate` does not list gang `by`."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
-        f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
-        change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
+        f"gang {gang} waits for gang {mate}, whose gang groups do not list gang {by}",
+        change=f"list the same gang groups on {mate} and {by}, or remove {mate} from the gang groups of {by}",
         objects=objects,
     )
 
@@ -159,19 +161,19 @@ def unrequited(gang: str, mate: str, by: str, objects: Objects = None) -> Verdic
 def too_many_tied(gang: str, most: int, objects: Objects = None) -> Verdict:
     return Verdict(
         WAITING_FOR_GANG_GROUP,
-        f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
-        change=f"name at most {most} gangs that start together",
+        f"the gang groups of gang {gang} connect more than {most} gangs",
+        change=f"list at most {most} gangs that start together",
         objects=objects,
     )
 
 
 def not_considered(what: str, actions: tuple[str, ...], about: Objects = None) -> Verdict:
-    """For what no action of the policy ever looks at."""
+    """Return the verdict on a unit that no action of the policy considers."""
     return Verdict(
         NOT_CONSIDERED,
         f"no action of the policy ({', '.join(actions)}) places {what}",
         unschedulable=False,
-        change="name the actions allocate and backfill in the policy",
+        change="add the actions allocate and backfill to the policy",
         objects=about,
     )
 
@@ -188,9 +190,10 @@ def unreadable(record: PodRecord) -> Verdict:
 def scale_up_delayed(gang: str, running: int, until: int, objects: Objects = None) -> Verdict:
     return Verdict(
         SCALE_UP_DELAYED,
-        f"gang {gang} runs with {running} members, has what it needs, and grows again at {format_moment(until)}",
+        f"gang {gang} runs with {count_of(running, 'pod')} and has its minimum; "
+        f"it scales up again at {format_moment(until)}",
         unschedulable=False,
-        change=f"wait, or lower its {SCALE_UP_DELAY_KEY}",
+        change=f"wait until then, or lower its {SCALE_UP_DELAY_KEY}",
         objects=objects,
     )
 
@@ -200,16 +203,16 @@ def _only(gang: GangRecord) -> tuple[NamedObject, ...]:
 
 
 def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:
-    """What keeps existing members from counting."""
+    """Return in brackets the members that do not count, by state, and the match policy if it excludes them."""
     counts = gang.counts()
     on_nodes = counts.bound + counts.running
     waiting_only = spec.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)
     parts = [
         f"{count} {word}"
         for count, word in (
-            (on_nodes if waiting_only else 0, "on nodes already"),
+            (on_nodes if waiting_only else 0, "on nodes"),
             (counts.gated, "gated"),
-            (counts.other_scheduler, "of another scheduler"),
+            (counts.other_scheduler, "with another schedulerName"),
             (counts.terminating, "terminating"),
             (counts.succeeded - need.succeeded, "succeeded"),
             (counts.failed, "failed"),
@@ -217,4 +220,8 @@ def _aside(gang: GangRecord, spec: Gang, need: QuorumRequirement) -> str:
         if count
     ]
     policy = f"; match policy {spec.match_policy}" if waiting_only and on_nodes else ""
-    return f" ({', '.join(parts)} do not count{policy})" if parts else ""
+    return f" (not counted: {', '.join(parts)}{policy})" if parts else ""
+
+
+def _exist(number: int) -> str:
+    return "exists" if number == 1 else "exist"

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, share_of
+from phalanx.model.text.counts import count_of
 from phalanx.model.verdict import NamedObject, Verdict, gang_object, joined_objects
 from phalanx.scheduling.refusals.refusal import Refusal
 
@@ -31,13 +32,13 @@ class Waits(Refusal, frozen=True):
     def gang_verdict_beside(self, gang: GangRecord, mates: Mapping[GangKey, Verdict]) -> Verdict:
         why = mates.get(self.culprit) if self.culprit is not None else None
         message = (
-            f"gang {gang.title} waits for CompositePodGroup {self.composite}: {self.able} of "
-            f"{self.least} required groups are ready"
+            f"gang {gang.title} waits for CompositePodGroup {self.composite}: "
+            f"{share_of(self.able, self.least, 'required group')} can start"
         )
         composite = NamedObject("CompositePodGroup", self.composite.name, self.composite.namespace)
         objects = (gang_object(gang.key), composite)
         if why is None:
-            change = f"create {self.least - self.able} more group(s)"
+            change = f"create {count_of(self.least - self.able, 'more group')}"
             return Verdict(
                 WAITING_FOR_COMPOSITE,
                 message,
@@ -53,7 +54,7 @@ class Waits(Refusal, frozen=True):
             needed=self.least,
             placeable=self.able,
             members=self.able,
-            change=f"help gang {self.title} first: {why.change}" if why.change else "",
+            change=f"first fix gang {self.title}: {why.change}" if why.change else "",
             fault=why.fault,
             # The culprit is a gang of this tree, all of which are in one namespace.
             objects=joined_objects(objects, why.objects),

@@ -227,10 +227,13 @@ def admission_objection(session: QueueSession, gang: GangRecord) -> tuple[str, s
     for account, name, amount, limit, taken in _bounds(session, gang, queue):
         if amount > limit - taken + session.reclaimable_estimate(gang, account).get(name, 0):
             wanted, most = format_quantity(amount, name), format_quantity(limit, name)
+            left = format_quantity(max(0, limit - taken), name)
+            generated = gang.spec is not None and gang.spec.generated
+            lower = "" if generated else "lower minResources, "
             return (
-                f"its minResources ask for {wanted} {name}, more than {account.label} has left of its "
-                f"real capability {most}",
-                f"wait until groups of {account.label} finish, lower minResources, or raise its capability "
+                f"{'it requests' if generated else 'its minResources request'} {wanted} {name}; {account.label} "
+                f"has {left} left of its real capability {most}",
+                f"wait until groups of {account.label} finish, {lower}raise its capability, "
                 "or lower the guarantees of its siblings",
             )
     return None
@@ -243,10 +246,10 @@ def _entrance(session: QueueSession, gang: GangRecord) -> tuple[AccountRecord | 
         return None, None
     queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, spec.queue))
     if queue is None:
-        return None, (f"queue {spec.queue} does not exist", f"create queue {spec.queue} or name another")
+        return None, (f"queue {spec.queue} does not exist", f"create queue {spec.queue}, or use another queue")
     if queue.fault is not None:
         remedy = "open" if queue.fault.code == QUEUE_CLOSED else "repair"
-        return queue, (queue.fault.message, f"{remedy} queue {spec.queue}, or name another")
+        return queue, (queue.fault.message, f"{remedy} queue {spec.queue}, or use another queue")
     return queue, None
 
 

@@ -1,1 +1,1 @@
-"""Why units are refused: facts that hold for every unit with one wait reason, and the verdicts that they give."""
+"""Facts of fit errors, shared by all units with one wait reason, and the verdicts rendered from them."""

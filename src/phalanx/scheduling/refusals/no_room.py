@@ -1,4 +1,4 @@
-"""Refusals because nodes have too little room."""
+"""Refusals for lack of eligible nodes or free resources."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import msgspec
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.model.gang import share_of
+from phalanx.model.text.counts import count_of
 from phalanx.model.verdict import NamedObject, NodeCount, Objects, Verdict, gang_object
 from phalanx.scheduling.refusals.refusal import GangFault, amounts_text
 
@@ -18,12 +20,12 @@ PREREQUISITE_MISSING = "PrerequisiteMissing"
 
 
 class Shortage(GangFault, frozen=True, cache_hash=True):
-    """No further copy of `pod_class` fits on any of `total` nodes, after `placed` of `need` members were placed.
+    """Lack of a node for one more copy of `pod_class`, after `placed` of `need` members were placed.
 
-    `nodes` count the reasons, `eligible` tells whether any node passes the filters, `change` is the smallest
-    change that would help. `refusal` is set where the pod itself is at fault, `unready` where what it refers to is
-    not there or not ready. `where` names the domain that came nearest, for members that have to be in one: then the
-    nodes are those of the domain. `part` names the subgroup that the member is in.
+    `total` nodes were checked and `nodes` counts them by reason. `eligible` is True if a node passes the filters.
+    `change` is the smallest change that helps. `refusal` names unsupported fields of the pod, `unready` a
+    referenced object that is missing or not ready. For members that require one topology domain, `where` names
+    the best domain and the nodes are those of this domain. `part` names the subgroup of the member.
     """
 
     pod_class: ClassRecord
@@ -43,7 +45,7 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
 
     def pod_verdict(self, pod: PodRecord) -> Verdict:
         if self.refusal:
-            code, message = UNSUPPORTED, f"the pod asks for {self.refusal}"
+            code, message = UNSUPPORTED, f"the pod cannot be scheduled: {self.refusal}"
         elif self.unready:
             code, message = PREREQUISITE_MISSING, f"0/{self.total} nodes are available: {self.unready}."
         else:
@@ -54,21 +56,25 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
         )
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
+        created_later = to_come(gang)
         waiting = (*gang.pending.values(), *gang.starting_placeholders)
+        title, share = gang.title, share_of(self.placed, self.need)
         refused = [m for m in waiting if m.pod_class is self.pod_class and not m.pod.problem]
-        _, example = min([(member.order, member.pod.name) for member in refused])
+        _, name = min([(member.order, member.pod.name) for member in refused])
+        example = f"{gang.key.namespace}/{name}"
         inside = f" in {self.where}" if self.where else ""
         part = f"subgroup {self.part} of " if self.part else ""
-        needed = f"{self.need} members that {part}gang {gang.title} needs{to_come(gang)}"
-        head = f"{self.placed} of the {needed} fit{inside}; "
+        verb = "fits" if self.need == 1 else "fit"
+        required = f"{share} of {part}gang {title}{created_later}"
+        head = f"{required} {verb}{inside}; "
         if self.refusal:
-            code, message = UNSUPPORTED, f"pod {example} asks for {self.refusal}"
+            code, message = UNSUPPORTED, f"pod {example} cannot be scheduled: {self.refusal}"
         elif self.unready:
             code = PREREQUISITE_MISSING
-            message = f"0/{self.total} nodes are available for {example}: {self.unready}."
+            message = f"0/{self.total} nodes are available for pod {example}: {self.unready}."
         else:
             there = " there" if self.where else ""
-            message = f"0/{self.total} nodes{there} are available for {example}: {self._reasons()}."
+            message = f"0/{self.total} nodes{there} are available for pod {example}: {self._reasons()}."
             code = self._code
         named = self._objects
         return Verdict(
@@ -91,21 +97,20 @@ class Shortage(GangFault, frozen=True, cache_hash=True):
 
     @property
     def _objects(self) -> Objects:
-        """Return what the texts about nodes name: nothing where all that is lacking is a resource. Reasons of
-        filters cite labels and taints, those of plugins what they like."""
-        silent = not self.refusal and not self.unready and not self.where
-        return () if silent and all(part.resource for part in self.nodes) else None
+        """Return () if only resources are lacking. Reasons of filters and plugins contain arbitrary names: None."""
+        only_resources = not self.refusal and not self.unready and not self.where
+        return () if only_resources and all(part.resource for part in self.nodes) else None
 
     @property
     def _code(self) -> str:
         return NOT_ENOUGH_RESOURCES if self.eligible else NO_ELIGIBLE_NODE
 
     def _reasons(self) -> str:
-        return ", ".join(f"{part.count} {part.reason}" for part in self.nodes) or "there are no nodes"
+        return ", ".join(f"{part.count} {part.reason}" for part in self.nodes) or "the cluster has no nodes"
 
 
 class Gap(GangFault, frozen=True):
-    """All nodes together have less idle than minResources ask: what is missing, per resource."""
+    """Idle resources of all nodes below the minResources of a gang: the missing amount per resource."""
 
     amounts: tuple[tuple[str, int], ...]
 
@@ -113,17 +118,19 @@ class Gap(GangFault, frozen=True):
         spec = gang.spec
         assert spec is not None
         text = amounts_text(self.amounts)
+        # Users cannot lower a field that a controller computes from the pods.
+        stated, lower = ("", "") if spec.generated else (" (minResources)", ", or lower minResources")
         return Verdict(
             NOT_ENOUGH_RESOURCES,
-            f"gang {gang.title} asks for minResources that the cluster lacks: {text} too little is free",
+            f"gang {gang.title} requires {text} more than the cluster has free{stated}",
             needed=spec.min_member,
             members=gang.counts().present,
-            change=f"free or add {text}, or lower minResources",
+            change=f"free or add {text}{lower}",
             objects=(gang_object(gang.key),),
         )
 
 
 def to_come(gang: GangRecord) -> str:
-    """Return in brackets how many of the members that are placed do not exist yet."""
+    """Return in brackets how many of the placed members do not exist yet."""
     count = len(gang.starting_placeholders)
-    return f" ({count} of them come once it runs)" if count else ""
+    return f" ({count_of(count, 'pod')} created once it runs)" if count else ""

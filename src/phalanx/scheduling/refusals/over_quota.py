@@ -1,4 +1,4 @@
-"""The refusal because a limit of an account would be exceeded."""
+"""Refusal because a limit of an account would be exceeded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 from phalanx.cluster.account_objects import account_objects
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.model.gang import share_of
 from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import Objects, Verdict, gang_object, joined_objects
 from phalanx.scheduling.refusals.no_room import NOT_ENOUGH_RESOURCES, to_come
@@ -16,11 +17,11 @@ QUOTA_EXCEEDED = "QuotaExceeded"
 
 
 class OverQuota(GangFault, frozen=True, cache_hash=True):
-    """An account does not allow one more: `used + wanted` of a resource would be above its limit.
+    """Limit of an account that one more pod would exceed: `used + wanted > limit` of `resource`.
 
-    Amounts are in the resource's units; `kept` is what others are to hold, who start before it would end. `placed`
-    of `need` members were allowed before. `beyond` is (a resource, how much of it the gang needs, the less that all
-    nodes together offer).
+    Amounts are in the resource's units. `kept` is reserved for units that start before this one would end. `placed`
+    of `need` members are within the limits. `beyond` is (resource, amount that the gang needs, smaller amount that
+    all nodes together offer).
     """
 
     account: AccountRecord
@@ -48,9 +49,10 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
         message, change = self._sentence_and_change()
         if self.beyond is not None:
             return self._beyond_all_nodes(self.beyond, gang, message)
+        verb = "is" if self.need == 1 else "are"
         return Verdict(
             QUOTA_EXCEEDED,
-            f"{self.placed} of the {self.need} members that gang {gang.title} needs{to_come(gang)} are allowed; "
+            f"{share_of(self.placed, self.need)} of gang {gang.title}{to_come(gang)} {verb} within quota; "
             f"{message}",
             unschedulable=False,
             needed=self.need,
@@ -62,20 +64,20 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
 
     @property
     def _objects(self) -> Objects:
-        """Return the account with those above it; what a hint names is not known."""
+        """Return the account and its ancestors; None with a hint, which names unknown objects."""
         return account_objects(self.account) if not self.hint else None
 
-    def _beyond_all_nodes(self, beyond: tuple[str, int, int], gang: GangRecord, besides: str) -> Verdict:
-        """Return the verdict on a gang that needs more than all nodes offer: no higher limit would help it."""
+    def _beyond_all_nodes(self, beyond: tuple[str, int, int], gang: GangRecord, over_limit: str) -> Verdict:
+        """Return the verdict on a gang that needs more than all nodes offer: a higher limit would not help."""
         name, needed, offered = beyond
-        change = f"add nodes that offer at least {format_quantity(needed - offered, name)} {name} more"
+        change = f"add nodes that offer at least {format_quantity(needed - offered, name)} more {name}"
         if name == self.resource and 0 < self.limit < offered and not self.computed:
-            change = f"ask for at most {format_quantity(self.limit, name)} {name}"
+            change = f"request at most {format_quantity(self.limit, name)} {name}"
         return Verdict(
             NOT_ENOUGH_RESOURCES,
-            f"gang {gang.title} needs {format_quantity(needed, name)} {name}{to_come(gang)}, and all nodes "
-            f"together offer {format_quantity(offered, name)}; besides, {besides}",
-            # More nodes do not raise a limit that somebody has stated.
+            f"gang {gang.title} needs {format_quantity(needed, name)} {name}{to_come(gang)}; all nodes "
+            f"together offer {format_quantity(offered, name)}; also, {over_limit}",
+            # More nodes do not raise a limit that a user has declared.
             unschedulable=self.computed,
             needed=self.need,
             placeable=self.placed,
@@ -86,9 +88,9 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
 
     def _sentence_and_change(self) -> tuple[str, str]:
         name, label = self.resource, self.account.label
-        used, wanted, limit = (format_quantity(each, name) for each in (self.used, self.wanted, self.limit))
+        used, wanted, limit = (format_quantity(amount, name) for amount in (self.used, self.wanted, self.limit))
         kept = (
-            f" and {format_quantity(self.kept, name)} kept for others that start before it would end"
+            f" and {format_quantity(self.kept, name)} reserved for units that start before this one would end"
             if self.kept
             else ""
         )
@@ -101,9 +103,9 @@ class OverQuota(GangFault, frozen=True, cache_hash=True):
         if self.hint:
             ways.append(self.hint)
         if self.kept:
-            ways.append("state a limit of its run time by which it ends before they start")
+            ways.append("set a run-time limit that ends before they start")
         if not ways and self.computed:
-            ways.append("wait until others ask for less, or add nodes")
+            ways.append("wait until other queues request less, or add nodes")
         if not ways and self.limit > 0:
-            ways.append(f"ask for at most {limit} {name}")
+            ways.append(f"request at most {limit} {name}")
         return message, ", or ".join(ways)

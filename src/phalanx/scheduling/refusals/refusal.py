@@ -1,4 +1,4 @@
-"""The refusal of a unit, and refusals for which nodes and limits do not matter."""
+"""Base classes of refusals, and refusals that depend neither on nodes nor on limits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.resources import Requests
+from phalanx.model.text.counts import count_of, first_of
 from phalanx.model.text.quantity import format_quantity
 from phalanx.model.verdict import (
     NamedObject,
@@ -30,12 +31,12 @@ _NODES_NAMED = 5
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Facts of a refusal. They hold for every unit with the same wait reason, and give the verdict of each.
+    """Facts of a fit error, shared by all units with the same wait reason. They render the verdict of each unit.
 
-    of_nodes: too few nodes take the pods; other members, or members elsewhere, may fit.
-    of_account: a limit of an account is exceeded, wherever the pods would be placed.
-    of_mates: a gang lacks nothing itself and waits for others of its composite.
-    names_no_pod: the verdict is the same for every pod without a gang.
+    of_nodes: too few nodes accept the pods; other members, or other domains, can still fit.
+    of_account: a limit of an account is exceeded, on every node.
+    of_mates: the gang itself can start and waits for other gangs of its composite.
+    names_no_pod: the verdict is equal for all pods without a gang.
     """
 
     of_nodes: ClassVar[bool] = False
@@ -48,15 +49,15 @@ class Refusal(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
     def gang_verdict(self, gang: GangRecord) -> Verdict:
-        """Return the verdict on a gang that is refused for these facts."""
+        """Return the verdict on a gang that is refused because of these facts."""
         raise NotImplementedError
 
     def gang_verdict_beside(self, gang: GangRecord, mates: Mapping[GangKey, Verdict]) -> Verdict:
-        """Return the verdict on a gang of a composite, in which `mates` have these verdicts."""
+        """Return the verdict on a gang of a composite; `mates` are the verdicts on its other gangs."""
         return self.gang_verdict(gang)
 
     def gang_verdicts(self, gangs: Sequence[GangRecord]) -> Iterable[tuple[GangRecord, Verdict]]:
-        """Return the new verdicts on the gangs of a unit; a gang that is left out keeps its verdict."""
+        """Return the new verdicts on the gangs of a unit; omitted gangs keep their last verdict."""
         return [(gang, self.gang_verdict(gang)) for gang in gangs]
 
     def member_verdicts(
@@ -66,7 +67,7 @@ class Refusal(msgspec.Struct, frozen=True):
         return ()
 
     def may_be_about(self, gang: GangRecord) -> bool:
-        """Return whether a member of the gang may be among the pods that were refused."""
+        """Return whether the refused pods can include a member of the gang."""
         return True
 
     def of_subgroup(self, title: str) -> Self:
@@ -75,7 +76,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class GangFault(Refusal, frozen=True, kw_only=True):
-    """A refusal for one gang of the unit: that in place `culprit`. Its mates wait for it."""
+    """Refusal of one gang of the unit, at index `culprit`. The other gangs of the unit wait for it."""
 
     culprit: int = 0
 
@@ -87,7 +88,7 @@ class GangFault(Refusal, frozen=True, kw_only=True):
 def verdicts_around(
     gangs: Sequence[GangRecord], culprit: GangRecord, verdict: Verdict
 ) -> Iterable[tuple[GangRecord, Verdict]]:
-    """Return the verdict of the gang that cannot start; each of its pending mates waits for it."""
+    """Return the verdict of the gang that cannot start, and of each other pending gang, which waits for it."""
     return [
         (
             gang,
@@ -107,7 +108,7 @@ def verdicts_around(
 
 
 class Obstacle(Refusal, frozen=True):
-    """A refusal of one gang whose verdict is known, whatever room there is."""
+    """Refusal of one gang with a fixed verdict, independent of free resources."""
 
     verdict: Verdict
 
@@ -116,7 +117,7 @@ class Obstacle(Refusal, frozen=True):
 
 
 class Blocked(GangFault, frozen=True):
-    """Nothing new may be charged, whatever its size: the queue does not exist or is closed, a budget is spent."""
+    """Account that accepts no new pods of any size: its queue is missing or closed, or its budget is spent."""
 
     code: str
     message: str
@@ -142,7 +143,7 @@ class Blocked(GangFault, frozen=True):
 
 
 class VictimsTerminating(Refusal, frozen=True):
-    """Room is held on `nodes` for `held` pods until the `victims` (how many there were at first) have left."""
+    """Nomination of `nodes` for `held` pods until the evicted pods, `victims` at first, have terminated."""
 
     victims: int
     held: int
@@ -155,22 +156,20 @@ class VictimsTerminating(Refusal, frozen=True):
         return self._verdict(f"pod {pod.pod.key}", pod_object(pod))
 
     def _verdict(self, unit: str, about: NamedObject) -> Verdict:
-        shown = ", ".join(self.nodes[:_NODES_NAMED])
-        more = f" and {len(self.nodes) - _NODES_NAMED} more" if len(self.nodes) > _NODES_NAMED else ""
         return Verdict(
             WAITING_FOR_LEAVERS,
-            f"{unit} waits for {self.victims} pod(s) to leave; room for {self.held} pod(s) is held "
-            f"on {shown}{more}",
+            f"{unit} waits for {count_of(self.victims, 'evicted pod')} to terminate; room for "
+            f"{count_of(self.held, 'pod')} is reserved on {first_of(self.nodes, _NODES_NAMED)}",
             needed=self.held,
             placeable=self.held,
-            change="wait until they have left; a long grace delays it, and finalizers or a node whose kubelet does "
-            "not answer keep them",
+            change="wait until they terminate; if they do not, check their grace period, their finalizers and the "
+            "kubelets of their nodes",
             objects=(about, *named_nodes(self.nodes[:_NODES_NAMED])),
         )
 
 
 class BlockedByFifo(Refusal, frozen=True):
-    """A queue keeps its order, and the unit `head` before this one has no room yet."""
+    """Queue with strict order whose first unit, `head`, does not fit yet."""
 
     queue: str
     head: str
@@ -185,15 +184,14 @@ class BlockedByFifo(Refusal, frozen=True):
     def _verdict(self, unit: str, about: NamedObject) -> Verdict:
         return Verdict(
             BEHIND_IN_QUEUE,
-            f"{unit} waits behind {self.head} in {self.queue}, which keeps its order (dequeueStrategy fifo)",
+            f"{unit} waits behind {self.head}, which does not fit yet: {self.queue} has dequeueStrategy fifo",
             unschedulable=False,
             objects=joined_objects((about,), self.objects),
         )
 
 
 class NotAdmitted(Refusal, frozen=True):
-    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help, and
-    which plugin refuses."""
+    """Group whose controller is not permitted to create pods yet: the reason, the fix and the refusing plugin."""
 
     message: str = ""
     change: str = ""
@@ -203,34 +201,36 @@ class NotAdmitted(Refusal, frozen=True):
         spec = gang.spec
         assert spec is not None
         wanted = amounts_text(spec.min_resources or ())
-        announced = f"its minResources ({wanted}) exceed what may be promised now"
-        message = self.message or (announced if wanted else "the policy lets nothing in now")
+        name = "requests" if spec.generated else "minResources"
+        announced = f"its {name} ({wanted}) exceed the amounts that can be admitted now"
+        message = self.message or (announced if wanted else "the policy admits no group now")
+        lower = ", or lower minResources" if wanted and not spec.generated else ""
         return Verdict(
             AWAITING_ADMISSION,
-            f"gang {gang.title} waits to be admitted: {message}",
+            f"gang {gang.title} is not admitted: {message}",
             unschedulable=False,
             needed=spec.min_member,
             members=gang.counts().present,
-            change=self.change or f"wait for other groups to finish{', or lower minResources' if wanted else ''}",
-            # A plugin's own words name what they like.
+            change=self.change or f"wait until other groups finish{lower}",
+            # The text of a plugin contains arbitrary names.
             objects=(gang_object(gang.key),) if not self.message and not self.change else None,
             plugin=self.plugin,
         )
 
     def gang_verdicts(self, gangs: Sequence[GangRecord]) -> Iterable[tuple[GangRecord, Verdict]]:
         for gang in gangs:
-            spec, told = gang.spec, gang.last_verdict[0] if gang.last_verdict is not None else None
+            spec, last = gang.spec, gang.last_verdict[0] if gang.last_verdict is not None else None
             waits = spec is not None and spec.admission and not spec.admitted and not gang.admitted
-            if waits and (not told or told.code == AWAITING_ADMISSION):
+            if waits and (not last or last.code == AWAITING_ADMISSION):
                 yield gang, self.gang_verdict(gang)
 
 
 def waiting_for_gang_group(gang: str, mate: str, why: str, remedy: str = "", objects: Objects = None) -> Verdict:
-    """Return the verdict on a gang whose mate cannot start; `why` and `remedy` are those of the mate."""
+    """Return the verdict on a gang that waits for `mate`; `why` and `remedy` are of the verdict on `mate`."""
     return Verdict(
         WAITING_FOR_GANG_GROUP,
         f"gang {gang} waits for gang {mate} of its gang group: {why}",
-        change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
+        change=f"first fix gang {mate}: {remedy}" if remedy else f"create gang {mate}",
         objects=objects,
     )
 

@@ -43,8 +43,8 @@ def _is_rejected(session: Session, unit: QueuedUnit, first: Reservation) -> bool
         return False
     vote, plugin = _vote(session, "backfill", unit)
     if vote is Vote.REJECT and plugin:
-        message = f"plugin {plugin} does not let it start before {first.name}, whose start is reserved"
-        facts = Blocked(BACKFILL_REJECTED, message, f"wait for the start of {first.name}")
+        message = f"plugin {plugin} rejects its start before {first.name}, whose start is reserved"
+        facts = Blocked(BACKFILL_REJECTED, message, f"wait until {first.name} starts")
         demand = BackfillRejected(_queue_of(session, unit), plugin, first.name)
         session.refuse(unit, demand, session.fit_errors.record(demand, facts))
         session.mark_attempted(unit)

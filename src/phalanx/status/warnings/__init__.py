@@ -1,1 +1,1 @@
-"""What is wrong with declarations and can be mended: told once per change, by an event on the object."""
+"""Warnings about declarations, as one event per change on the object."""

@@ -1,4 +1,4 @@
-"""Pods of whose cards not all is believed that is written on them."""
+"""Warnings about pods whose device annotations are not plausible."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.warnings import ObjectWarning, pod_ref
 
-# How they are counted among annotations that are not believed.
+# Label of these pods in the metric of rejected annotations.
 DEVICE_RESULTS = "device results"
 _CODE = "DeviceResultDoubted"
 
 
 class DistrustedDevices:
-    """Each pod once, as long as the doubt lasts; `counted` is called for each as well."""
+    """Warns once per pod and doubt, and calls `counted` for each warning."""
 
     def __init__(self, state: ClusterState, counted: Callable[[], None]) -> None:
         self._state = state
@@ -22,7 +22,7 @@ class DistrustedDevices:
         self._told: dict[str, str] = {}
 
     def new_warnings(self) -> list[ObjectWarning]:
-        """What has come up since the last call."""
+        """Return the warnings since the last call."""
         allocator = self._state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(allocator, SharedDevices)
         if not allocator.doubts and not self._told:
@@ -39,5 +39,5 @@ class DistrustedDevices:
     def _notice(self, uid: str) -> ObjectWarning:
         self._counted()
         pod = self._state.pods[uid].pod
-        note = f"{self._told[uid]}; it counts for what it asks for on the cards where most is free; delete it"
+        note = f"{self._told[uid]}; its requests are charged to the GPUs with the most free memory; delete the pod"
         return ObjectWarning(pod_ref(pod.namespace, pod.name, uid), "Warning", _CODE, note)

@@ -1,4 +1,4 @@
-"""Tells owners when what they say against the eviction of their pods has no effect at all."""
+"""Warnings about protection from eviction that the policy or queue ignores."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from phalanx.scheduling.preemption.rules.self_protection import protection_rule
 
 
 def ignored_protection(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[ObjectWarning]:
-    """For every pod or group that gets its place now, once: afterwards nothing about it is written any more.
+    """Return one warning per pod or group that is bound now and whose protection has no effect at all.
 
-    How far a word reaches that is heard depends on who asks for the room; whoever must go in spite of it is told
-    then.
+    Protection with a limited effect depends on the preemptor: its warning is part of the eviction.
     """
     found: dict[ObjectRef, ObjectWarning] = {}
     for bind in binds:
@@ -42,7 +41,7 @@ def _words(record: PodRecord) -> list[str]:
 
 
 def told_about(record: PodRecord) -> tuple[ObjectRef, str]:
-    """The object of the pod's group if there is one, else the pod."""
+    """Return the object of the pod's group, or else the pod, with its name in messages."""
     pod, gang = record.pod, record.gang
     if gang is not None and gang.spec is not None and gang.spec.source is not None:
         return group_ref(gang.spec.source), f"the members of gang {gang.title}"

@@ -1,4 +1,4 @@
-"""Tells owners when the quota that their pods name is not the one that they are charged to."""
+"""Warnings about pods that name another quota than the one they are charged to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODE = "QuotaLabelIgnored"
 
 
 def ignored_quota_labels(state: ClusterState, binds: Iterable[Bind]) -> list[ObjectWarning]:
-    """For every pod or group that gets its place now, once. Without such quotas the label says nothing."""
+    """Return one warning per pod or group that is bound now. The label has no effect without such quotas."""
     found: dict[ObjectRef, ObjectWarning] = {}
     for bind in binds:
         record = state.pods.get(bind.uid)
@@ -29,7 +29,7 @@ def ignored_quota_labels(state: ClusterState, binds: Iterable[Bind]) -> list[Obj
 
 
 def ignored_quota(state: ClusterState, record: PodRecord) -> str:
-    """Why a pod is not charged to the quota that it names, and what would change that; "" where it is."""
+    """Return why a pod is not charged to its named quota, and the fix; "" if it is."""
     pod, charge_path = record.pod, record.charge_path
     if not pod.quota:
         return ""
@@ -45,6 +45,6 @@ def ignored_quota(state: ClusterState, record: PodRecord) -> str:
         return f"pod {pod.key}: label {QUOTA_NAME} names quota {named}, which does not exist; {where}"
     return (
         f"pod {pod.key}: label {QUOTA_NAME} names quota {named}, which is not for pods of namespace "
-        f"{pod.namespace}; {where}; name none, or have an administrator name it in annotation {QUOTAS} of the "
-        "namespace"
+        f"{pod.namespace}; {where}; remove the label, or have an administrator add the quota to annotation "
+        f"{QUOTAS} of the namespace"
     )

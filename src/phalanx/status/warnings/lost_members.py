@@ -1,4 +1,4 @@
-"""Gangs that fall below their minimum while members run: an event for whoever manages them (KEP 34)."""
+"""Events on gangs that fall below their minimum while members run, for their controllers (KEP 34)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.status.event_publisher import object_reference, source_reference
 
-# Controllers replace a member that is gone; until then nobody need be told (seconds).
+# Delay in which a controller can replace a lost member without an event (seconds).
 _SETTLE = 1.0
 
 
 class LostMembers:
-    """Tells the group's object, once per change of the numbers, that running, waiting and succeeded members
-    together are fewer than its minimum. The members that run are left where they are.
+    """Records an event on a group, once per change of its counts, whose running, pending and succeeded members are
+    fewer than its minimum. Running members are not evicted.
 
-    The same reason is told of a group whose members are all gated. Kubernetes' own groups have no such event: their
-    scheduler asks for nothing more once they have started.
+    A group with only gated members has the same event. Native groups have none: they require nothing after their
+    start.
     """
 
     def __init__(self, state: ClusterState, recorder: EventRecorder, dialects: Dialects | None = None) -> None:
@@ -34,7 +34,7 @@ class LostMembers:
         self._planned: set[GangKey] = set()
 
     def touch(self, key: GangKey) -> None:
-        """Something about a gang is different now; cheap."""
+        """Schedule a check after a change of a gang. Cheap."""
         record = self._state.gangs.get(key)
         if record is None or not self._is_short(record):
             self._told.pop(key, None)
@@ -43,7 +43,7 @@ class LostMembers:
             asyncio.get_running_loop().call_later(_SETTLE, self._look, key)
 
     def status_written(self, key: GangKey, change: StatusChange) -> None:
-        """Nothing is decided about members that are gated, so nobody else tells that their group waits."""
+        """Record an event on a group of gated members, for which the scheduler makes no decision."""
         record = self._state.gangs.get(key)
         if record is None or record.pending or not record.counts().gated:
             return
@@ -71,9 +71,9 @@ class LostMembers:
             self._tell(source, note)
 
     def _is_short(self, record: GangRecord) -> bool:
-        """Whether some members run, and with all that exist the minimum is out of reach, though it still counts.
+        """Return whether members run, none is pending, and the existing members miss a minimum that still counts.
 
-        Where members wait, their gang's verdict tells it.
+        For pending members the verdict on the gang says so.
         """
         spec, counts = record.spec, record.counts()
         if spec is None or spec.source is None:

@@ -1,4 +1,4 @@
-"""Tells administrators what of their HyperNodes does not hold, where only all of them together show it."""
+"""Warnings about HyperNodes that contradict each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.dialects.warnings import ObjectRef, ObjectWarning
 
 
 class NetworkFaults:
-    """Each fault once, until it is gone."""
+    """Warns once per fault, until it is corrected."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -17,7 +17,7 @@ class NetworkFaults:
         self._told: frozenset[HyperNodeFault] = frozenset()
 
     def new_warnings(self) -> list[ObjectWarning]:
-        """What has come up since the last call; that costs something only if nodes or HyperNodes have changed."""
+        """Return the warnings since the last call. Cheap unless nodes or HyperNodes have changed."""
         if self._as_of == self._topology.version:
             return []
         self._as_of = self._topology.version

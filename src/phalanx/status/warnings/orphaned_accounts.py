@@ -1,4 +1,4 @@
-"""Queues and quotas that have no place in their tree."""
+"""Warnings about queues and quotas without a valid parent."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from phalanx.kube.events import EventRecorder
 from phalanx.status.event_publisher import object_reference
 
 _CODES = frozenset({"ParentNotFound", "ParentCycle"})
-CHARGES_NOTHING = "nothing new is charged to it or below it"
+CHARGES_NOTHING = "it and its children accept no new pods"
 
 
 class OrphanedAccounts:
-    """Tells, once per change, an account whose parent is missing or whose parents form a circle, on its object.
+    """Records an event, once per change, on an account whose parent is missing or whose parents form a cycle.
 
-    What hangs below it says the same to whoever asks, but only the object that can be mended gets the event.
+    Accounts below it have the same fault, but only the object that can be corrected has the event.
     """
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
@@ -23,7 +23,7 @@ class OrphanedAccounts:
         self._told: dict[str, str] = {}
 
     def warn_of_changes(self) -> None:
-        """Looks anew if anything may have changed; the ledger must be settled."""
+        """Record the warnings since the last change of the accounts. The ledger must be refreshed."""
         version = self._state.ledger.shape_version
         if version == self._looked:
             return

@@ -182,7 +182,7 @@ class Extender(Plugin):
         overused = answer.get("overused") is True if answer is not None else not self._agrees_by_default()
         if not overused:
             return None
-        why = "reports that it is overused" if answer is not None else "does not answer"
+        why = "reports the queue as overused" if answer is not None else "does not answer"
         return Verdict("QueueOverused", f"{queue.label}: the extender {why}", unschedulable=False)
 
     def admit(self, session: View, gang: GangRecord) -> Vote:

@@ -32,9 +32,9 @@ class Budgets(Plugin):
             used = 0 if not cap else cap * (10 * spent // (cap * MILLISECONDS_PER_HOUR)) // 10
             return Verdict(
                 BUDGET_SPENT,
-                f"{account.label} has spent its budget: {format_quantity(used, resource)} of "
-                f"{format_quantity(cap, resource)} {resource} hours in the {format_duration(budget.window)} "
-                f"that end at {end}",
+                f"{account.label} has used {format_quantity(used, resource)} of {format_quantity(cap, resource)} "
+                f"{resource} hours of its budget for {format_duration(budget.window)}; "
+                f"the next window starts at {end}",
                 unschedulable=False,
                 change=f"wait until {end}, or raise the budget of {account.label}",
                 objects=account_objects(account),

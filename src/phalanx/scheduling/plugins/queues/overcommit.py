@@ -42,13 +42,17 @@ class Overcommit(Plugin):
             if amount > left:
                 wanted, rest = format_quantity(amount, name), format_quantity(left, name)
                 missing = format_quantity(amount - left, name)
-                waiting = (
-                    f"wait until groups that hold {missing} {name} finish, " if amount <= most else "add nodes, "
-                )
+                name_of_size = "it requests" if spec is not None and spec.generated else "its minResources request"
+                ways = ["add nodes"] if amount > most else [f"wait until groups with {missing} {name} finish"]
+                # Pods beyond the size of the cluster never start, whatever the factor admits.
+                if amount <= allocatable:
+                    ways.append("raise overcommit-factor")
+                if spec is not None and not spec.generated:
+                    ways.append("lower minResources")
                 return (
-                    f"its minResources ask for {wanted} {name} and {rest} may still be promised "
+                    f"{name_of_size} {wanted} {name}; {rest} can still be admitted "
                     f"(overcommit-factor {self._per_mille / 1000:g})",
-                    f"{waiting}lower minResources, or raise overcommit-factor",
+                    ", or ".join(ways),
                 )
         return None
 

@@ -36,10 +36,9 @@ class ResourceQuotaPlugin(Plugin):
         for quota, name, amount, room in _claims(session, gang):
             if amount > room:
                 resource = name.removeprefix(_REQUESTS).removeprefix(_LIMITS)
-                needed, free_amount = format_quantity(amount, resource), format_quantity(max(0, room), resource)
+                wanted, left = format_quantity(amount, resource), format_quantity(max(0, room), resource)
                 return (
-                    f"ResourceQuota {quota.namespace}/{quota.name} has {free_amount} {name} left, "
-                    f"the group needs {needed}",
+                    f"it requests {wanted} {name}; ResourceQuota {quota.namespace}/{quota.name} has {left} left",
                     f"free {format_quantity(amount - room, resource)} {name} in namespace {quota.namespace}, "
                     f"or raise the quota",
                 )
