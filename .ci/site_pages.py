@@ -79,7 +79,7 @@ def decisions() -> str:
         f"- [{path.read_text('utf-8').splitlines()[0].removeprefix('# ')}]({path.name})"
         for path in sorted((ROOT / "docs/decisions").glob("*.md"))
     ]
-    return "# Decisions\n\nWhat was asked, what was decided, and what it costs.\n\n" + "\n".join(rows) + "\n"
+    return "# Decisions\n\nQuestions, decisions, reasons and costs.\n\n" + "\n".join(rows) + "\n"
 
 
 def prepare(source: Path = SOURCE) -> list[str]:

@@ -51,18 +51,18 @@ class GangState(enum.StrEnum):
 SENTENCES: Mapping[GangState, str] = MappingProxyType(
     {
         GangState.PENDING: "No member has a node, and the gang waits for nodes; the reason is shown beside it.",
-        GangState.GATED: "No member has a node, and all that wait have scheduling gates.",
-        GangState.OTHER_SCHEDULER: "No member has a node, and all that wait name another scheduler.",
+        GangState.GATED: "No member has a node, and all waiting members have scheduling gates.",
+        GangState.OTHER_SCHEDULER: "No member has a node, and all waiting members name another scheduler.",
         GangState.PARTIAL: "Some members have a node, but fewer than the minimum.",
-        GangState.STARTING: "As many members as the minimum have a node, and not as many run yet.",
-        GangState.RUNNING: "As many members as the minimum run or have succeeded, and some have a node.",
+        GangState.STARTING: "At least the minimum of members have a node, but fewer run.",
+        GangState.RUNNING: "At least the minimum of members run or have succeeded, and some have a node.",
         GangState.EVICTING: "Members are being evicted, and fewer than the minimum remain on nodes.",
         GangState.COMPLETING: "Its pods are being deleted or its owner ends it, and none is evicted.",
         GangState.COMPLETED: "It has ended and succeeded.",
         GangState.FAILED: "It has ended and failed.",
-        GangState.CANCELLED: "It was ended by an order before it was done.",
+        GangState.CANCELLED: "A user cancelled it before its end.",
         GangState.SUSPENDED: "Its owner is suspended and has no pods on nodes.",
-        GangState.DELETED: "It does not exist any more.",
+        GangState.DELETED: "It no longer exists.",
     }
 )
 #: squeue's codes where it has them; PT is ours.
