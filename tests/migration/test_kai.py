@@ -153,10 +153,10 @@ def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
     ("spec", "field", "words"),
     [
         ("{priority: -5}", "spec.priority", "-5 becomes 0"),
-        ("{priority: high}", "spec.priority", "is no whole number"),
-        ('{resources: {cpu: {quota: "x"}}}', "spec.resources.cpu.quota", "'x' is no number"),
-        ('{resources: {gpu: {limit: "4"}}}', "spec.resources.gpu.limit", "'4' is no number"),
-        ("{resources: {memory: {quota: -3}}}", "spec.resources.memory.quota", "below 0"),
+        ("{priority: high}", "spec.priority", "is not an integer"),
+        ('{resources: {cpu: {quota: "x"}}}', "spec.resources.cpu.quota", "'x' is not a number"),
+        ('{resources: {gpu: {limit: "4"}}}', "spec.resources.gpu.limit", "'4' is not a number"),
+        ("{resources: {memory: {quota: -3}}}", "spec.resources.memory.quota", "is negative"),
     ],
 )
 def test_what_is_not_taken_over_is_said(spec: str, field: str, words: str) -> None:

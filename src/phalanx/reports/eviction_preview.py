@@ -1,4 +1,4 @@
-"""What evictions do, or would do, for something that waits: as data that people and programs read."""
+"""Evictions for a waiting unit, planned or in progress, as data."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ _OVERDUE = (
 
 
 class PreviewedPod(msgspec.Struct, omit_defaults=True):
-    """A pod that leaves, would leave, or would have to. `since` and `until` (RFC 3339) are when it was told to and
-    when its grace is over, where that is so already."""
+    """Pod that terminates or would be evicted.
+
+    `since` and `until` (RFC 3339) are the start and the end of its grace period once it terminates.
+    """
 
     pod: str
     gang: str = ""
@@ -42,7 +44,7 @@ class PreviewedPod(msgspec.Struct, omit_defaults=True):
 
 
 class EvictionReasons(msgspec.Struct, omit_defaults=True):
-    """Why these pods go, or why they may not; `until` (RFC 3339) is when the last of them may."""
+    """Common reason of these pods' eviction or protection. `until` (RFC 3339) is the end of the last protection."""
 
     why: str
     pods: list[str]
@@ -50,8 +52,9 @@ class EvictionReasons(msgspec.Struct, omit_defaults=True):
 
 
 class PreviewedCost(msgspec.Struct):
-    """What is lost: pods, gangs that lose their minimum, the highest priority among them, pods taken against a
-    PodDisruptionBudget, and hours of work since the start or the last checkpoint, in sum over the pods."""
+    """Cost of an eviction: pods, gangs below their minimum, highest priority, pods evicted against a
+    PodDisruptionBudget, and pod-hours of work since the start or the last checkpoint.
+    """
 
     pods: int
     gangs: int
@@ -66,11 +69,13 @@ class NodeRoom(msgspec.Struct):
 
 
 class EvictionPreview(msgspec.Struct, omit_defaults=True):
-    """`state` is Leaving (others are on their way out), Due (the scheduler would tell them now) or Vain (evictions
-    do not help; then `pods` are those who would have to go). `rooms` are where it would start, `held` whether they
-    are kept for it, and `overtaken` who loses what was kept. `missing` is what would be missing even without all
-    other pods. After any of `changes` others would go. `paced` are sentences about accounts that may lose so many
-    pods only, and lose some if others go: what they have lost before is known in part.
+    """Evictions for a waiting unit.
+
+    `state` is Leaving (victims terminate), Due (the scheduler would evict now) or Vain (evictions do not help;
+    `pods` are the pods whose eviction the start would need). `rooms` are the planned nodes, `held` tells whether
+    they are reserved for the unit, `overtaken` names the pods that lose a reservation. `missing` is the amount that
+    lacks even without all other pods. Each of `changes` would permit the evictions. `paced` are sentences about
+    accounts with eviction rates; their past evictions are known only in part.
     """
 
     state: str
@@ -87,14 +92,16 @@ class EvictionPreview(msgspec.Struct, omit_defaults=True):
 
 
 def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
-    """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
-    uid) that would be evicted now would be told."""
+    """Return the evictions for a unit; None if evictions do not concern it.
+
+    `messages` maps the uid of each pod that would be evicted now to its eviction message.
+    """
     found = dry_run.disruption(unit)
     if found is None:
         return None
     if isinstance(found, NothingHelps):
         return _vain(dry_run, unit, found)
-    # Several pods that are alike share their victims: who goes for another's sake is among the victims.
+    # Similar pods share victims: a pod that is evicted to keep a gang whole is among the victims.
     pods = dict.fromkeys((*_records(found), *found.terminating))
     told = [record for record in pods if not record.pod.terminating]
     answer = _due(dry_run, found, told, messages) if told else _leaving(dry_run, found)
@@ -163,7 +170,7 @@ def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPre
 
 
 def _about(obstacle: EvictionObstacle) -> str:
-    """Why, in the number that fits."""
+    """Return the obstacle's text in singular or plural."""
     if len(obstacle.records) > 1:
         return obstacle.why
     return (
@@ -200,7 +207,7 @@ def _departure(record: PodRecord) -> PreviewedPod:
 
 def _price(found: Eviction, now: float) -> PreviewedCost:
     records = _records(found)
-    # What is but a part of a decision costs its own part.
+    # A part of a decision has its own cost.
     cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
     hours = sum(hours_lost(record, now) for record in records)
     return PreviewedCost(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))

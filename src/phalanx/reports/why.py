@@ -1,4 +1,4 @@
-"""Why something waits: a dry run of the scheduler over the live cluster, asked about one pod or group."""
+"""Answers of `phalanx why`: a dry run of the scheduler over the live cluster, queried per pod or group."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _NODES_NAMED = 5
 
 
 class WhyReport:
-    """One dry run; the snapshot is used up by it. `bound_to` are the nodes of those that it placed, by uid."""
+    """Answers from one dry run, which consumes the snapshot. `bound_to` maps uids of placed pods to nodes."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> None:
         self._now, self._promises = now, promises or Promises()
         self._state = snapshot.state
         self._refused = snapshot.refused
         self._disruption_targets = snapshot.disruption_targets
-        # What gangs look like before the dry run places anything.
+        # Counts of gangs before the dry run places pods.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._states = observed_states(self._state, self._disruption_targets)
         self._expected = {
-            key: [each.pod for each in record.placeholders.values() if each.nominated_node]
+            key: [placeholder.pod for placeholder in record.placeholders.values() if placeholder.nominated_node]
             for key, record in self._state.gangs.items()
             if record.placeholders
         }
@@ -71,7 +71,7 @@ class WhyReport:
         scheduler.history.restore(snapshot.usages, now)
         rehearse_promises(scheduler.features, self._promises.promises)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
-        # Taken before the dry run evicts or places pods.
+        # States before the dry run evicts or places pods.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         self._observed = ObservedPods(self._before, self._disruption_targets, self._state.schedulers)
         plan = scheduler.cycle(now)
@@ -83,7 +83,7 @@ class WhyReport:
         self._told = {evict.uid: evict for evict in plan.evictions}
 
     def pod(self, namespace: str, name: str) -> WhyAnswer | None:
-        """None where there is no such pod."""
+        """Return the answer about a pod; None if there is no such pod."""
         record = next(
             (entry for entry in self._state.pods.values() if entry.pod.key == f"{namespace}/{name}"), None
         )
@@ -117,7 +117,7 @@ class WhyReport:
         return answer
 
     def gang(self, key: GangKey) -> WhyAnswer | None:
-        """None where neither a pod nor an object declares such a gang."""
+        """Return the answer about a gang; None if neither a pod nor an object declares it."""
         record = self._state.gangs.get(key)
         if record is None:
             return None
@@ -148,28 +148,30 @@ class WhyReport:
         return composite_answer(self._state.gangs.composites, key, self.gang)
 
     def start(self, who: str | GangKey, should_stop: Callable[[], bool] = never) -> PromisedStart | None:
-        """When a pod on its own (its uid), or a gang, starts that waits; None for others."""
+        """Return the start of a waiting pod on its own (by uid) or gang; None for any other."""
         return self.start_times(should_stop).of(who)
 
     def start_times(self, should_stop: Callable[[], bool] = never) -> StartTimes:
-        """Of everybody who waits."""
+        """Return the starts of all waiting units."""
         starts = forecast_starts(self._dry_run, self._now, should_stop)
         return StartTimes(self._promises, starts, self._now, promise_moves(self._dry_run.new_session(self._now)))
 
     def gang_verdict(self, key: GangKey) -> Verdict | None:
-        """What the dry run alone says of a gang that waits (of its surplus, where it runs); None for others."""
+        """Return the verdict on a waiting gang, or on the surplus of a running gang; None for any other."""
         record = self._state.gangs.get(key)
         if record is None:
             return None
         return self._gangs.get(key) or self._surplus_verdict(uid for uid in record.members if uid in self._pods)
 
     def pod_verdict(self, uid: str) -> Verdict | None:
-        """Likewise of a pod."""
+        """Return the dry run's verdict on a waiting pod; None for any other."""
         return self._pods.get(uid)
 
     def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
-        """As of `gangs_named`; of several that an owner starts together those that wait come first.
-        Raises AmbiguousGangError."""
+        """Return the gangs of that name as `gangs_named` does; of several gangs of one owner, waiting gangs first.
+
+        Raises AmbiguousGangError.
+        """
         return self._waiting_first(gangs_named(self._state.gangs, namespace, name, kind))
 
     def name_of(self, key: GangKey) -> str:
@@ -177,29 +179,29 @@ class WhyReport:
         return shown(self._state.gangs[key])
 
     def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
-        """Those of pods and of the objects that declare gangs, by uid, in the same order."""
-        found = {
+        """Return the gangs of these pods and declaring objects (by uid), in the same order."""
+        gangs = {
             record.gang.key for uid in uids if (record := self._state.pods.get(uid)) and record.gang is not None
         }
-        found |= {key for key, record in self._state.gangs.items() if source_uid(record) in uids}
-        return self._waiting_first(found)
+        gangs |= {key for key, record in self._state.gangs.items() if source_uid(record) in uids}
+        return self._waiting_first(gangs)
 
     def pods_below(self, owner: str, namespace: str, name: str, uids: Collection[str]) -> WhyAnswer | None:
-        """About pods without a gang: about the first of them that waits. None where there is none of them."""
+        """Return the answer about the first waiting pod of pods without a gang; None without such pods."""
         pods = sorted(record.pod.name for uid in uids if (record := self._state.pods.get(uid)) is not None)
-        answers = [found for pod in pods if (found := self.pod(namespace, pod)) is not None]
-        waiting = next((each for each in answers if _needs_nodes(each.state)), None)
+        answers = [answer for pod in pods if (answer := self.pod(namespace, pod)) is not None]
+        waiting = next((answer for answer in answers if _needs_nodes(answer.state)), None)
         if waiting is not None or not answers:
             return waiting
         state = self._observed.state_of([self._state.pods[uid].pod for uid in uids if uid in self._state.pods])
-        told = "have ended" if state.over else "exist, and none of them waits"
-        return WhyAnswer(owner, f"{namespace}/{name}", state, f"its {len(answers)} pods {told}")
+        status = "have ended" if state.over else "exist, and none is waiting"
+        return WhyAnswer(owner, f"{namespace}/{name}", state, f"its {len(answers)} pods {status}")
 
     def _waiting_first(self, keys: Iterable[GangKey]) -> list[GangKey]:
         return sorted(keys, key=lambda key: (not self._counts[key].pending, key))
 
     def object_path(self, key: GangKey) -> str:
-        """Of the object that declares a gang, "" for none."""
+        """Return the path of the object that declares a gang, "" for none."""
         return object_path(self._state.gangs.get(key))
 
     def member_uids(self, key: GangKey) -> list[str]:
@@ -207,7 +209,7 @@ class WhyReport:
         return list(record.members) if record is not None else []
 
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
-        """The quorum has what it needs: what the members above it wait for."""
+        """Return the verdict on the surplus members of a gang whose quorum is satisfied."""
         return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
 
     def _describe_without_pending(self, answer: WhyAnswer, record: GangRecord) -> None:
@@ -238,39 +240,41 @@ class WhyReport:
             counts, expected = self._counts[record.key], self._expected.get(record.key, ())
             answer.size = gang_size(record, record.spec, counts, expected)
             if record.spec.topology is not None:
-                rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
+                rows = [
+                    member.row for member in record.members.values() if member.state in ACTIVE and member.row >= 0
+                ]
                 answer.domain = self._domains.home(record.spec.topology, rows)
             answer.minimum = record.spec.min_member
             if record.spec.problem is not None and record.spec.problem.code == POD_GROUP_NOT_FOUND:
-                answer.minimum, answer.size = 0, None  # nobody has stated it
+                answer.minimum, answer.size = 0, None  # no object states a minimum
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
     def _quota_labels(self, records: Iterable[PodRecord]) -> list[str]:
-        """What is told of the first of these pods whose label names another quota than it is charged to."""
+        """Return the notice of the first pod whose label names another quota than its account."""
         ignored = (ignored_quota(self._state, record) for record in records)
-        return [f"{QUOTA_LABEL_IGNORED}: {each}" for each in islice(filter(None, ignored), 1)]
+        return [f"{QUOTA_LABEL_IGNORED}: {notice}" for notice in islice(filter(None, ignored), 1)]
 
     def _add_evictions(self, answer: WhyAnswer, who: str | GangKey) -> WhyAnswer:
-        """What evictions have to do with an answer about something that waits."""
+        """Add the evictions for a waiting unit to its answer."""
         unit = self._dry_run.unit(who)
         if unit is None or answer.forecast or not answer.reason:
             return answer
-        found = answer.evictions = preview_evictions(
+        preview = answer.evictions = preview_evictions(
             self._dry_run, unit, {uid: evict.message for uid, evict in self._told.items()}
         )
-        if found is None:
+        if preview is None:
             return answer
-        if found.state == DUE:
-            nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
+        if preview.state == DUE:
+            nodes = ", ".join(room.node for room in preview.rooms[:_NODES_NAMED])
             answer.forecast, answer.reason, answer.missing = PlacementForecast.STARTS_AFTER_EVICTIONS, "", 0
-            answer.message = found.message
-            answer.append(f"once they have left it starts on {nodes}")
+            answer.message = preview.message
+            answer.append(f"after their termination it starts on {nodes}")
             answer.change = (
-                f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
-                if found.paced
+                f"wait: {'; '.join(preview.paced)}; only the running scheduler knows the past evictions"
+                if preview.paced
                 else "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
             )
-        ways = [answer.change, *found.changes] if answer.change else found.changes
+        ways = [answer.change, *preview.changes] if answer.change else preview.changes
         answer.change = ", or ".join(ways)
         return answer
 
@@ -278,8 +282,8 @@ class WhyReport:
         if verdict is not None:
             answer.reason, answer.message, answer.change = verdict.code, verdict.message, verdict.change
             answer.placeable = verdict.placeable
-            there = verdict.members if verdict.code == NOT_ENOUGH_MEMBERS else verdict.placeable
-            answer.missing = max(0, verdict.needed - there)
+            counted = verdict.members if verdict.code == NOT_ENOUGH_MEMBERS else verdict.placeable
+            answer.missing = max(0, verdict.needed - counted)
             answer.nodes = list(verdict.nodes)
             return answer
         placed = [uid for uid in uids if uid in self.bound_to]
@@ -288,12 +292,12 @@ class WhyReport:
         if refusal:
             answer.reason, answer.message = (
                 "SchedulerError",
-                f"there is room on {', '.join(targets)}, but {refusal}",
+                f"it fits on {', '.join(targets)}, but {refusal}",
             )
-            answer.change = "remove the cause that the API server names; the binding is tried again meanwhile"
+            answer.change = "remove the cause in the API server's message; the scheduler retries the binding"
         elif targets:
             answer.forecast = PlacementForecast.STARTS_NOW
-            answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
+            answer.message = f"nothing blocks it: it would be placed now on {', '.join(targets)}"
             answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
         else:
             answer.message = "nothing waits"
@@ -301,7 +305,7 @@ class WhyReport:
 
 
 def object_path(record: GangRecord | None) -> str:
-    """Of the object that declares a gang, "" for none."""
+    """Return the path of the object that declares a gang, "" for none."""
     ref = record.spec.source if record is not None and record.spec is not None else None
     return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
 
@@ -311,7 +315,7 @@ def _needs_nodes(state: GangState) -> bool:
 
 
 def source_uid(record: GangRecord) -> str:
-    """Of the object that declares a gang, "" for none."""
+    """Return the uid of the object that declares a gang, "" for none."""
     return record.spec.source.uid if record.spec is not None and record.spec.source is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""For how long a job runs, from the objects in its namespace. (What its queue allows is not among them.)"""
+"""Run-time limit of a job from the objects in its namespace, without its queue's limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def documented_run_time(document: Json, groups: Iterable[Json], pods: Iterable[Json]) -> RunTimeEntry | None:
-    """None where it has no pods (any more)."""
+    """Return the run time of a job; None without pods."""
     intake = Intake((), dialects=installed_dialects())
     shown: dict[str, Pod] = {}
     events = []

@@ -1,5 +1,7 @@
-"""Operators that write the name of a scheduler into the pods of their jobs, and make PodGroups: whose pods they are
-is said to them, not in the templates of jobs (docs/workloads.md)."""
+"""Operators that write a scheduler name into the pods of their jobs and create PodGroups.
+
+The scheduler name is an option of the operator, not a field of the job (docs/workloads.md).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,12 @@ _POD_GROUPS = "it then makes PodGroups of scheduling.x-k8s.io"
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """`advice` says what to do instead of editing templates; `{ours}` is the name of the scheduler to move to,
-    `{name}` the one that its pods have, `{serve}` the command that serves both. `keys` are labels and annotations
-    of its jobs that it acts on, or has written, itself. `keeps_name` is True where the name has to stay served."""
+    """Operator.
+
+    `advice` replaces edits of templates; in it `{ours}` is the name of the new scheduler, `{name}` the current name
+    of its pods, `{serve}` the command that serves both. `keys` are labels and annotations of its jobs that the
+    operator itself uses or writes. `keeps_name` tells that the name must stay served.
+    """
 
     name: str
     advice: str
@@ -26,7 +31,7 @@ class Operator(msgspec.Struct, frozen=True):
     keeps_name: bool = False
 
     def told(self, name: str, ours: str) -> str:
-        serve = f"run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+        serve = f"run `phalanx scheduler --scheduler-name {name}` after the other scheduler is stopped"
         return self.advice.format(name=name, ours=ours, serve=serve)
 
 
@@ -71,7 +76,7 @@ def operator_of(api_version: str, kind: str) -> Operator | None:
 
 
 def maker_of(document: Document) -> Mapping[str, Any]:
-    """The reference to the controller of an object, empty where it has none."""
+    """Return the reference to an object's controller; {} without a controller."""
     owners = mapping(document.get("metadata")).get("ownerReferences")
     found = (mapping(each) for each in owners) if isinstance(owners, list) else ()
     return next((each for each in found if each.get("controller") is True), {})
@@ -99,14 +104,17 @@ class OperatorJobs:
         self._jobs[_key(document, document)] = document
 
     def made(self, document: Document, scheduler: str) -> None:
-        """A pod or PodGroup with another scheduler's name."""
+        """Note a pod or PodGroup with the name of another scheduler."""
         maker = maker_of(document)
         if operator_of(text(maker.get("apiVersion")), text(maker.get("kind"))) is not None:
             metadata = {**maker, "namespace": mapping(document.get("metadata")).get("namespace")}
             self._names.setdefault(_key(maker, {"metadata": metadata}), scheduler)
 
     def named(self) -> Iterator[tuple[Document, Operator, str]]:
-        """Those whose pods have another scheduler's name, and which. What one of them has made is not told."""
+        """Yield jobs whose pods name another scheduler, with that name.
+
+        Jobs that another job created are left out.
+        """
         for key, document in self._jobs.items():
             operator = operator_of(text(document.get("apiVersion")), text(document.get("kind")))
             name = self._names.get(key) or self._below(document)
@@ -114,7 +122,7 @@ class OperatorJobs:
                 yield document, operator, name
 
     def _below(self, job: Document) -> str:
-        """What is said of the one that it has made."""
+        """Return the part of the advice about a job that this job created."""
         uid = mapping(job.get("metadata")).get("uid")
         made = (key for key, each in self._jobs.items() if uid and maker_of(each).get("uid") == uid)
         return next((self._names[key] for key in made if key in self._names), "")
