@@ -139,7 +139,7 @@ def test_queues_below_one_of_which_that_has_to_be_written_work_after_it_is() -> 
     parent = queue("dept", "{resources: {gpu: {quota: -1}}}")
     found = examined(parent, queue("team", "{parentQueue: dept, resources: {gpu: {quota: 2}}}"))["team"]
     assert found.verdict is MigrationVerdict.CHANGE
-    assert "until dept deserves what its children do" in said(found)[""].message
+    assert "until dept has the deserved amounts of its children" in said(found)[""].message
 
 
 def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:

@@ -86,7 +86,9 @@ def test_what_kuberay_writes_stays_served_and_what_it_copies_is_not_told() -> No
         pod(owned("RayCluster", "a", "ray.io/v1")),
     )
     (said,) = objected(called(found, "RayJob")).values()
-    assert "KubeRay --batch-scheduler=volcano writes volcano over what a template names" in said.message
+    assert (
+        "KubeRay --batch-scheduler=volcano overwrites the scheduler name of templates with volcano" in said.message
+    )
     assert "and keep that name" in said.message
     assert not any(each.kind == "RayCluster" for each in found)
     steps = summary(found).steps

@@ -210,7 +210,12 @@ def test_that_half_a_card_is_lost_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("weight", "words"),
-    [(0, "no part of what is over quota"), (0.5, "0.5 becomes 1"), (2.5, "2.5 becomes 2"), (-1, "-1 becomes 1")],
+    [
+        (0, "excludes a KAI queue from over-quota capacity"),
+        (0.5, "0.5 becomes 1"),
+        (2.5, "2.5 becomes 2"),
+        (-1, "-1 becomes 1"),
+    ],
 )
 def test_a_weight_that_no_queue_here_can_have_is_not_honoured(weight: float, words: str) -> None:
     told = objected(kai_queue(quota=4, overQuotaWeight=weight))["spec.resources.gpu.overQuotaWeight"]

@@ -217,9 +217,9 @@ def _fixed(body: bytes, kind: str) -> Handler:
 
 def _files(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
     files: list[tuple[str, Traversable]] = []
-    for each in sorted(folder.iterdir(), key=lambda item: item.name):
-        if each.is_dir():
-            files += _files(each, f"{prefix}{each.name}/")
+    for item in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if item.is_dir():
+            files += _files(item, f"{prefix}{item.name}/")
         else:
-            files.append((prefix + each.name, each))
+            files.append((prefix + item.name, item))
     return files

@@ -34,7 +34,7 @@ from phalanx.views.record_facts import gang_facts
 QUOTAS = {Tree.ELASTIC_QUOTA: "ElasticQuota", Tree.KOORDINATOR: "Koordinator", Tree.ACK: "ElasticQuotaTree"}
 _RUNTIME = "runtime quota"
 _NOTHING: Mapping[str, int] = {}
-# States of gangs whose minimum is bound or terminating.
+# States of gangs with a bound or terminating minimum.
 _ON_NODES = frozenset({GangState.STARTING, GangState.RUNNING, GangState.EVICTING, GangState.COMPLETING})
 
 
@@ -67,7 +67,7 @@ class AccountReport:
         return [record for record in self._records if record.key.tree in (Tree.NAMESPACE, Tree.USER)]
 
     def _walk(self, records: list[AccountRecord]) -> Iterator[AccountRecord]:
-        stack = [each for each in reversed(records) if each.parent is None]
+        stack = [root for root in reversed(records) if root.parent is None]
         while stack:
             record = stack.pop()
             yield record
@@ -142,7 +142,7 @@ class AccountReport:
         )
 
     def _fill(self, entry: AccountEntry, record: AccountRecord, right: Mapping[str, int]) -> None:
-        # Reserved room for units whose victims still terminate belongs to the reserving account until then.
+        # Reserved room belongs to the reserving account while the victims terminate.
         pending, used = self._pending(record), record.allocated
         entry.budget = self._budget(record)
         self._rights[record.key] = right
@@ -249,7 +249,7 @@ class AccountReport:
         return demand
 
     def _count_gangs(self) -> dict[AccountKey, Counts]:
-        found: dict[AccountKey, Counts] = {}
+        counts_by_account: dict[AccountKey, Counts] = {}
         for gang in self._session.state.gangs.values():
             if gang.spec is None:
                 continue
@@ -258,9 +258,9 @@ class AccountReport:
             if not (running or pending):
                 continue
             for account in self._paying(gang):
-                counts = found.get(account.key, NO_COUNTS)
-                found[account.key] = Counts(counts.running + running, counts.pending + pending)
-        return found
+                counts = counts_by_account.get(account.key, NO_COUNTS)
+                counts_by_account[account.key] = Counts(counts.running + running, counts.pending + pending)
+        return counts_by_account
 
     def _paying(self, gang: GangRecord) -> Iterable[AccountRecord]:
         """Yield each account that is charged for a member, once."""

@@ -9,7 +9,7 @@ from phalanx.model.verdict import Verdict
 
 
 def of_other_scheduler(pods: Sequence[Pod], ours: Collection[str], who: str = "the pod") -> Verdict:
-    """Return the verdict for `pods`, none of which names a scheduler of `ours`. `who` is their common name."""
+    """Return the verdict for `pods`, none of which names a scheduler of `ours`."""
     names = sorted({pod.scheduler or "default-scheduler" for pod in pods})
     scheduler_names = ", ".join(map(repr, names))
     one = len(pods) == 1

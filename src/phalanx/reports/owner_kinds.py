@@ -12,7 +12,7 @@ from phalanx.dialects.workloads.table import BUILT_IN_RULES, owner_words
 from phalanx.jobs.suspended import SUSPENDABLE, SuspendableKind
 from phalanx.kube.paths import Resource
 
-#: (API group, plural, kind) of jobs whose pods belong to a lower object or to a driver pod.
+#: (API group, plural, kind) of jobs with pods that belong to a lower object or to a driver pod.
 _ABOVE = (
     ("ray.io", "rayservices", "RayService"),
     ("sparkoperator.k8s.io", "sparkapplications", "SparkApplication"),
@@ -24,8 +24,8 @@ _SHORT_NAMES = MappingProxyType({"lws": "leaderworkerset", "sparkapp": "sparkapp
 def job_kinds() -> Iterator[tuple[str, str, str]]:
     """Yield (API group, plural, kind) of each kind that users submit, once."""
     ruled = (rule.owner for rule in BUILT_IN_RULES if rule.owner is not None)
-    stated = [(each.group, each.plural, each.kind) for each in ruled]
-    suspendable = [(each.served.group, each.served.plural, each.served.kind) for each in SUSPENDABLE]
+    stated = [(resource.group, resource.plural, resource.kind) for resource in ruled]
+    suspendable = [(kind.served.group, kind.served.plural, kind.served.kind) for kind in SUSPENDABLE]
     yield from dict.fromkeys((*stated, *suspendable, *_ABOVE))
 
 

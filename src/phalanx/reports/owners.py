@@ -159,17 +159,17 @@ class OwnerLookup:
 
         `kind` is in lower case, "" for any.
         """
-        served, found = await self.discovery(), []
+        served, documents = await self.discovery(), []
         for group, plural, each in job_kinds():
             resource = next(iter(served.find(group, plural)), None)
             if resource is None or (kind and each.lower() != kind):
                 continue
             try:
-                found.append((resource, await self._client.get(resource.path(self.namespace, name))))
+                documents.append((resource, await self._client.get(resource.path(self.namespace, name))))
             except ApiError as error:
                 if error.status not in (403, 404):
                     raise
-        return found
+        return documents
 
 
 async def below(reader: OwnerLookup, name: str, kind: str = "") -> set[str]:

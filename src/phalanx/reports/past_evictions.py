@@ -22,8 +22,8 @@ _SILENT = "EvictionByEvictionAPI"
 async def add_past_eviction(
     client: KubeClient, namespace: str, name: str, answer: WhyAnswer | None
 ) -> WhyAnswer | None:
-    """Add a past eviction to the answer about a pod that was deleted, or whose condition does not name the
-    preemptor.
+    """Add a past eviction to the answer about a deleted pod, or about a pod without a named preemptor in its
+    condition.
 
     Other answers are returned unchanged. Forbidden events are skipped.
     """
@@ -43,8 +43,8 @@ async def add_past_eviction(
 async def add_past_gang_eviction(
     client: KubeClient, namespace: str, name: str, answer: WhyAnswer | None
 ) -> WhyAnswer | None:
-    """Add a past eviction to the answer about a gang that waits since then, that has no pods left, or whose pods'
-    conditions do not name the preemptor.
+    """Add a past eviction to the answer about a gang that waits since then, that has no pods left, or that has pods
+    without a named preemptor in their conditions.
 
     Only objects have such events: a gang declared by labels has none.
     """

@@ -52,14 +52,14 @@ def start_entries(
     rehearse_promises(scheduler.features, promises.promises)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
-    found = [
+    starts = [
         forecast
         for forecast in forecast_starts(scheduler, now, should_stop)
         if not any(scheduler.session.requirement(gang).satisfied for gang in forecast.unit.gangs if gang.spec)
     ]
     moves = promise_moves(scheduler.new_session(now))
-    times = StartTimes(promises, found, now, moves)
-    entries = [entry for forecast in found for entry in _entries(forecast, times.start(forecast), observed)]
+    times = StartTimes(promises, starts, now, moves)
+    entries = [entry for forecast in starts for entry in _entries(forecast, times.start(forecast), observed)]
     entries.sort(key=lambda forecast: forecast.start.no_later_than or forecast.start.planned or "~")
     return _starting(scheduler, plan.binds, observed) + entries
 

@@ -223,7 +223,7 @@ class _Line:
     def _queues_differ(self, ones: ChargePath, second_path: ChargePath) -> str:
         """Return the key that separates the queues of two charge paths, "" for one queue."""
         lines = [
-            [each for each in reversed(list(charge_path.queue.lineage())) if each.key.name != ROOT_QUEUE]
+            [queue for queue in reversed(list(charge_path.queue.lineage())) if queue.key.name != ROOT_QUEUE]
             if charge_path.queue is not None
             else []
             for charge_path in (ones, second_path)

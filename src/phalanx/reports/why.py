@@ -209,7 +209,7 @@ class WhyReport:
         return list(record.members) if record is not None else []
 
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
-        """Return the verdict on the surplus members of a gang whose quorum is satisfied."""
+        """Return the verdict on the surplus members of a gang with a satisfied quorum."""
         return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
 
     def _describe_without_pending(self, answer: WhyAnswer, record: GangRecord) -> None:
@@ -250,7 +250,7 @@ class WhyReport:
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
     def _quota_labels(self, records: Iterable[PodRecord]) -> list[str]:
-        """Return the notice of the first pod whose label names another quota than its account."""
+        """Return the notice of the first pod with a label that names another quota than its account."""
         ignored = (ignored_quota(self._state, record) for record in records)
         return [f"{QUOTA_LABEL_IGNORED}: {notice}" for notice in islice(filter(None, ignored), 1)]
 

@@ -48,7 +48,7 @@ from phalanx.views.gang_state import gang_state
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
 _RAY_CLUSTER = Resource("ray.io", "v1", "rayclusters", "RayCluster")
-# Kinds whose pods start and end one by one.
+# Kinds with pods that start and end one by one.
 _SERVICES = frozenset({"ReplicaSet", "ReplicationController", "DaemonSet", "Node"})
 _SELECTORS = {
     VCJOB: "volcano.sh/job-name",
@@ -151,7 +151,7 @@ class JobReader:
             _add_loose(rows, pods, loose)
         await self._note_submitted(rows.values(), namespace)
         named = with_shown_names([_found(row, now) for row in rows.values()])
-        selected = [each for each in named if not kinds or each.entry.kind in kinds]
+        selected = [found for found in named if not kinds or found.entry.kind in kinds]
         return sorted(selected, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
 
     async def _note_submitted(self, rows: Iterable[_Row], namespace: str | None) -> None:
@@ -334,7 +334,7 @@ def _join(
             if name:
                 members[_namespace(pod), name].append((root, pod, minimum))
     for resource, group in groups:
-        owned = [uid for uid in (inner.get(each, each) for each in _owners(group)) if uid in rows]
+        owned = [uid for uid in (inner.get(owner_uid, owner_uid) for owner_uid in _owners(group)) if uid in rows]
         of_group = members.pop((_namespace(group), _name(group)), [])
         roots = owned or ([root for root, _, _ in of_group] if all(root for root, _, _ in of_group) else [])
         for root in dict.fromkeys(roots):

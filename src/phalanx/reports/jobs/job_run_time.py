@@ -29,11 +29,11 @@ def documented_run_time(document: Json, groups: Iterable[Json], pods: Iterable[J
             events += intake.pod(decode_pod(msgspec.json.encode(pod)))
         except msgspec.DecodeError:
             continue
-    for each in groups:
-        group, _, version = str(each.get("apiVersion")).partition("/")
+    for pod_group in groups:
+        group, _, version = str(pod_group.get("apiVersion")).partition("/")
         kind = ServedKind(group, version, "podgroups")
         if (group, "podgroups") in intake.dialects.groups:
-            events += intake.group(kind, each)
+            events += intake.group(kind, pod_group)
     group, _, version = str(document.get("apiVersion")).partition("/")
     owner = BY_KIND.get((group, str(document.get("kind"))))
     if owner is not None:

@@ -44,7 +44,11 @@ def kind_of(document: Mapping[str, Any]) -> str:
     for kind, resource in RESOURCES.items():
         if (group, document.get("kind")) == (resource.group, resource.kind):
             return kind
-    return GANG if (group, document.get("kind")) in {(each.group, each.kind) for each in group_kinds()} else ""
+    return (
+        GANG
+        if (group, document.get("kind")) in {(resource.group, resource.kind) for resource in group_kinds()}
+        else ""
+    )
 
 
 def group_kinds() -> list[Resource]:

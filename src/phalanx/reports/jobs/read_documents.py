@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 QUEUE_KEYS = ("scheduling.volcano.sh/queue-name", "kueue.x-k8s.io/queue-name", "volcano.sh/queue-name")
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
-# Conditions of PodGroups whose members cannot start.
+# Conditions of PodGroups with members that cannot start.
 _SHORT = frozenset({("Unschedulable", "True"), ("PodGroupScheduled", "False")})
 _DONE = frozenset({"Succeeded", "Failed"})
 _NO_CONTROLLER = (
@@ -162,7 +162,7 @@ def job_entry(kind: str, document: Json, pods: Sequence[PodEntry], groups: Seque
         )
     if is_vague(entry.reason) and not entry.over:
         # A Volcano Job has the verdict of its group.
-        exact = next(filter(None, (told_verdict(conditions_of(each)) for each in groups)), None)
+        exact = next(filter(None, (told_verdict(conditions_of(pod_group)) for pod_group in groups)), None)
         entry = msgspec.structs.replace(entry, reason=_of_pods(exact_code(entry.reason, exact), pods))
     if not entry.reason and not entry.over:
         reason, message = _waits_for(entry, document, pods, groups, now)

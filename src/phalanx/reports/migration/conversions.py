@@ -76,7 +76,7 @@ def said_of_kai(document: Document, path: Path) -> Said | None:
 
 
 def renamed_queue(document: Document, made: Iterable[Document]) -> Iterator[FieldFinding]:
-    """Yield a finding for a renamed queue, whose name is reserved in Phalanx."""
+    """Yield a finding for a renamed queue: Phalanx reserves its name."""
     name = mapping(document.get("metadata")).get("name")
     for manifest in made:
         ours = manifest["metadata"].get("name")
@@ -130,7 +130,7 @@ def _said_of_preemptibility(value: object) -> Said | None:
     if value == _PREEMPTIBILITIES[0]:
         return (
             MigrationVerdict.CHANGE,
-            f"nothing to write: whoever does not write the label {PREEMPTABLE} may be evicted",
+            f"nothing to write: pods without the label {PREEMPTABLE} are preemptible",
         )
     return None
 
@@ -141,8 +141,8 @@ def _said_of_weight(document: Document, value: object) -> Said | None:
     if value == 0:
         return (
             MigrationVerdict.NOT_HONOURED,
-            "0 gives a queue in KAI no part of what is over quota, and the least spec.weight here is 1; to keep it "
-            "within its quota write spec.capability as high as spec.deserved",
+            "weight 0 excludes a KAI queue from over-quota capacity; the minimum spec.weight is 1. To limit the "
+            "queue to its quota, set spec.capability equal to spec.deserved",
         )
     if value != int(value) or value < 1:
         weight = max(1, int(value))

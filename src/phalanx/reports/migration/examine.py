@@ -75,7 +75,7 @@ class Examiner:
             self.add(document)
 
     def add(self, document: object) -> None:
-        """Add an object. An undecodable object becomes a finding and does not affect others."""
+        """Add an object. An undecodable object becomes a finding; the other objects are still examined."""
         if not isinstance(document, Mapping):
             return
         try:
@@ -200,7 +200,7 @@ def _refused(document: Document, fields: list[FieldFinding], refusal: str) -> li
     paths = {spelled(path): path for path in written_paths(document)}
     path = field_at_fault(document, paths.values(), refusal)
     finding = FieldFinding(spelled(path) if path is not None else "", MigrationVerdict.NOT_HONOURED, refusal)
-    at = next((at for at, each in enumerate(fields) if each.field == finding.field), None)
+    at = next((at for at, field in enumerate(fields) if field.field == finding.field), None)
     if at is None or fields[at].verdict is MigrationVerdict.NOT_HONOURED:
         return [*fields, finding]
     return [*fields[:at], finding, *fields[at + 1 :]]

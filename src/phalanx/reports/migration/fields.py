@@ -84,8 +84,10 @@ class FieldExaminer:
         if path[-1] == BATCH_SCHEDULER:
             operator = SPARK
         if operator is not None and name in SCHEDULER_NAMES:
-            told = operator.told(name, self.name)
-            return FieldFinding(spelled(path), MigrationVerdict.CHANGE, told, served=name, kept=operator.keeps_name)
+            operator_advice = operator.advice_for(name, self.name)
+            return FieldFinding(
+                spelled(path), MigrationVerdict.CHANGE, operator_advice, served=name, kept=operator.keeps_name
+            )
         if name != DEFAULT_SCHEDULER and name not in SCHEDULER_NAMES:
             words = f"write {self.name}; scheduler {name} is unknown: if it is the"
             words += f" replaced scheduler, stop it and start Phalanx with --scheduler-name {name} as well"

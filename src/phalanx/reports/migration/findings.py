@@ -35,7 +35,7 @@ class FieldFinding(msgspec.Struct, frozen=True):
 
 
 class ObjectFinding(msgspec.Struct, frozen=True):
-    """All findings about one object and about `alike` others with the same template.
+    """All findings about one object and about `alike` more objects with the same template.
 
     `manifests` replace or complement the object, `patch` is merged into it.
     """

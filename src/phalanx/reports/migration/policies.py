@@ -122,7 +122,7 @@ def _configuration(document: Document) -> Iterator[FieldFinding]:
             advice = f"or run `phalanx scheduler --scheduler-name {name}` after the other scheduler is stopped"
             served = str(name)
             if name == DEFAULT_SCHEDULER:
-                advice, served = "kube-scheduler itself goes by this name", ""
+                advice, served = "this is kube-scheduler's own name", ""
             yield FieldFinding(f"{place}.schedulerName", _C, f"write phalanx into pods; {advice}", served=served)
         enabled = _enabled(profile.get("plugins"))
         for name in dict.fromkeys(enabled):

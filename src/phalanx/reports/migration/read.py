@@ -97,7 +97,7 @@ def _foreign(served: Discovery) -> list[Resource]:
 
 
 def _operators(served: Discovery) -> list[Resource]:
-    """Return the kinds of operators whose templates name the scheduler."""
+    """Return the kinds of operators with templates that name the scheduler."""
     kinds = {kind for kind in grouped_kinds() if kind[0] not in NATIVE_GROUPS and not system_of(kind[0])}
     return [resource for resource in _listed(served) if (resource.group, resource.kind) in kinds]
 

@@ -36,7 +36,7 @@ def refused_queues(findings: list[ObjectFinding]) -> Iterator[tuple[int, FieldFi
             field_finding = FieldFinding("", MigrationVerdict.NOT_HONOURED, f"{_REFUSED}: {refusal}")
             above = catalog.get(parent_of(manifest))
             if above is not None and refusal not in _refusals(manifest, catalog, _generous(above, amounts)):
-                words = f"until {name_of(above)} deserves what its children do"
+                words = f"until {name_of(above)} has the deserved amounts of its children"
                 field_finding = FieldFinding("", MigrationVerdict.CHANGE, f"{_REFUSED} {words}: {refusal}")
             yield place, field_finding
         catalog.put(manifest)

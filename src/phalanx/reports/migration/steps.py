@@ -74,14 +74,14 @@ def _steps(
     if not systems:
         return
     place = f"{written.rstrip('/')}/" if written else ""
-    if not written and any(each.manifests or each.patch or _is_policy(each) for each in findings):
+    if not written and any(finding.manifests or finding.patch or _is_policy(finding) for finding in findings):
         yield "phalanx migrate --write DIR: policy.yaml, objects/ and patches/ of the steps below"
     yield "phalanx install: existing definitions are not changed"
-    policies = [each for each in findings if _is_policy(each)]
+    policies = [finding for finding in findings if _is_policy(finding)]
     config = f" --config {place}policy.yaml" if policies else ""
     if policies:
         yield f"phalanx policy lint {place}policy.yaml: the policy that Volcano's ConfigMap holds"
-    if any(each.manifests for each in findings):
+    if any(finding.manifests for finding in findings):
         yield f"kubectl apply -f {place}objects/: queues and groups that replace unreadable ones"
     names = _scheduler_names(findings)
     running = "".join(f" --scheduler-name {name}" for name in ("phalanx", *names))
@@ -95,8 +95,8 @@ def _steps(
             "delete them with it, otherwise their objects are refused"
         )
     yield f"phalanx scheduler{config}{running if names else ''}"
-    kept = any(field.kept for each in findings for field in each.fields)
-    if any(each.patch for each in findings):
+    kept = any(field.kept for finding in findings for field in finding.fields)
+    if any(finding.patch for finding in findings):
         patches = f"{place}patches/"
         enough = "" if kept else " (then --scheduler-name phalanx is enough)"
         yield f"kubectl patch with {patches}: schedulerName in templates{enough}"
@@ -110,8 +110,8 @@ def _is_policy(finding: ObjectFinding) -> bool:
 
 def _scheduler_names(findings: list[ObjectFinding]) -> list[str]:
     """Return the scheduler names of existing pods."""
-    found = {field.served for each in findings for field in each.fields} - {""}
-    return sorted(found, key=lambda name: (name not in SCHEDULER_NAMES, name))
+    served = {field.served for finding in findings for field in finding.fields} - {""}
+    return sorted(served, key=lambda name: (name not in SCHEDULER_NAMES, name))
 
 
 def _clashes(webhook: Webhook) -> bool:
@@ -124,7 +124,7 @@ def _clashes(webhook: Webhook) -> bool:
 
 def read_webhook(document: Mapping[str, Any], mutating: bool) -> Webhook:
     metadata, groups = mapping(document.get("metadata")), []
-    hooks = [mapping(each) for each in document.get("webhooks") or ()]
+    hooks = [mapping(item) for item in document.get("webhooks") or ()]
     for hook in hooks:
         for rule in hook.get("rules") or ():
             groups += [str(group) for group in rule.get("apiGroups") or ()]

@@ -14,7 +14,7 @@ from phalanx.reports.migration.foreign import RENAMED_KEYS, SCHEDULER_NAMES
 from phalanx.reports.migration.readers import Path
 from phalanx.reports.owner_kinds import job_kinds
 
-# Field of SparkApplication (sparkoperator.k8s.io) whose value the operator writes into pods.
+# Field of SparkApplication (sparkoperator.k8s.io); the operator writes its value into pods.
 BATCH_SCHEDULER = "batchScheduler"
 NAME_FIELDS = ("schedulerName", BATCH_SCHEDULER)
 # Labels identify its pods.
@@ -22,7 +22,7 @@ SPARK_APPLICATION = ("sparkoperator.k8s.io", "SparkApplication")
 _NOT_WRITTEN = frozenset(("apiVersion", "kind", "metadata", "status"))
 # Fields of objects that create pods in several steps: their `template` is not a pod template.
 _STEPS = ("template", "tasks", "jobTemplate")
-# API groups of Kubernetes' own workload kinds, whose pods are examined like those of any owner.
+# API groups of Kubernetes' own workload kinds: their pods are examined like pods of any owner.
 NATIVE_GROUPS = frozenset(("", "apps", "batch"))
 _PATCHED = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"))
 
@@ -50,7 +50,7 @@ def is_grouped(document: Document) -> bool:
 
 
 def grouped_kinds() -> set[tuple[str, str]]:
-    """Return (group, kind) of the owners whose pods Phalanx groups."""
+    """Return (group, kind) of the owners with pods that Phalanx groups."""
     owners = {(rule.owner.group, rule.owner.kind) for rule in BUILT_IN_RULES if rule.owner is not None}
     submitted = ((group, kind) for group, _, kind in job_kinds())
     return owners.union(*(rule.controllers for rule in BUILT_IN_RULES), (SPARK_APPLICATION,), submitted)

@@ -42,11 +42,11 @@ class WorkloadExaminer:
 
     @property
     def jobs_of_operators(self) -> list[ObjectFinding]:
-        """Return findings about operator jobs without a scheduler name whose pods name another scheduler."""
+        """Return findings about operator jobs without a scheduler name, if their pods name another scheduler."""
         findings = []
         for document, operator, name in self.operator_jobs.named():
             places = [spelled((*place, "spec", "schedulerName")) for place in pod_templates(document)]
-            advice = operator.told(name, self._fields.name)
+            advice = operator.advice_for(name, self._fields.name)
             fields = tuple(FieldFinding(place, MigrationVerdict.CHANGE, advice) for place in places[:1])
             head = head_of(document, SCHEDULER_NAMES.get(name, ""))
             findings.append(msgspec.structs.replace(head, fields=fields))

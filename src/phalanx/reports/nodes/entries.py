@@ -153,11 +153,11 @@ def by_pool(nodes: Iterable[NodeEntry]) -> list[PoolSummary]:
 
 def by_reason(nodes: Iterable[NodeEntry]) -> list[ReasonGroup]:
     """Return the groups by descending number of nodes."""
-    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    causes: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for node in nodes:
         for reason in node.reasons:
             state = str(node.state) if node.state in CLOSED else ""
-            found.setdefault((reason.reason, reason.message, state), []).append((reason.since, node.name))
+            causes.setdefault((reason.reason, reason.message, state), []).append((reason.since, node.name))
     groups = [
         ReasonGroup(
             reason=reason,
@@ -166,6 +166,6 @@ def by_reason(nodes: Iterable[NodeEntry]) -> list[ReasonGroup]:
             since=min((since for since, _ in members if since), default=""),
             nodes=tuple(name for _, name in members),
         )
-        for (reason, message, state), members in found.items()
+        for (reason, message, state), members in causes.items()
     ]
     return sorted(groups, key=lambda group: (-len(group.nodes), group.reason, group.message))

@@ -145,6 +145,6 @@ def _reasons(document: Json, closed_by: str) -> list[NodeReason]:
     for mark in marks:
         key, value, effect = text(mark.get("key")), text(mark.get("value")), text(mark.get("effect"))
         if effect in ("NoSchedule", "NoExecute") and not key.startswith(_OF_CONDITIONS):
-            told = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
-            reasons.append(NodeReason("Taint", told, text(mark.get("timeAdded"))))
+            taint_text = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+            reasons.append(NodeReason("Taint", taint_text, text(mark.get("timeAdded"))))
     return reasons

@@ -40,12 +40,12 @@ def waiting_gang(
     meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
     try:
         for where, what in meant:
-            found = find_gangs(facts, where, what)
-            with_pods = [key for key in found if key in facts_by_gang]
+            matches = find_gangs(facts, where, what)
+            with_pods = [key for key in matches if key in facts_by_gang]
             with_pods = with_pods or _gangs_of_job(where, what, events, entries, facts_by_gang)
             if with_pods:
                 return next((key for key in with_pods if key in waiting), with_pods[0])
-            if found:
+            if matches:
                 raise InputError(
                     f"--gang {text}: it has no pods yet (Volcano creates them at admission), so their "
                     f"requests are unknown; use the file of the job with -f"
@@ -71,7 +71,7 @@ def _gangs_of_job(
     entries: Sequence[FileObject],
     facts_by_gang: Mapping[GangKey, GangNameFacts],
 ) -> list[GangKey]:
-    """Return the gangs of a job whose operator gives its PodGroup another name."""
+    """Return the gangs of a job if its operator gives the PodGroup another name."""
     tree = OwnerTree(namespace)
     for entry in entries:
         if entry.document["metadata"].get("namespace") == namespace:

@@ -14,7 +14,7 @@ from phalanx.simulation.documents import FileObject
 from phalanx.simulation.errors import InputError
 
 _QUEUE = "scheduling.volcano.sh/v1beta1"
-# Kinds whose objects have the name of the node that they describe.
+# Kinds of objects that have the name of the node that they describe.
 _NAMED_AFTER = ("Device", "CSINode", "Numatopology")
 _MOST_NODES = 100_000
 _replace = msgspec.structs.replace

@@ -136,7 +136,7 @@ class _Search:
 
     def largest(self, seconds: int) -> tuple[int, int]:
         """Return (size of the largest gang that starts now, number of its nodes)."""
-        fits, found = 0, 0
+        fits, node_count = 0, 0
         limit = self._most()
         while fits < limit:
             middle = (fits + limit + 1) // 2
@@ -144,8 +144,8 @@ class _Search:
             if nodes is None:
                 limit = middle - 1
             else:
-                fits, found = middle, nodes
-        return fits, found
+                fits, node_count = middle, nodes
+        return fits, node_count
 
     def _most(self) -> int:
         """Return an upper bound: the free amounts of all nodes, each resource by itself."""

@@ -267,25 +267,25 @@ def _names(after: Forecast, asked: tuple[frozenset[str], frozenset[GangKey]]) ->
 
 def _asked_start(name: str, after: Forecast, expected: Forecast | None, reasons: _Reasons) -> AskedStart:
     job, start = after.jobs[name], after.start(name)
-    found = AskedStart(name, job.pods, NEVER)
+    asked_start = AskedStart(name, job.pods, NEVER)
     if start is not None:
-        found.start, found.wait_seconds = format_moment(start), start - after.moment
-        found.state = NOW if start <= after.moment else LATER
+        asked_start.start, asked_start.wait_seconds = format_moment(start), start - after.moment
+        asked_start.state = NOW if start <= after.moment else LATER
         counts = Counter(after.nodes(name))
-        found.nodes = [NodeRoom(node, count) for node, count in sorted(counts.items())]
-        found.domains = reasons.domains(counts)
+        asked_start.nodes = [NodeRoom(node, count) for node, count in sorted(counts.items())]
+        asked_start.domains = reasons.domains(counts)
         at_once = {move.job for move in after.evicted if move.when == after.moment}
-        if found.state == LATER or at_once:
-            found.blockers = _blockers(name, start, after)
-        if not at_once.isdisjoint(blocker.name for blocker in found.blockers):
-            found.state = AFTER_EVICTIONS
+        if asked_start.state == LATER or at_once:
+            asked_start.blockers = _blockers(name, start, after)
+        if not at_once.isdisjoint(blocker.name for blocker in asked_start.blockers):
+            asked_start.state = AFTER_EVICTIONS
     if expected is not None and (likely := expected.start(name)) is not None and likely != start:
-        found.expected = format_moment(likely)
+        asked_start.expected = format_moment(likely)
     if (promise := after.promised.get(name)) is not None:
-        found.promised = format_moment(promise)
-    if found.state in (LATER, NEVER, AFTER_EVICTIONS):
-        found.verdict = reasons.verdict(name, job.why)
-    return found
+        asked_start.promised = format_moment(promise)
+    if asked_start.state in (LATER, NEVER, AFTER_EVICTIONS):
+        asked_start.verdict = reasons.verdict(name, job.why)
+    return asked_start
 
 
 def _blockers(name: str, start: int, after: Forecast) -> list[Blocker]:
@@ -295,12 +295,12 @@ def _blockers(name: str, start: int, after: Forecast) -> list[Blocker]:
     nodes = set(after.nodes(name))
     ended = [move for move in after.ended if move.when <= start and move.job != name]
     on_nodes = [move for move in ended if move.node in nodes]
-    found: dict[str, list[int]] = {}
+    ends_by_job: dict[str, list[int]] = {}
     for move in on_nodes or [move for move in ended if move.when == start]:
-        found.setdefault(move.job, []).append(move.when)
+        ends_by_job.setdefault(move.job, []).append(move.when)
     return [
         Blocker(job, len(ends), format_moment(max(ends)))
-        for job, ends in sorted(found.items(), key=lambda item: (-max(item[1]), item[0]))
+        for job, ends in sorted(ends_by_job.items(), key=lambda item: (-max(item[1]), item[0]))
     ]
 
 
@@ -336,7 +336,7 @@ def _evicted(after: Forecast, before: Forecast) -> list[EvictedGang]:
                 after.jobs[job].outcome is JobOutcome.KILLED,
             )
         )
-    return sorted(evicted, key=lambda each: (each.when, each.name))
+    return sorted(evicted, key=lambda gang: (gang.when, gang.name))
 
 
 def _interrupted(after: Forecast) -> list[InterruptedGang]:
@@ -361,9 +361,9 @@ def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[Mo
     longest = float("inf")
     return sorted(
         moved,
-        key=lambda each: (
-            -each.delay_seconds if each.delay_seconds is not None else longest if each.changed else -longest,
-            each.name,
+        key=lambda start: (
+            -start.delay_seconds if start.delay_seconds is not None else longest if start.changed else -longest,
+            start.name,
         ),
     )
 
@@ -373,7 +373,7 @@ def _moved_promises(after: Forecast) -> list[MovedPromise]:
         MovedPromise(name, shown_moment(move.promise.told), shown_moment(move.to), move.cause)
         for name, move in after.moves.items()
     ]
-    return sorted(moved, key=lambda each: (each.promised, each.name))
+    return sorted(moved, key=lambda promise: (promise.promised, promise.name))
 
 
 class _Reasons:
@@ -390,15 +390,15 @@ class _Reasons:
         }
 
     def domains(self, nodes: Counter[str]) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
+        domain_counts: dict[str, dict[str, int]] = {}
         for key in _DOMAINS:
             counts = Counter[str]()
             for node, count in nodes.items():
                 if value := self._labels.get(node, {}).get(key):
                     counts[str(value)] += count
             if counts:
-                found[key] = dict(sorted(counts.items()))
-        return found
+                domain_counts[key] = dict(sorted(counts.items()))
+        return domain_counts
 
     def verdict(self, name: str, text: str) -> WaitSummary | None:
         answer = self._why(name) if not self._world.then else None
