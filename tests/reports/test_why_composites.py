@@ -52,7 +52,7 @@ def ask(snapshot: Snapshot) -> WhyAnswer:
 def test_a_composite_that_would_start_says_so() -> None:
     answer = ask(cluster(4, "a", "b"))
     assert (answer.kind, answer.state, answer.forecast) == ("CompositePodGroup", "Pending", "StartsNow")
-    assert answer.message == "2 groups have started or would start now, 2 are required"
+    assert answer.message == "2 groups have started or would start now, 2 are needed"
 
 
 def test_one_without_room_names_the_group_that_lacks_it_and_what_helps() -> None:
@@ -63,7 +63,7 @@ def test_one_without_room_names_the_group_that_lacks_it_and_what_helps() -> None
         1,
         1,
     )
-    assert answer.message.startswith("1 of 2 required groups have started or can start; gang ns/b: 1 of")
+    assert answer.message.startswith("1 of the 2 groups that it needs have started or could start; gang ns/b: 1 of")
     assert "1 cpu" in answer.change
     assert [(group.name, group.state) for group in answer.groups] == [("ns/a", "Pending"), ("ns/b", "Pending")]
 

@@ -213,8 +213,8 @@ class TestEvictionRates:
         assert (answer.state, answer.forecast) == ("Pending", "StartsAfterEvictions")
         assert answer.message.startswith("1 pod would be evicted as soon as eviction rates allow it, with")
         assert answer.change == (
-            "wait: Queue default allows at most 2 evictions within 10m; "
-            "only the running scheduler knows the past evictions"
+            "wait: Queue default allows at most 2 evictions within 10m, "
+            "and only the running scheduler knows what is gone already"
         )
         (departure,) = answer.evictions.pods
         victim = inquiry.pod(*departure.pod.split("/"))

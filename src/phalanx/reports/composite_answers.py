@@ -21,41 +21,28 @@ def composite_answer(
     if spec is None:
         return None
     name = f"{spec.ref.namespace}/{spec.ref.name}"
-    answers = {
-        gang.key: answer_of_gang
-        for gang in composites.gangs(key)
-        if (answer_of_gang := gang_answer(gang.key)) is not None
-    }
+    answers = {gang.key: found for gang in composites.gangs(key) if (found := gang_answer(gang.key)) is not None}
     answer = WhyAnswer(spec.ref.kind, name, GangState.PENDING, "", minimum=spec.min_groups, uid=spec.ref.uid)
-    answer.groups = [
-        GroupLine(answer_of_gang.name, answer_of_gang.state, answer_of_gang.message)
-        for answer_of_gang in answers.values()
-    ]
+    answer.groups = [GroupLine(found.name, found.state, found.message) for found in answers.values()]
     fault = composites.fault(composites.root_of(key))
     if fault is not None:
         answer.reason, answer.message, answer.change = fault.code, fault.state, fault.remedy
         return answer
-    required = max(1, spec.min_groups)
+    least = max(1, spec.min_groups)
     started, able = (count_groups(composites, spec, answers, counts) for counts in (has_started, can_start))
-    answer.state = state_of_groups(started, required, answers.values())
-    answer.placeable, answer.missing = able, max(0, required - able)
-    if able >= required:
-        if any(answer_of_gang.forecast is PlacementForecast.STARTS_NOW for answer_of_gang in answers.values()):
+    answer.state = state_of_groups(started, least, answers.values())
+    answer.placeable, answer.missing = able, max(0, least - able)
+    if able >= least:
+        if any(found.forecast is PlacementForecast.STARTS_NOW for found in answers.values()):
             answer.forecast = PlacementForecast.STARTS_NOW
-        answer.message = f"{able} groups have started or would start now, {required} are required"
+        answer.message = f"{able} groups have started or would start now, {least} are needed"
         return answer
-    answer.message = f"{able} of {required} required groups have started or can start"
-    blocked = [
-        answer_of_gang
-        for answer_of_gang in answers.values()
-        if answer_of_gang.state.waits and not answer_of_gang.forecast
-    ]
-    culprit = next(
-        (answer_of_gang for answer_of_gang in blocked if answer_of_gang.reason != WAITING_FOR_COMPOSITE), None
-    )
+    answer.message = f"{able} of the {least} groups that it needs have started or could start"
+    blocked = [found for found in answers.values() if found.state.waits and not found.forecast]
+    culprit = next((found for found in blocked if found.reason != WAITING_FOR_COMPOSITE), None)
     if culprit is not None:
         answer.reason, answer.change = culprit.reason, culprit.change
         answer.message += f"; gang {culprit.name}: {culprit.message}"
     else:
-        answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {required - able} more group(s)"
+        answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {least - able} more group(s)"
     return answer

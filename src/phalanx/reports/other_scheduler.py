@@ -11,14 +11,14 @@ from phalanx.model.verdict import Verdict
 def of_other_scheduler(pods: Sequence[Pod], ours: Collection[str], who: str = "the pod") -> Verdict:
     """Return the verdict for `pods`, none of which names a scheduler of `ours`."""
     names = sorted({pod.scheduler or "default-scheduler" for pod in pods})
-    scheduler_names = ", ".join(map(repr, names))
+    told = ", ".join(map(repr, names))
     one = len(pods) == 1
     subject, verb, them = (who, "belongs", "it") if one else (f"the {len(pods)} pods of {who}", "belong", "them")
     return Verdict(
         "OtherScheduler",
-        f"{subject} {verb} to the scheduler {scheduler_names} (spec.schedulerName), which alone places {them}; "
+        f"{subject} {verb} to the scheduler {told} (spec.schedulerName), which alone places {them}; "
         "Phalanx does not",
         unschedulable=False,
         change=f"ask that scheduler; or create the pods with spec.schedulerName: {min(ours)}. Where Phalanx itself "
-        f"serves {scheduler_names}, say so: {' '.join(f'--scheduler-name {name}' for name in names)}",
+        f"serves {told}, say so: {' '.join(f'--scheduler-name {name}' for name in names)}",
     )

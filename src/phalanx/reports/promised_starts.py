@@ -20,21 +20,21 @@ class StartTimes:
     """Starts of waiting units after a dry run at `now`. `moves` are the promised starts that the dry run moved."""
 
     def __init__(
-        self, promises: Promises, units: Sequence[UnitStart], now: float, moves: Sequence[PromiseMove] = ()
+        self, promises: Promises, found: Sequence[UnitStart], now: float, moves: Sequence[PromiseMove] = ()
     ) -> None:
         self._promises = promises
         self._moves = moves
         self._now = int(now)
         self._forecasts = StartCalibration()
         self._forecasts.load(promises.starts.forecast)
-        self.units = units
+        self.units = found
 
     def of(self, who: str | GangKey) -> PromisedStart | None:
         """Return the start of a pod on its own (by uid) or a gang; None if it is not waiting."""
-        for unit_start in self.units:
-            key = unit_start.unit.key
+        for each in self.units:
+            key = each.unit.key
             if key == who or (not isinstance(key, str) and who in key):
-                return self.start(unit_start)
+                return self.start(each)
         return None
 
     def start(self, unit: UnitStart) -> PromisedStart:
@@ -44,7 +44,7 @@ class StartTimes:
         forecast = unit.forecast
         if forecast.no_start is not None:
             return PromisedStart(reason=forecast.no_start.value, message=forecast.message)
-        promised = PromisedStart(
+        found = PromisedStart(
             planned=shown_moment(forecast.start),
             planned_at=shown_moment(self._now),
             basis=basis_of(forecast.gangs, forecast.endless),
@@ -53,10 +53,10 @@ class StartTimes:
             self._forecasts, unit.queue, unit.pods, self._now, forecast.start, self._now
         )
         if expected:
-            promised.expected, promised.expected_until = shown_moment(expected), shown_moment(until)
+            found.expected, found.expected_until = shown_moment(expected), shown_moment(until)
         else:
-            promised.reason, promised.message = NOT_CALIBRATED, _not_calibrated(self._forecasts)
-        return promised
+            found.reason, found.message = NOT_CALIBRATED, _not_calibrated(self._forecasts)
+        return found
 
 
 def _not_calibrated(forecasts: StartCalibration) -> str:

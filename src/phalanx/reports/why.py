@@ -58,7 +58,7 @@ class WhyReport:
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._states = observed_states(self._state, self._disruption_targets)
         self._expected = {
-            key: [placeholder.pod for placeholder in record.placeholders.values() if placeholder.nominated_node]
+            key: [each.pod for each in record.placeholders.values() if each.nominated_node]
             for key, record in self._state.gangs.items()
             if record.placeholders
         }
@@ -180,22 +180,22 @@ class WhyReport:
 
     def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
         """Return the gangs of these pods and declaring objects (by uid), in the same order."""
-        gangs = {
+        found = {
             record.gang.key for uid in uids if (record := self._state.pods.get(uid)) and record.gang is not None
         }
-        gangs |= {key for key, record in self._state.gangs.items() if source_uid(record) in uids}
-        return self._waiting_first(gangs)
+        found |= {key for key, record in self._state.gangs.items() if source_uid(record) in uids}
+        return self._waiting_first(found)
 
     def pods_below(self, owner: str, namespace: str, name: str, uids: Collection[str]) -> WhyAnswer | None:
         """Return the answer about the first waiting pod of pods without a gang; None without such pods."""
         pods = sorted(record.pod.name for uid in uids if (record := self._state.pods.get(uid)) is not None)
-        answers = [answer for pod in pods if (answer := self.pod(namespace, pod)) is not None]
-        waiting = next((answer for answer in answers if _needs_nodes(answer.state)), None)
+        answers = [found for pod in pods if (found := self.pod(namespace, pod)) is not None]
+        waiting = next((each for each in answers if _needs_nodes(each.state)), None)
         if waiting is not None or not answers:
             return waiting
         state = self._observed.state_of([self._state.pods[uid].pod for uid in uids if uid in self._state.pods])
-        status = "have ended" if state.over else "exist, and none is waiting"
-        return WhyAnswer(owner, f"{namespace}/{name}", state, f"its {len(answers)} pods {status}")
+        told = "have ended" if state.over else "exist, and none of them waits"
+        return WhyAnswer(owner, f"{namespace}/{name}", state, f"its {len(answers)} pods {told}")
 
     def _waiting_first(self, keys: Iterable[GangKey]) -> list[GangKey]:
         return sorted(keys, key=lambda key: (not self._counts[key].pending, key))
@@ -240,9 +240,7 @@ class WhyReport:
             counts, expected = self._counts[record.key], self._expected.get(record.key, ())
             answer.size = gang_size(record, record.spec, counts, expected)
             if record.spec.topology is not None:
-                rows = [
-                    member.row for member in record.members.values() if member.state in ACTIVE and member.row >= 0
-                ]
+                rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
                 answer.domain = self._domains.home(record.spec.topology, rows)
             answer.minimum = record.spec.min_member
             if record.spec.problem is not None and record.spec.problem.code == POD_GROUP_NOT_FOUND:
@@ -252,29 +250,29 @@ class WhyReport:
     def _quota_labels(self, records: Iterable[PodRecord]) -> list[str]:
         """Return the notice of the first pod with a label that names another quota than its account."""
         ignored = (ignored_quota(self._state, record) for record in records)
-        return [f"{QUOTA_LABEL_IGNORED}: {notice}" for notice in islice(filter(None, ignored), 1)]
+        return [f"{QUOTA_LABEL_IGNORED}: {each}" for each in islice(filter(None, ignored), 1)]
 
     def _add_evictions(self, answer: WhyAnswer, who: str | GangKey) -> WhyAnswer:
         """Add the evictions for a waiting unit to its answer."""
         unit = self._dry_run.unit(who)
         if unit is None or answer.forecast or not answer.reason:
             return answer
-        preview = answer.evictions = preview_evictions(
+        found = answer.evictions = preview_evictions(
             self._dry_run, unit, {uid: evict.message for uid, evict in self._told.items()}
         )
-        if preview is None:
+        if found is None:
             return answer
-        if preview.state == DUE:
-            nodes = ", ".join(room.node for room in preview.rooms[:_NODES_NAMED])
+        if found.state == DUE:
+            nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
             answer.forecast, answer.reason, answer.missing = PlacementForecast.STARTS_AFTER_EVICTIONS, "", 0
-            answer.message = preview.message
-            answer.append(f"after their termination it starts on {nodes}")
+            answer.message = found.message
+            answer.append(f"once they have left it starts on {nodes}")
             answer.change = (
-                f"wait: {'; '.join(preview.paced)}; only the running scheduler knows the past evictions"
-                if preview.paced
+                f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
+                if found.paced
                 else "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
             )
-        ways = [answer.change, *preview.changes] if answer.change else preview.changes
+        ways = [answer.change, *found.changes] if answer.change else found.changes
         answer.change = ", or ".join(ways)
         return answer
 
@@ -282,8 +280,8 @@ class WhyReport:
         if verdict is not None:
             answer.reason, answer.message, answer.change = verdict.code, verdict.message, verdict.change
             answer.placeable = verdict.placeable
-            counted = verdict.members if verdict.code == NOT_ENOUGH_MEMBERS else verdict.placeable
-            answer.missing = max(0, verdict.needed - counted)
+            there = verdict.members if verdict.code == NOT_ENOUGH_MEMBERS else verdict.placeable
+            answer.missing = max(0, verdict.needed - there)
             answer.nodes = list(verdict.nodes)
             return answer
         placed = [uid for uid in uids if uid in self.bound_to]
@@ -292,12 +290,12 @@ class WhyReport:
         if refusal:
             answer.reason, answer.message = (
                 "SchedulerError",
-                f"it fits on {', '.join(targets)}, but {refusal}",
+                f"there is room on {', '.join(targets)}, but {refusal}",
             )
-            answer.change = "remove the cause in the API server's message; the scheduler retries the binding"
+            answer.change = "remove the cause that the API server names; the binding is tried again meanwhile"
         elif targets:
             answer.forecast = PlacementForecast.STARTS_NOW
-            answer.message = f"nothing blocks it: it would be placed now on {', '.join(targets)}"
+            answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
             answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
         else:
             answer.message = "nothing waits"

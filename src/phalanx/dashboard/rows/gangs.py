@@ -99,22 +99,18 @@ def _add(asks: dict[str, int], member: PodRecord) -> None:
 
 def _told(row: GangRow, verdict: RehearsedVerdict | None, start: PlannedStart | None) -> GangRow:
     if row.pending or row.state.waits:
-        rehearsed = verdict or _NO_VERDICT
-        row.reason, row.message, row.change = (
-            rehearsed.reason,
-            rehearsed.message[:_MOST_TEXT],
-            rehearsed.change[:_MOST_TEXT],
-        )
-        row.brief, row.objects = rehearsed.brief, rehearsed.objects
-        existing = row.pending + row.placed + row.gated
+        said = verdict or _NO_VERDICT
+        row.reason, row.message, row.change = said.reason, said.message[:_MOST_TEXT], said.change[:_MOST_TEXT]
+        row.brief, row.objects = said.brief, said.objects
+        there = row.pending + row.placed + row.gated
         if row.state.waits:
-            row.forecast = rehearsed.forecast
-        if not rehearsed.reason and row.state is GangState.GATED:
+            row.forecast = said.forecast
+        if not said.reason and row.state is GangState.GATED:
             row.reason, row.message = "SchedulingGated", f"{row.gated} of its pods have scheduling gates"
             row.objects = ()
-        elif not rehearsed.reason and row.state is GangState.PENDING and existing < row.minimum:
+        elif not said.reason and row.state is GangState.PENDING and there < row.minimum:
             row.reason = NOT_ENOUGH_MEMBERS
-            row.message = f"the gang has {existing} of {row.minimum} required members, and none is pending"
+            row.message = f"the gang has {there} of the {row.minimum} members that it needs, and none is pending"
             row.objects = ()
     if start is not None and row.state.waits:
         promised = start.start.no_later_than
