@@ -1,4 +1,4 @@
-"""Loss of a gang: its evicted members that still terminate."""
+"""What a gang has lost to evictions: members that were told to leave and are still there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from phalanx.reports.snapshot import DisruptionTarget
 
 
 def advice_after_eviction(*, placed: bool) -> str:
-    """Return the advice for a gang that was evicted as a whole.
-
-    With `placed`, an object declares the gang and its age is that of the object; otherwise its age is that of its
-    first pod.
-    """
+    """What happens next to a gang that was evicted as a whole. `placed`: an object declares it, and it is as old as
+    that object; otherwise it is as old as its first pod."""
     place = "at its old place in the queue" if placed else "in the queue"
     return (
         f"nothing need be changed: once its pods are created anew (a controller does so by itself) it waits {place}"
@@ -25,11 +22,8 @@ def advice_after_eviction(*, placed: bool) -> str:
 
 
 class EvictedMembers(msgspec.Struct, omit_defaults=True):
-    """Last eviction of members of a gang.
-
-    `pods` still terminate (empty after their deletion); they were evicted at `since` and terminate by `until` (both
-    RFC 3339).
-    """
+    """Why a gang lost members the last time. `pods` are on their way out (empty when they have left), told so at
+    `since`, and until `until` (both RFC 3339) at most."""
 
     reason: str
     message: str
@@ -39,9 +33,7 @@ class EvictedMembers(msgspec.Struct, omit_defaults=True):
 
     @property
     def told(self) -> str:
-        """Return the sentence about the terminating members and the time of their eviction; "" without such
-        members.
-        """
+        """Who was told to leave, and when; only while they are there."""
         who = "1 pod was" if len(self.pods) == 1 else f"{len(self.pods)} pods were"
         until = f" (the last grace period ends at {self.until})" if self.until else ""
         return f"{who} evicted{f' at {self.since}' if self.since else ''}{until}"
@@ -50,7 +42,7 @@ class EvictedMembers(msgspec.Struct, omit_defaults=True):
 def evicted_members_of(
     members: Iterable[Pod], disruption_targets: Mapping[str, DisruptionTarget]
 ) -> EvictedMembers | None:
-    """Return the most frequent eviction reason of the terminating members; None if none of them has a reason."""
+    """What terminating members were told, most of them; None where nobody was told anything."""
     told = sorted((pod for pod in members if pod.uid in disruption_targets), key=lambda pod: pod.key)
     if not told:
         return None

@@ -1,4 +1,4 @@
-"""Evictions for a waiting unit, planned or in progress, as data."""
+"""What evictions do, or would do, for something that waits: as data that people and programs read."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ _OVERDUE = (
 
 
 class PreviewedPod(msgspec.Struct, omit_defaults=True):
-    """Pod that terminates or would be evicted.
-
-    `since` and `until` (RFC 3339) are the start and the end of its grace period once it terminates.
-    """
+    """A pod that leaves, would leave, or would have to. `since` and `until` (RFC 3339) are when it was told to and
+    when its grace is over, where that is so already."""
 
     pod: str
     gang: str = ""
@@ -44,7 +42,7 @@ class PreviewedPod(msgspec.Struct, omit_defaults=True):
 
 
 class EvictionReasons(msgspec.Struct, omit_defaults=True):
-    """Common reason of these pods' eviction or protection. `until` (RFC 3339) is the end of the last protection."""
+    """Why these pods go, or why they may not; `until` (RFC 3339) is when the last of them may."""
 
     why: str
     pods: list[str]
@@ -52,9 +50,8 @@ class EvictionReasons(msgspec.Struct, omit_defaults=True):
 
 
 class PreviewedCost(msgspec.Struct):
-    """Cost of an eviction: pods, gangs below their minimum, highest priority, pods evicted against a
-    PodDisruptionBudget, and pod-hours of work since the start or the last checkpoint.
-    """
+    """What is lost: pods, gangs that lose their minimum, the highest priority among them, pods taken against a
+    PodDisruptionBudget, and hours of work since the start or the last checkpoint, in sum over the pods."""
 
     pods: int
     gangs: int
@@ -69,13 +66,11 @@ class NodeRoom(msgspec.Struct):
 
 
 class EvictionPreview(msgspec.Struct, omit_defaults=True):
-    """Evictions for a waiting unit.
-
-    `state` is Leaving (victims terminate), Due (the scheduler would evict now) or Vain (evictions do not help;
-    `pods` are the pods whose eviction the start would need). `rooms` are the planned nodes, `held` tells whether
-    they are reserved for the unit, `overtaken` names the pods that lose a reservation. `missing` is the amount that
-    lacks even without all other pods. Each of `changes` would permit the evictions. `paced` are sentences about
-    accounts with eviction rates; their past evictions are known only in part.
+    """`state` is Leaving (others are on their way out), Due (the scheduler would tell them now) or Vain (evictions
+    do not help; then `pods` are those who would have to go). `rooms` are where it would start, `held` whether they
+    are kept for it, and `overtaken` who loses what was kept. `missing` is what would be missing even without all
+    other pods. After any of `changes` others would go. `paced` are sentences about accounts that may lose so many
+    pods only, and lose some if others go: what they have lost before is known in part.
     """
 
     state: str
@@ -92,16 +87,14 @@ class EvictionPreview(msgspec.Struct, omit_defaults=True):
 
 
 def preview_evictions(dry_run: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
-    """Return the evictions for a unit; None if evictions do not concern it.
-
-    `messages` maps the uid of each pod that would be evicted now to its eviction message.
-    """
+    """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
+    uid) that would be evicted now would be told."""
     found = dry_run.disruption(unit)
     if found is None:
         return None
     if isinstance(found, NothingHelps):
         return _vain(dry_run, unit, found)
-    # Similar pods share victims: a pod that is evicted to keep a gang whole is among the victims.
+    # Several pods that are alike share their victims: who goes for another's sake is among the victims.
     pods = dict.fromkeys((*_records(found), *found.terminating))
     told = [record for record in pods if not record.pod.terminating]
     answer = _due(dry_run, found, told, messages) if told else _leaving(dry_run, found)
@@ -170,7 +163,7 @@ def _vain(dry_run: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPre
 
 
 def _about(obstacle: EvictionObstacle) -> str:
-    """Return the obstacle's text in singular or plural."""
+    """Why, in the number that fits."""
     if len(obstacle.records) > 1:
         return obstacle.why
     return (
@@ -207,7 +200,7 @@ def _departure(record: PodRecord) -> PreviewedPod:
 
 def _price(found: Eviction, now: float) -> PreviewedCost:
     records = _records(found)
-    # A part of a decision has its own cost.
+    # What is but a part of a decision costs its own part.
     cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
     hours = sum(hours_lost(record, now) for record in records)
     return PreviewedCost(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))

@@ -19,7 +19,7 @@ from phalanx.views.gang_state import GangState
 def describe_without_pending(
     answer: WhyAnswer, record: GangRecord, counts: GangCounts, need: QuorumRequirement | None
 ) -> None:
-    """Describe a gang without pending members: its quorum is satisfied, it has ended, or members are missing."""
+    """Describe a gang without pending members: its quorum holds, it has ended, or members do not exist."""
     if answer.state.over or (counts.succeeded and not counts.active):
         failed = f", {counts.failed} have failed" if counts.failed else ""
         answer.message = f"{counts.succeeded} members have succeeded{failed}"
@@ -38,7 +38,7 @@ def describe_without_pending(
 
 
 def prefix_placed_members(answer: WhyAnswer, counts: GangCounts) -> None:
-    """Prefix the message of a partly placed gang with the number of placed members."""
+    """Begin the message of a gang that is partly on nodes with the number of those members."""
     placed = counts.bound + counts.running
     if not answer.reason or answer.forecast or not placed or answer.state is GangState.EVICTING:
         return

@@ -1,7 +1,6 @@
-"""Reasons why pods are missing: their owner cannot create them, usually because of a ResourceQuota. The cluster is
-not changed.
+"""Why pods do not exist: their owner cannot create them, mostly because of a ResourceQuota. Nothing is changed.
 
-A missing pod has no status, so no other report shows the reason.
+Who lacks pods that were never created looks idle everywhere else: there is no pod that could say why.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ EVENTS = Resource("", "v1", "events", "Event")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 
-#: Keyed by the kind names that users type.
+#: By the word that people write.
 OWNERS: Mapping[str, Resource] = MappingProxyType(
     {
         "job": JOBS,
@@ -47,7 +46,7 @@ _ENDED = ("Complete", "Completed", "Failed", "Terminated", "Aborted")
 
 
 class MissingPods(msgspec.Struct, frozen=True):
-    """Owner with fewer pods than `wanted`: the reason and a fix."""
+    """Of the `wanted` pods of an owner some do not exist; why, and what would help."""
 
     wanted: int
     missing: int
@@ -59,11 +58,8 @@ class MissingPods(msgspec.Struct, frozen=True):
 async def why_owner(
     client: KubeClient, report: WhyReport, kind: str, namespace: str, name: str
 ) -> WhyAnswer | None:
-    """Return the answer about the pods of a Job, ReplicaSet or StatefulSet and why some are missing; None if there
-    is no such owner.
-
-    A kind without a group (`job`) means the built-in kind first, then Volcano's.
-    """
+    """About the pods of a Job, ReplicaSet or StatefulSet, and what keeps them from being there. None where there is
+    no such owner. A word without a group (`job`) means the built-in kind first, then Volcano's."""
     found = None
     for word in (kind, "vcjob") if kind == "job" else (kind,):
         found = await _get(client, OWNERS[word].path(namespace, name))
@@ -95,7 +91,7 @@ async def why_owner(
         answer.missing = told.missing
         group = _group_of(report, answer) if kind == "vcjob" and not told.change else None
         if group is not None:
-            # Usually the job repeats the reason of its group.
+            # Mostly the job only repeats what its group waits for.
             answer.gang, answer.change = group.gang, group.change
         return answer
     return _through(report, kind, answer, found, pods)
@@ -104,10 +100,8 @@ async def why_owner(
 async def add_missing_pods(
     client: KubeClient, answer: WhyAnswer | None, path: str, uids: Collection[str]
 ) -> WhyAnswer | None:
-    """Add to the answer about a gang with missing members why their owners do not create them.
-
-    `path` is the path of the declaring object ("" for none), `uids` are the members' uids.
-    """
+    """Completes the answer about a gang whose members do not exist: why their owners do not make them. `path` is
+    that of the object that declares it ("" for none), `uids` are its members."""
     if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS or not answer.missing:
         return answer
     namespace, _, name = answer.gang.partition("/")
@@ -126,7 +120,7 @@ async def add_missing_pods(
 async def _owners(
     client: KubeClient, key: GangKey, path: str, uids: Collection[str]
 ) -> list[tuple[Resource, dict[str, Any]]]:
-    """Return the owners of the group object and of the existing members."""
+    """Those of the group object, and of the members that there are."""
     references: dict[str, dict[str, Any]] = {}
     documents = [await _get(client, path)] if path else []
     documents += await _pods_named(client, key.namespace, uids)
@@ -147,7 +141,7 @@ async def _owners(
 async def _missing(
     client: KubeClient, resource: Resource, namespace: str, owner: dict[str, Any], there: int
 ) -> MissingPods | None:
-    """Return the missing pods; None if all pods exist or none is wanted."""
+    """None where all pods exist, or none is wanted."""
     spec, status = mapping(owner.get("spec")), mapping(owner.get("status"))
     state = mapping(status.get("state")) if resource == VOLCANO_JOBS else {}
     conditions = sequence(status.get("conditions"))
@@ -161,7 +155,7 @@ async def _missing(
     some = f"{missing} of its {wanted} pods do not exist" if there else f"none of its {wanted} pods exists"
     if spec.get("suspend") is True:
         return MissingPods(wanted, missing, "Suspended", f"{some}: it is suspended", "resume it")
-    # With several templates, existing pods cannot be assigned to a template.
+    # Of several templates those whose pods exist are not told apart.
     asked = sets if not there else [(sets[0][0], missing)] if len(sets) == 1 else []
     shortage = quota_shortage(await _quotas(client, namespace), asked)
     if shortage is not None:
@@ -179,9 +173,7 @@ async def _missing(
 def _through(
     report: WhyReport, kind: str, answer: WhyAnswer, owner: dict[str, Any], pods: list[dict[str, Any]]
 ) -> WhyAnswer:
-    """Return the answer of an owner from its gang or its first waiting pod, if all its pods exist or no reason is
-    known.
-    """
+    """All its pods exist, or nobody says why not: what is known of its gang, or of its first pod that waits."""
     namespace = text(mapping(owner.get("metadata")).get("namespace"))
     if kind == "vcjob":
         group = _group_of(report, answer)
@@ -196,7 +188,7 @@ def _through(
         if pod is not None:
             gang = report.gang(GangKey(*pod.gang.split("/", 1))) if pod.gang else None
             if gang is None and pod.state is GangState.OTHER_SCHEDULER:
-                # The name of the other scheduler is in the pod template, so the answer concerns all pods.
+                # It is the owner's pods that are another's, not just this one.
                 answer.state, answer.reason, answer.change = pod.state, pod.reason, pod.change
                 answer.message = f"its pods wait: {pod.message}"
                 return answer
@@ -204,7 +196,7 @@ def _through(
     if pods:
         gang = _gang_of_pods(report, namespace, pods)
         if gang is not None:
-            # The PodGroup can require more members than the owner states.
+            # Its PodGroup may ask for more members than the owner says by itself.
             answer.state = gang.state
         answer.message = f"its {len(pods)} pods exist, and none of them waits"
     else:
@@ -213,20 +205,18 @@ def _through(
 
 
 def _gang_of_pods(report: WhyReport, namespace: str, pods: list[dict[str, Any]]) -> WhyAnswer | None:
-    """Return the answer about the gang of the first of these pods; None if no pod is in a gang."""
+    """Return the answer about the gang that the first of these pods is in; None where it is in none."""
     pod = report.pod(namespace, text(mapping(pods[0].get("metadata")).get("name")))
     return report.gang(GangKey(*pod.gang.split("/", 1))) if pod is not None and pod.gang else None
 
 
 def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[dict[str, Any]]) -> bool:
-    """Fill in the state of an owner with these pods.
-
-    Return whether the state explains everything: the job has ended, or is suspended with no pods to create.
-    """
+    """Fill in the state of an owner with these pods. Return whether it says all: a job that has ended, or that is
+    suspended and has no pods left to make."""
     members = [read_pod(pod) for pod in pods]
     job = job_entry(kind if kind == "vcjob" else "job", owner, members, (), 0.0)
     if kind not in ("job", "vcjob"):
-        # An owner that keeps its pods running has no common start or end.
+        # Nothing that keeps its pods running starts or ends as a gang.
         job = msgspec.structs.replace(job, minimum=0)
     answer.state = gang_state(document_facts(job, owner, members))
     if answer.state.over:
@@ -241,14 +231,14 @@ def _has_said(answer: WhyAnswer, kind: str, owner: dict[str, Any], pods: list[di
 
 
 def _group_of(report: WhyReport, job: WhyAnswer) -> WhyAnswer | None:
-    """Return the answer about the gang of a Volcano Job, under its new or its old name."""
+    """The gang of a Volcano Job, under its new or its old name."""
     namespace, _, name = job.name.partition("/")
     found = (report.gang(GangKey(namespace, group)) for group in (f"{name}-{job.uid}", name))
     return next((each for each in found if each is not None), None)
 
 
 def _sets(resource: Resource, owner: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
-    """Return the wanted pods as pairs of pod spec and count."""
+    """The pods that are wanted now: specs with their numbers."""
     spec, status = mapping(owner.get("spec")), mapping(owner.get("status"))
     template = mapping(mapping(spec.get("template")).get("spec"))
     if resource == VOLCANO_JOBS:
@@ -292,7 +282,7 @@ def _uid(document: Mapping[str, Any]) -> str:
 
 
 async def _get(client: KubeClient, path: str) -> dict[str, Any] | None:
-    """Return the object at `path`; None if it is missing or forbidden."""
+    """None for what is not there, or may not be read."""
     try:
         return dict(await client.get(path))
     except ApiError as error:
@@ -312,7 +302,7 @@ async def _list(client: KubeClient, path: str, **params: str) -> list[dict[str, 
 
 
 async def _pods_of(client: KubeClient, namespace: str, owners: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the pods that these owners created, including finished pods."""
+    """Return the pods that these owners have made, finished ones too."""
     uids = set(owners)
     return [
         pod
@@ -333,11 +323,11 @@ async def _quotas(client: KubeClient, namespace: str) -> list[NamespaceQuota]:
 
 
 async def _refusal(client: KubeClient, namespace: str, uid: str) -> str:
-    """Return the last event message about a failed creation of this owner's pods."""
+    """What was last said when a pod of this owner could not be created."""
     found = await _list(
         client, EVENTS.path(namespace), fieldSelector=f"involvedObject.uid={uid},reason=FailedCreate"
     )
-    # Not every server supports these field selectors.
+    # Not every server selects by these fields.
     mine = [
         each
         for each in found

@@ -1,4 +1,4 @@
-"""Verdict for pods of another scheduler, which Phalanx ignores."""
+"""Pods that ask for another scheduler: whose they are, and that Phalanx leaves them alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.model.verdict import Verdict
 
 
 def of_other_scheduler(pods: Sequence[Pod], ours: Collection[str], who: str = "the pod") -> Verdict:
-    """Return the verdict for `pods`, none of which names a scheduler of `ours`."""
+    """What is said of `pods`, of which none asks for a scheduler of `ours`; `who` is what they are together."""
     names = sorted({pod.scheduler or "default-scheduler" for pod in pods})
     told = ", ".join(map(repr, names))
     one = len(pods) == 1
