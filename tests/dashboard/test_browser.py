@@ -147,7 +147,7 @@ async def test_why_a_gang_waits_is_one_look_away(browser: Any, page: Page) -> No
         await tab.go("/gangs?q=impossible")
         await tab.tab.get_by_role("link", name="impossible").click()
         await tab.title("impossible")
-        await tab.tab.get_by_text("What would help").wait_for()
+        await tab.tab.get_by_text("Fix", exact=True).wait_for()
         text = await tab.text()
         assert "Insufficient cpu" in text
         assert "phalanx why podgroup/impossible -n ours" in text
@@ -162,7 +162,7 @@ async def test_shares_over_weeks_are_drawn_from_the_accounts_or_said_to_be_missi
 ) -> None:
     async with logged_in(browser, page) as tab:
         await tab.go("/queues")
-        await tab.tab.get_by_text("No accounts are configured for this page").wait_for()
+        await tab.tab.get_by_text("No accounting database is configured").wait_for()
     now = int(time.time())
     yesterday = now - now % DAY - DAY
     held = a_pod("held", "g", queue="our-queue", created=yesterday, bound=yesterday)
@@ -242,7 +242,11 @@ async def test_a_tenant_logs_in_with_a_token_and_sees_no_name_of_others(
         assert await tab.tab.get_by_role("link", name="What if").count() == 0
         tab.refusals_expected = True
         await tab.go("/gangs?ns=hidden-ns")
-        await tab.tab.get_by_role("alert").get_by_text("you may not list pods in namespace hidden-ns").wait_for()
+        await (
+            tab.tab.get_by_role("alert")
+            .get_by_text("you lack the right to list pods in namespace hidden-ns")
+            .wait_for()
+        )
         assert "covert-train" not in await tab.text()
 
 
@@ -252,7 +256,7 @@ async def test_a_wrong_token_is_refused_in_words(browser: Any, shared: Page) -> 
         await tab.go("/")
         await tab.tab.get_by_label("Token").fill("nonsense")
         await tab.tab.get_by_role("button", name="Log in").click()
-        await tab.tab.get_by_role("alert").get_by_text("does not know this token").wait_for()
+        await tab.tab.get_by_role("alert").get_by_text("rejects this token").wait_for()
 
 
 @pytest.fixture(scope="session")

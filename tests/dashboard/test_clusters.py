@@ -41,7 +41,7 @@ async def test_a_tenant_sees_where_his_gangs_are_and_no_other_cluster_s_numbers(
     status, body = await shared.ask("/api/v1/tables/clusters", token=ours)
     assert status == 200
     assert b"west" not in body
-    assert b"you may not list memberclusters" in body
+    assert b"you lack the right to list memberclusters" in body
 
 
 async def test_what_changes_is_counted_anew(site: Site, page: Page) -> None:

@@ -61,7 +61,7 @@ async def test_a_gang_is_cancelled_only_after_it_was_said_what_goes(browser: Any
         dialog = tab.tab.get_by_role("alertdialog")
         await tab.tab.get_by_role("button", name="Cancel").click()
         await dialog.get_by_text("Deletes podgroup/unwanted in namespace ours, with its 1 pods").wait_for()
-        await dialog.get_by_role("button", name="Leave it as it is").click()
+        await dialog.get_by_role("button", name="No change").click()
         await playwright.expect(dialog).to_have_count(0, timeout=PATIENCE)
         assert await exists(site, group)
         await tab.tab.get_by_role("button", name="Cancel").click()
@@ -75,5 +75,5 @@ async def test_without_writes_there_are_no_buttons(browser: Any, page: Page) -> 
     async with logged_in(browser, page) as tab:
         await tab.go("/gangs/ours/impossible")
         await tab.title("impossible")
-        await tab.tab.get_by_text("What would help").wait_for()
+        await tab.tab.get_by_text("Fix", exact=True).wait_for()
         assert await tab.tab.get_by_role("group", name="Orders").count() == 0

@@ -241,7 +241,7 @@ async def test_another_object_of_the_same_name_is_left_alone(site: Site, writing
         writing, "cancel", "impossible", token=site.token("ours"), confirmed=True, uid="of-another"
     )
     assert status == 409
-    assert "is another one by now" in told["error"]
+    assert "was replaced by another object" in told["error"]
     assert await exists(site, f"{VOLCANO}/namespaces/ours/podgroups/impossible")
 
 

@@ -226,7 +226,7 @@ async def test_a_dashboard_that_may_not_read_the_cluster_says_so(
             await until(lambda: served.watch.forbidden, "the refusal")
             status, body = await page.ask("/api/v1/tables/gangs")
             assert status == 503
-            assert b"the dashboard itself may not list" in body
+            assert b"the dashboard lacks the right to list" in body
 
 
 async def test_the_page_ends_when_the_process_is_gone_that_knows_all_facts(site: Site) -> None:

@@ -147,7 +147,7 @@ def test_the_template_of_a_job_cannot_be_patched_and_that_is_said() -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
     (found,) = examined(job).found
     assert found.patch is None
-    assert "what makes the next one" in found.fields[-1].message
+    assert "the template of a Job is immutable" in found.fields[-1].message
 
 
 def test_whoever_names_another_scheduler_has_to_name_ours() -> None:

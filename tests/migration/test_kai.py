@@ -139,7 +139,7 @@ def test_queues_below_one_of_which_that_has_to_be_written_work_after_it_is() -> 
     parent = queue("dept", "{resources: {gpu: {quota: -1}}}")
     found = examined(parent, queue("team", "{parentQueue: dept, resources: {gpu: {quota: 2}}}"))["team"]
     assert found.verdict is MigrationVerdict.CHANGE
-    assert "until dept deserves what its children do" in said(found)[""].message
+    assert "until dept has the deserved amounts of its children" in said(found)[""].message
 
 
 def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
@@ -153,10 +153,10 @@ def test_queues_that_deserve_more_than_what_is_above_them_are_refused() -> None:
     ("spec", "field", "words"),
     [
         ("{priority: -5}", "spec.priority", "-5 becomes 0"),
-        ("{priority: high}", "spec.priority", "is no whole number"),
-        ('{resources: {cpu: {quota: "x"}}}', "spec.resources.cpu.quota", "'x' is no number"),
-        ('{resources: {gpu: {limit: "4"}}}', "spec.resources.gpu.limit", "'4' is no number"),
-        ("{resources: {memory: {quota: -3}}}", "spec.resources.memory.quota", "below 0"),
+        ("{priority: high}", "spec.priority", "is not an integer"),
+        ('{resources: {cpu: {quota: "x"}}}', "spec.resources.cpu.quota", "'x' is not a number"),
+        ('{resources: {gpu: {limit: "4"}}}', "spec.resources.gpu.limit", "'4' is not a number"),
+        ("{resources: {memory: {quota: -3}}}", "spec.resources.memory.quota", "is negative"),
     ],
 )
 def test_what_is_not_taken_over_is_said(spec: str, field: str, words: str) -> None:

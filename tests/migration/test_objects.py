@@ -131,7 +131,8 @@ def test_nobody_looks_for_hypernodes_where_not_all_were_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "words"), [("{}", "has no name"), ("{name: ''}", "has no name"), ("{name: 5}", "5 is no text")]
+    ("metadata", "words"),
+    [("{}", "has no name"), ("{name: ''}", "has no name"), ("{name: 5}", "5 is not a string")],
 )
 @pytest.mark.parametrize("kind", ["Queue", "PodGroup"])
 def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> None:
@@ -147,7 +148,7 @@ def test_a_name_that_is_none_is_told(kind: str, metadata: str, words: str) -> No
 @pytest.mark.parametrize("data", ["[a]", "{volcano-scheduler.conf: 5}", "{}", "null"])
 def test_a_config_map_of_volcanos_scheduler_without_a_policy_is_told(data: str) -> None:
     head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\n"
-    assert "holds no policy" in objected_in(f"{head}data: {data}\n")["data"].message
+    assert "contains no policy" in objected_in(f"{head}data: {data}\n")["data"].message
     assert not examined(f"{head.replace('volcano-scheduler-configmap', 'other')}data: {data}\n")
 
 

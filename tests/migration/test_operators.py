@@ -86,7 +86,9 @@ def test_what_kuberay_writes_stays_served_and_what_it_copies_is_not_told() -> No
         pod(owned("RayCluster", "a", "ray.io/v1")),
     )
     (said,) = objected(called(found, "RayJob")).values()
-    assert "KubeRay --batch-scheduler=volcano writes volcano over what a template names" in said.message
+    assert (
+        "KubeRay --batch-scheduler=volcano overwrites the scheduler name of templates with volcano" in said.message
+    )
     assert "and keep that name" in said.message
     assert not any(each.kind == "RayCluster" for each in found)
     steps = summary(found).steps
@@ -97,12 +99,12 @@ def test_what_kuberay_writes_stays_served_and_what_it_copies_is_not_told() -> No
 def test_nobody_is_told_to_edit_what_an_operator_has_made() -> None:
     text = job("RayCluster", "ray.io/v1", "groups", "volcano", owned("RayJob", "a", "ray.io/v1"))
     (said,) = objected_in(text).values()
-    assert said.message == "RayJob a makes it: what is said of that holds"
+    assert said.message == "RayJob a creates it: see the finding about that object"
 
 
 def test_a_name_that_nobody_knows_is_not_served() -> None:
     text = pod("", "somebody", "scheduling.x-k8s.io/pod-group: g")
-    assert "nobody here knows whose name somebody is" in objected_in(text)["spec.schedulerName"].message
+    assert "scheduler somebody is unknown" in objected_in(text)["spec.schedulerName"].message
     assert not any("somebody" in step for step in summary(examined(text)).steps)
 
 

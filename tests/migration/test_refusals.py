@@ -174,7 +174,7 @@ def test_queues_and_classes_that_jobs_name_may_be_missing_too(kind: str, spec: s
         f"{place}.queue",
         MigrationVerdict.CHANGE,
         f"{kind} t/a ({'flow' if kind == 'JobTemplate' else 'batch'}.volcano.sh): queue research does not exist; "
-        "create it: until then nothing that names it starts",
+        "create it: until then no gang that names it starts",
     )
     assert "'high', which does not exist; create it" in told[f"{place}.priorityClassName"].message
     there, *_ = examined(naming(kind, spec), queue("research", "root"), priority_class("high"))
@@ -203,14 +203,19 @@ def kai_queue(**gpu: Any) -> ObjectFinding:
 def test_that_half_a_card_is_lost_is_said() -> None:
     found = kai_queue(quota=4.5, limit=8)
     told = objected(found)
-    assert "4.5 is rounded down to 4: 0.5 of a card is lost" in told["spec.resources.gpu.quota"].message
+    assert "4.5 is rounded down to 4: 0.5 of a GPU is lost" in told["spec.resources.gpu.quota"].message
     assert "lost" not in told["spec.resources.gpu.limit"].message
     assert found.manifests[0]["spec"]["deserved"] == {"nvidia.com/gpu": "4"}
 
 
 @pytest.mark.parametrize(
     ("weight", "words"),
-    [(0, "no part of what is over quota"), (0.5, "0.5 becomes 1"), (2.5, "2.5 becomes 2"), (-1, "-1 becomes 1")],
+    [
+        (0, "excludes a KAI queue from over-quota capacity"),
+        (0.5, "0.5 becomes 1"),
+        (2.5, "2.5 becomes 2"),
+        (-1, "-1 becomes 1"),
+    ],
 )
 def test_a_weight_that_no_queue_here_can_have_is_not_honoured(weight: float, words: str) -> None:
     told = objected(kai_queue(quota=4, overQuotaWeight=weight))["spec.resources.gpu.overQuotaWeight"]

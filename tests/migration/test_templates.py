@@ -122,8 +122,8 @@ metadata: {{name: a, annotations: {{scheduling.koordinator.sh/{key}: "{{}}"}}}}
 spec: {{schedulerName: phalanx, containers: [{{name: c}}]}}
 """)[field]
     assert said.verdict is MigrationVerdict.NOT_HONOURED
-    assert "waits" in said.message
-    assert "without the plugin nothing reads it" in said.message
+    assert "stays pending" in said.message
+    assert "without the plugin it is ignored" in said.message
 
 
 def test_a_daemon_set_of_an_old_scheduler_is_told_and_patched() -> None:
@@ -181,7 +181,7 @@ metadata: {{name: a, namespace: t}}
 spec: {{deep: [{{{TEMPLATE}}}]}}
 """)
     assert set(found) == {"spec.deep[0].template.spec.schedulerName", "kind"}
-    assert "nothing here reads a Training" in found["kind"].message
+    assert "Phalanx does not read a Training" in found["kind"].message
 
 
 def test_a_scheduler_that_is_named_outside_of_templates_is_told() -> None:
@@ -203,7 +203,7 @@ spec: {batchScheduler: volcano, driver: {cores: 1}}
 """
     said = objected_in(text)["spec.batchScheduler"].message
     assert "start spark-operator with --kube-scheduler-names=phalanx and write batchScheduler: phalanx" in said
-    assert "leave it out" not in said  # then nothing would hold room for the executors
+    assert "remove it" not in said  # then nothing would hold room for the executors
     assert any("--scheduler-name volcano" in step for step in summary(examined(text)).steps)
     assert not examined(text.replace("volcano", "yunikorn"))
 
@@ -291,5 +291,5 @@ metadata: {{name: a, annotations: {{scheduling.volcano.sh/queue-name: q, volcano
 spec: {{pytorchReplicaSpecs: {{Worker: {{{TEMPLATE}}}}}}}
 """)
     queue = found["metadata.annotations[scheduling.volcano.sh/queue-name]"]
-    assert (queue.verdict, "write it into the template" in queue.message) == (MigrationVerdict.CHANGE, True)
+    assert (queue.verdict, "write it into its pod template" in queue.message) == (MigrationVerdict.CHANGE, True)
     assert found["metadata.annotations[volcano.sh/qos-level]"].verdict is MigrationVerdict.NOT_HONOURED

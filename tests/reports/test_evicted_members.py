@@ -116,7 +116,7 @@ async def test_when_its_pods_are_gone_its_event_tells() -> None:
     )
     assert answer is not None
     assert (answer.state, answer.reason) == ("Pending", "Preempted")
-    assert answer.message == f"its pods were evicted at 2026-01-01T10:00:00Z, and none is there now: {NOTE}"
+    assert answer.message == f"its pods were evicted at 2026-01-01T10:00:00Z and no longer exist: {NOTE}"
     assert "old place in the queue" in answer.change
 
 

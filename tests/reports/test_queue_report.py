@@ -181,7 +181,7 @@ class TestQueues:
 
     def test_demand_for_a_queue_that_is_missing_is_told_on_top(self) -> None:
         answer = World(8).pods(2, "nowhere").report()
-        assert answer.warnings == ["queue nowhere does not exist: 2 pod(s) wait for it"]
+        assert answer.warnings == ["queue nowhere does not exist: 2 pod(s) wait for this queue"]
 
     def test_faults_and_warnings_stand_where_they_belong(self) -> None:
         world = World(8).queue("a", problem=Problem("InvalidQueue", "weight is 0"))

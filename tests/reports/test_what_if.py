@@ -256,19 +256,19 @@ def test_a_volcano_job_is_asked_about_as_its_controller_makes_it() -> None:
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        ({"gang": "a/none"}, "no pod is of such a gang"),
-        ({"add_nodes": 1, "like": "n9"}, "--like n9: there is no such node; there are n1, n2"),
-        ({"add_nodes": 1}, "say what they are like"),
-        ({"without_nodes": ("n1,n2",)}, "no node would be left"),
+        ({"gang": "a/none"}, "unknown gang"),
+        ({"add_nodes": 1, "like": "n9"}, "--like n9: unknown node; there are n1, n2"),
+        ({"add_nodes": 1}, "--add-nodes needs --like NODE"),
+        ({"without_nodes": ("n1,n2",)}, "removes all nodes"),
         ({"without_nodes": ("rack=r9",)}, "no node has these labels"),
-        ({"queue": QueueChange("none", weight=2)}, "there is no such queue"),
+        ({"queue": QueueChange("none", weight=2)}, "--queue none: unknown queue"),
         ({"queue": QueueChange("default", capability={"cpu": "lots"})}, "cpu=lots"),
-        ({"priority": 5}, "say whose"),
-        ({"objects": asked(pod("r1", 1))}, "the pod is there already"),
-        ({"objects": asked(pod("x", 1, priorityClassName="none"))}, "there is no PriorityClass none"),
+        ({"priority": 5}, "--priority needs -f FILE"),
+        ({"objects": asked(pod("r1", 1))}, "the pod exists already"),
+        ({"objects": asked(pod("x", 1, priorityClassName="none"))}, "unknown PriorityClass none"),
         (
             {"objects": asked({"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}})},
-            "no pods in what was asked about",
+            "the input has no pods",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_a_question_that_cannot_be_answered_says_why(question: Object, said: str
 
 def test_a_gang_that_runs_is_not_told_when_it_would_start() -> None:
     there = (node("n1"), *gang("runs", 2, 1, on="n1"), *gang("waits", 2, 1))
-    with pytest.raises(InputError, match="it does not wait: each of its 2 pods has a node"):
+    with pytest.raises(InputError, match="it is not waiting: all of its 2 pods are bound or finished"):
         ask(*there, gang="a/runs", changes=())
     assert only(ask(*there, gang="a/waits", changes=())).state == "Now"
 
@@ -290,7 +290,7 @@ def test_a_group_without_pods_is_one_that_nobody_knows_the_pods_of(called: str) 
     (group,) = gang("train-1c7f2b60", 0, 1)
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "1c7f2b60"}
     group["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-    with pytest.raises(InputError, match=r"it has no pods yet .* ask about the file of the job with -f"):
+    with pytest.raises(InputError, match=r"it has no pods yet .* use the file of the job with -f"):
         ask(node("n1"), group, gang=called, namespace="a")
 
 

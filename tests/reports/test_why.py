@@ -194,7 +194,7 @@ def test_a_pod_tells_when_it_ends_and_who_says_so() -> None:
     text = render(cluster.pod(0))
     assert "  Runs: at most 1h (Job train: spec.activeDeadlineSeconds)\n" in text
     assert "  Expected to run: 30m (annotation e)\n" in text
-    assert "  May run: 10m (Queue lab: annotation q); nothing ends it then" in text
+    assert "  May run: 10m (Queue lab: annotation q); nothing enforces this limit" in text
 
 
 def test_a_gang_ends_when_its_last_member_does() -> None:
@@ -204,7 +204,7 @@ def test_a_gang_ends_when_its_last_member_does() -> None:
     for number, limit in enumerate((60, 3600)):
         pod = cluster.snapshot.state.pods[f"u{number}"].pod
         cluster.snapshot.state.apply(PodUpdated(msgspec.structs.replace(pod, run_time=RunTime(limit, "f"))))
-    assert "  Runs: no end known: 1 of its pods state none" in render(cluster.gang())
+    assert "  Runs: no end known: 1 of its pods have no limit" in render(cluster.gang())
     pod = msgspec.structs.replace(cluster.snapshot.state.pods["u2"].pod, run_time=RunTime(30, "f"))
     cluster.snapshot.state.apply(PodUpdated(pod))
     assert "  Runs: at most 1h (f)" in render(cluster.gang())

@@ -292,7 +292,7 @@ async def test_a_pod_that_is_gone_is_told_of_by_its_last_eviction() -> None:
     assert answer is not None
     assert (answer.state, answer.reason) == ("Deleted", "Preempted")
     assert answer.message == (
-        "a pod of this name was evicted at 2026-01-01T11:00:00Z, and there is none now: "
+        "a pod of this name was evicted at 2026-01-01T11:00:00Z and no longer exists: "
         "Preempted by gang ns/g on node n: makes room"
     )
     assert client.asked == ["/api/v1/namespaces/ns/events?involvedObject.kind=Pod,involvedObject.name=x"]

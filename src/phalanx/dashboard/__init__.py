@@ -1,1 +1,1 @@
-"""The page: what the cluster's batch scheduler does, watched once and told to everybody who may see it."""
+"""Dashboard: web page of the scheduler's state, fed by one watch of the cluster that all viewers share."""

@@ -1,4 +1,4 @@
-"""Who looks, and what he may see: by the API server's word, asked as seldom as is right."""
+"""Authentication and authorization of viewers by the API server, with cached answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-#: An answer holds for so many seconds, a refusal for fewer: somebody may be waiting for a right.
+#: Seconds that an answer is cached. Refusals expire sooner, so that a newly granted right takes effect soon.
 ALLOWED_FOR, REFUSED_FOR = 30.0, 5.0
 _MOST_KEPT = 5000
 _MOST_SESSIONS = 64
@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 
 class ViewerAccessError(Exception):
-    """`status` is the HTTP status of the refusal: 401 who are you, 403 you may not, 503 nobody can tell."""
+    """Refusal of a viewer.
+
+    `status` is the HTTP status: 401 not authenticated, 403 forbidden, 503 review unavailable.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -36,7 +39,7 @@ class ViewerAccessError(Exception):
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """Who looks; `trusted` sees what this process sees (it runs with his own credentials)."""
+    """User of the page. A `trusted` viewer sees everything: the process runs with the credentials of this user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -46,13 +49,13 @@ class Viewer(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> str:
-        """The namespace of a service account, "" for others."""
+        """Return the namespace of a service account; "" for any other user."""
         parts = self.name.split(":")
         return parts[2] if len(parts) == 4 and self.name.startswith("system:serviceaccount:") else ""
 
 
 class Right(msgspec.Struct, frozen=True):
-    """What may be allowed, as in a SubjectAccessReview; `namespace` "" for all, `name` "" for any."""
+    """Resource attributes of a SubjectAccessReview; `namespace` "" means all namespaces, `name` "" any name."""
 
     verb: str
     resource: str
@@ -67,28 +70,32 @@ class Right(msgspec.Struct, frozen=True):
 
 
 class Login(Protocol):
-    """How people prove who they are. `name` is that of the option."""
+    """Authentication method of the page. `name` is the value of option --login."""
 
     name: str
 
     async def viewer(self, token: str) -> Viewer:
-        """Whose bearer token it is. Raises AccessError."""
+        """Return the viewer that a bearer token authenticates. Raises ViewerAccessError."""
         ...
 
     async def may(self, viewer: Viewer, right: Right, *, again: bool = False) -> bool:
-        """Raises AccessError(503) where nobody can tell. `again`: a refusal may be as old as a permission."""
+        """Return whether the viewer has a right.
+
+        With `again`, a cached refusal lives as long as a permission. Raises ViewerAccessError (503) if the review
+        fails.
+        """
         ...
 
     def exchange(self, ticket: str) -> str:
-        """A bearer token for what the address carries. Raises AccessError."""
+        """Return a bearer token for the ticket in the page's address. Raises ViewerAccessError."""
         ...
 
 
 class AddressLogin:
-    """For a process that runs with the viewer's own kubeconfig: whoever has the address may look.
+    """Login by the address of the page, for a process that runs with the viewer's own kubeconfig.
 
-    The address carries a ticket that is good for one login, so that one that stays in a history opens nothing.
-    `renewed` is called with each new ticket.
+    The address carries a ticket that is valid for one login, so an address in a browser history is useless. The
+    server calls `renewed` with each new ticket.
     """
 
     name = "address"
@@ -128,9 +135,9 @@ class AddressLogin:
 
 
 class TokenLogin:
-    """For a process in the cluster: bearer tokens of the API server, and rights by its word.
+    """Login by bearer tokens of the API server, for a process in the cluster.
 
-    TokenReview and SubjectAccessReview are asked once per answer's time; tokens are kept as hashes only.
+    TokenReview and SubjectAccessReview are cached (ALLOWED_FOR, REFUSED_FOR). Only hashes of tokens are stored.
     """
 
     name = "token"
@@ -145,22 +152,22 @@ class TokenLogin:
 
     async def viewer(self, token: str) -> Viewer:
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-            raise ViewerAccessError(401, "this is no bearer token: `kubectl create token NAME` makes one")
+            raise ViewerAccessError(401, "invalid bearer token: create one with `kubectl create token NAME`")
         key = _digest(token)
-        found = self._viewers.get(key, lambda viewer: ALLOWED_FOR if viewer is not None else REFUSED_FOR)
-        if found is None:
-            found = (await self._viewers.ask(key, lambda: self._review(token)),)
-        (viewer,) = found
+        cached = self._viewers.get(key, lambda viewer: ALLOWED_FOR if viewer is not None else REFUSED_FOR)
+        if cached is None:
+            cached = (await self._viewers.ask(key, lambda: self._review(token)),)
+        (viewer,) = cached
         if viewer is None:
-            raise ViewerAccessError(401, "the API server does not know this token (any more)")
+            raise ViewerAccessError(401, "the API server rejects this token: it is unknown or expired")
         return viewer
 
     async def may(self, viewer: Viewer, right: Right, *, again: bool = False) -> bool:
         refused_for = ALLOWED_FOR if again else REFUSED_FOR
-        found = self._rights.get((viewer, right), lambda allowed: ALLOWED_FOR if allowed else refused_for)
-        if found is None:
+        cached = self._rights.get((viewer, right), lambda allowed: ALLOWED_FOR if allowed else refused_for)
+        if cached is None:
             return await self._rights.ask((viewer, right), lambda: self._ask(viewer, right))
-        return found[0]
+        return cached[0]
 
     def exchange(self, ticket: str) -> str:
         raise ViewerAccessError(400, "log in with a bearer token")
@@ -173,7 +180,7 @@ class TokenLogin:
         try:
             status = (await self._client.create(_TOKENS, review)).get("status") or {}
         except (ApiError, ConnectionLost) as error:
-            raise ViewerAccessError(503, "the API server cannot tell whose token this is") from error
+            raise ViewerAccessError(503, "the API server cannot review this token now") from error
         if not status.get("authenticated"):
             return None
         if self._audiences and not set(self._audiences) & set(status.get("audiences") or ()):
@@ -203,7 +210,7 @@ class TokenLogin:
         try:
             status = (await self._client.create(_ACCESS, review)).get("status") or {}
         except (ApiError, ConnectionLost) as error:
-            raise ViewerAccessError(503, "the API server cannot tell who may see what") from error
+            raise ViewerAccessError(503, "the API server cannot review access rights now") from error
         return status.get("allowed") is True
 
 
@@ -211,7 +218,7 @@ K = TypeVar("K")
 
 
 class _Kept(Generic[K, T]):
-    """Answers for as long as they hold, the oldest forgotten first; one question is asked once at a time."""
+    """Cache of answers that drops the oldest first. Concurrent requests of one key share one question."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -219,14 +226,17 @@ class _Kept(Generic[K, T]):
         self._asked: dict[K, asyncio.Task[T]] = {}
 
     def get(self, key: K, holds_for: Callable[[T], float]) -> tuple[T] | None:
-        """None for what is not known, or is older than its seconds."""
+        """Return the cached answer in a tuple; None if it is unknown or older than `holds_for` seconds."""
         known = self._known.get(key)
         if known is None or self._clock() >= known[0] + holds_for(known[1]):
             return None
         return (known[1],)
 
     async def ask(self, key: K, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Who gives up waiting does not end it for the others. Raises what the question raises."""
+        """Return the answer of `question`, shared between all waiting callers. Raises the errors of the question.
+
+        A cancelled caller does not cancel the question.
+        """
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = asyncio.create_task(self._find(key, question))

@@ -1,4 +1,4 @@
-"""Shares of queues over weeks, from the accounts that `phalanx accounting` keeps, where there are any."""
+"""Shares of queues over weeks, read from the database of `phalanx accounting`."""
 
 from __future__ import annotations
 
@@ -16,49 +16,52 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DAY = 86_400
-#: So many days may be asked for.
+#: Selectable windows in days.
 WINDOWS = (14, 30, 90)
 _FRESH_SECONDS = 60.0
 _NONE = (
-    "No accounts are configured for this page, so it knows only what it saw since it was started. "
-    "phalanx accounting run keeps them; start the dashboard with --database to show them here."
+    "No accounting database is configured: this page has data since its start only. "
+    "Fix: record usage with phalanx accounting run and start the dashboard with --database."
 )
-_AWAY = "The accounts cannot be read now: see the dashboard's log."
+_AWAY = "The accounting database cannot be read now: see the dashboard's log."
 
 
 class Accounts:
-    """Answers are kept for a minute; one question is asked at a time, in a thread of its own. With `database` None
-    there are none."""
+    """Reader of the accounting database.
+
+    Answers are cached for a minute; queries run one at a time in a separate thread. `database` is None if no
+    accounting is configured.
+    """
 
     def __init__(self, database: Database | None) -> None:
         self._database = database
-        # SQLite's connections belong to one thread each.
+        # A SQLite connection can be used in its own thread only.
         self._thread = ThreadPoolExecutor(1, "accounts")
         self._turn = asyncio.Lock()
         self._known: dict[int, tuple[float, AccountsAnswer]] = {}
 
     async def answer(self, days: int, queues: frozenset[str] | None) -> AccountsAnswer:
-        """Of the last `days` (one of WINDOWS); of some queues, or of all (None)."""
+        """Return the daily usage of the last `days` (one of WINDOWS), of `queues` or of all queues (None)."""
         if self._database is None:
             return AccountsAnswer(state="none", message=_NONE)
         async with self._turn:
             known = self._known.get(days)
             if known is None or time.monotonic() >= known[0]:
                 loop = asyncio.get_running_loop()
-                found = await loop.run_in_executor(self._thread, self._read, self._database, days)
-                known = self._known[days] = (time.monotonic() + _FRESH_SECONDS, found)
-        found = known[1]
+                answer = await loop.run_in_executor(self._thread, self._read, self._database, days)
+                known = self._known[days] = (time.monotonic() + _FRESH_SECONDS, answer)
+        answer = known[1]
         if queues is None:
-            return found
+            return answer
         return AccountsAnswer(
-            state=found.state,
-            message=found.message,
-            times=found.times,
+            state=answer.state,
+            message=answer.message,
+            times=answer.times,
             held={
-                resource: {queue: values for queue, values in each.items() if queue in queues}
-                for resource, each in found.held.items()
+                resource: {queue: values for queue, values in usages.items() if queue in queues}
+                for resource, usages in answer.held.items()
             },
-            total=found.total,
+            total=answer.total,
         )
 
     def close(self) -> None:
@@ -72,25 +75,25 @@ class Accounts:
         first = now // DAY - days + 1
         try:
             with database.reading() as connection:
-                found = read_queue_days(connection, first, days, now)
+                usage = read_queue_days(connection, first, days, now)
         except DatabaseError as error:
             log.warning("accounts: %s", error)
             return AccountsAnswer(state="away", message=_AWAY)
         moments = [day * DAY for day in range(first, first + days)]
-        # The last day is not over.
+        # The last day is not complete.
         seconds = [min(DAY, max(1, now - moment)) for moment in moments]
         held = {
             resource: {
-                queue: [_mean(*each) for each in zip(sums, seconds, strict=True)] for queue, sums in of.items()
+                queue: [_mean(*day) for day in zip(sums, seconds, strict=True)] for queue, sums in of.items()
             }
-            for resource, of in found.items()
+            for resource, of in usage.items()
         }
         total = {
             resource: [
                 _mean(sum(sums), lasted)
                 for sums, lasted in zip(zip(*of.values(), strict=True), seconds, strict=True)
             ]
-            for resource, of in found.items()
+            for resource, of in usage.items()
         }
         return AccountsAnswer(state="there", times=moments, held=held, total=total)
 

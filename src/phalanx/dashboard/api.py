@@ -1,4 +1,4 @@
-"""`/api/v1`: what the page asks, each answer by what the viewer may see."""
+"""Handlers of `/api/v1`. Each answer contains only the data that the viewer has the rights to see."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ _LONGEST_TICKET = 256
 
 
 class Api:
-    """Handlers of all paths. Who asks is known before anything is looked up, and what he may see before it is told
-    whether it exists."""
+    """Handlers of all paths.
+
+    A handler authenticates the viewer first and checks the rights before it reveals that an object exists.
+    """
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class Api:
             web.post("/api/v1/orders/{verb}", self._order),
         ]
 
-    # who
+    # viewers
 
     async def _viewer(self, request: web.Request) -> Viewer:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -100,7 +102,7 @@ class Api:
     async def _login_by_ticket(self, request: web.Request) -> web.Response:
         ticket = (await request.content.read(_LONGEST_TICKET + 1)).decode("utf-8", "replace")
         if len(ticket) > _LONGEST_TICKET:
-            raise ViewerAccessError(400, "this is no ticket of ours")
+            raise ViewerAccessError(400, "invalid login ticket")
         try:
             token = self._login.exchange(ticket)
         except ViewerAccessError:
@@ -142,7 +144,7 @@ class Api:
         await self._scope(request)
         self._require_ready()
         if self._streams >= _MOST_STREAMS:
-            raise ViewerAccessError(503, "too many pages are open: try again later")
+            raise ViewerAccessError(503, "too many pages are open: close one or try again later")
         self._streams += 1
         try:
             return await Stream(self._watch, self, request).run()
@@ -150,7 +152,7 @@ class Api:
             self._streams -= 1
 
     async def scope_again(self, request: web.Request) -> Scope:
-        """What the viewer of a stream sees by now. Raises ViewerAccessError."""
+        """Return the current scope of a stream's viewer. Raises ViewerAccessError."""
         return await self._scope(request, again=True)
 
     async def _gang(self, request: web.Request) -> web.Response:
@@ -164,16 +166,16 @@ class Api:
         scope = await self._scope(request, namespace)
         self._require_ready()
         if len(name) > MAX_NAME:
-            raise ViewerAccessError(400, "this cannot be the name of a gang")
+            raise ViewerAccessError(400, "invalid name of a gang")
         try:
-            found = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
+            answer = await self._gangs.answer(namespace, name, pod=pod, with_events=scope.evictions)
         except AmbiguousGangError as error:
             raise ViewerAccessError(400, str(error)) from error
-        if found is None:
+        if answer is None:
             raise ViewerAccessError(
                 404, f"there is no {'pod' if pod else 'gang'} {name!r} in namespace {namespace}"
             )
-        return _json(Redaction(scope).gang(found))
+        return _json(Redaction(scope).gang(answer))
 
     async def _history(self, request: web.Request) -> web.Response:
         scope = await self._scope(request)
@@ -195,33 +197,33 @@ class Api:
         scope = await self._scope(request, "")
         if not scope.everything:
             raise ViewerAccessError(
-                403, "what-if answers tell of everybody: you may not list pods in all namespaces"
+                403, "what-if answers cover all namespaces: you lack the right to list pods in all namespaces"
             )
         try:
             question = msgspec.json.decode(await request.read(), type=WhatIfRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ViewerAccessError(400, f"the question cannot be read: {error}") from error
+            raise ViewerAccessError(400, f"invalid question: {error}") from error
         audit.info("what-if: user=%r", scope.viewer.name)
         answer = await self._questions.answer(question)
         return _json(Redaction(scope).what_if(answer))
 
     async def _order(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)
-        # No form and no page elsewhere can send this type without being asked first whether it may.
+        # Browsers send this content type across origins only after a preflight request, which the server refuses.
         if request.content_type != "application/json":
-            raise ViewerAccessError(415, "an order is application/json")
+            raise ViewerAccessError(415, "the content type of an order must be application/json")
         try:
             order = msgspec.json.decode(await request.read(), type=OrderRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ViewerAccessError(400, f"the order cannot be read: {error}") from error
+            raise ViewerAccessError(400, f"invalid order: {error}") from error
         if not order.namespace:
-            raise ViewerAccessError(400, "the order names no namespace")
+            raise ViewerAccessError(400, "the order needs a namespace")
         await self._scope(request, order.namespace)
         return _json(await self._orders.give(viewer, request.match_info["verb"], order))
 
     def _named_table(self, name: str) -> RowTable:
         if name not in self._watch.tables:
-            raise ViewerAccessError(404, "there is no such table")
+            raise ViewerAccessError(404, "unknown table")
         return self._watch.tables[name]
 
     def _require_ready(self) -> None:
@@ -229,15 +231,15 @@ class Api:
             if self._watch.forbidden:
                 raise ViewerAccessError(
                     503,
-                    f"the dashboard itself may not list {self._watch.forbidden} of the whole cluster; who sees one "
-                    "namespace only needs a page that runs in the cluster (--login token)",
+                    f"the dashboard lacks the right to list {self._watch.forbidden} of the whole cluster: "
+                    "for a view of one namespace use a dashboard that runs in the cluster (--login token)",
                 )
             raise ViewerAccessError(503, "the cluster is being read: try again in a moment")
 
 
 @web.middleware
 async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every refusal in the same form; of our own mistakes no more than that there was one."""
+    """Answer every refusal as an ErrorAnswer. An internal error is logged and reported without details."""
     try:
         return await handler(request)
     except ViewerAccessError as error:
@@ -246,7 +248,7 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
         return _json(ErrorAnswer(error=str(error)), error.status)
     except (ApiError, ConnectionLost):
         logging.getLogger(__name__).warning("%s: the API server did not answer", request.path, exc_info=True)
-        return _json(ErrorAnswer(error="the API server did not answer as it should: see the dashboard's log"), 502)
+        return _json(ErrorAnswer(error="the API server did not answer as expected: see the dashboard's log"), 502)
     except web.HTTPException as error:
         if not request.path.startswith("/api/"):
             raise
@@ -255,7 +257,7 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
         raise
     except Exception:
         logging.getLogger(__name__).exception("%s", request.path)
-        return _json(ErrorAnswer(error="the dashboard made a mistake: see its log"), 500)
+        return _json(ErrorAnswer(error="internal error of the dashboard: see its log"), 500)
 
 
 def _json(content: object, status: int = 200) -> web.Response:

@@ -1,4 +1,4 @@
-"""Who used how much of the cluster over time, in memory: fine for an hour, coarse for two weeks."""
+"""Shares of queues over time, in memory: fine resolution for an hour, coarse for two weeks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 from phalanx.dashboard.rows.entries import Series
 
-#: (seconds a point, points): an hour, a day, two weeks.
+#: Pairs (seconds per point, points): an hour, a day, two weeks.
 RESOLUTIONS = ((10, 360), (60, 1440), (600, 2016))
-# Queues that come and go must not fill the memory.
+# Bound of memory if queues are created and deleted all the time.
 _MOST_QUEUES = 2000
 _NAN = math.nan
 
 
 class _Ring:
-    """Points of one resolution; a queue that was not there has NaN."""
+    """Ring of points of one resolution. A queue that did not exist has NaN."""
 
     def __init__(self, seconds: int, points: int) -> None:
         self.seconds, self.points = seconds, points
@@ -48,18 +48,18 @@ class _Ring:
 
 
 class ShareHistory:
-    """Shares in percent, at every resolution."""
+    """Shares of queues in percent, at every resolution."""
 
     def __init__(self) -> None:
         self._rings = [_Ring(seconds, points) for seconds, points in RESOLUTIONS]
 
     def add(self, now: float, shares: Mapping[str, tuple[float, float]]) -> None:
-        """`shares` are what each queue uses, and may use by right."""
+        """Add a point. `shares` maps each queue to (used share, deserved share)."""
         for ring in self._rings:
             ring.add(int(now), shares)
 
     def series(self, queues: set[str] | None) -> list[Series]:
-        """Of some queues, or of all."""
+        """Return the series of `queues`, or of all queues."""
         return [
             Series(
                 resolution=ring.seconds,
@@ -73,7 +73,7 @@ class ShareHistory:
 
 def _chosen(rows: Mapping[str, array.array[float]], queues: set[str] | None) -> dict[str, list[float | None]]:
     return {
-        queue: [None if math.isnan(each) else round(each, 2) for each in values]
+        queue: [None if math.isnan(value) else round(value, 2) for value in values]
         for queue, values in rows.items()
         if queues is None or queue in queues
     }

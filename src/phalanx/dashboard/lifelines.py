@@ -1,4 +1,4 @@
-"""What has happened to single pods, from the moments that the API tells; who is gone stays known for a while."""
+"""Life of single pods, from the times in the API objects. Deleted pods are remembered for a while."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod
 from phalanx.model.text.duration import format_moment
 
-# Pods that are gone: in all, and of one gang.
+# Bounds of remembered deleted pods: in total and per gang.
 _MOST_GONE = 20_000
 _MOST_OF_GANG = 256
 
 
 class Lifeline(msgspec.Struct, gc=False):
-    """One pod so far; moments as the API writes them, "" where they have not come."""
+    """Life of one pod. Times are as the API writes them, "" if the step did not happen yet."""
 
     uid: str
     namespace: str
@@ -39,7 +39,7 @@ class Lifeline(msgspec.Struct, gc=False):
 
 
 class Lifelines:
-    """By uid; which gang a pod is in is told once that is known (`assign`)."""
+    """Lifelines by pod uid. The cluster state resolves the gang of a pod later (`assign`)."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Lifeline] = {}
@@ -93,7 +93,7 @@ class Lifelines:
             self._forget(next(iter(self._gone)))
 
     def of(self, key: GangKey) -> list[Lifeline]:
-        """Of a gang, or of a pod on its own (its name after `pod/`), the oldest first."""
+        """Return the lifelines of a gang, or of a pod on its own (its name after `pod/`), oldest first."""
         lines = (self._lines[uid] for uid in self._of_gang.get(key, ()) if uid in self._lines)
         return sorted(lines, key=lambda line: (line.created, line.name))
 
@@ -115,7 +115,7 @@ class Lifelines:
 
 
 def member_line(line: Lifeline, planned: int) -> MemberLine:
-    """As the page is told; `planned` is when its plan was made, 0 for none."""
+    """Return the member line for the page. `planned` is the time of the pod's plan, 0 for none."""
     if line.gone:
         state = "Gone"
     elif line.told:

@@ -1,4 +1,4 @@
-"""How often anybody may ask, so that nobody can make us ask the API server without end."""
+"""Rate limits of requests, so that no client can cause unlimited requests to the API server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ _MOST_ADDRESSES = 10_000
 
 
 class RateLimits:
-    """Token buckets: `per_address` requests a second from one address, `in_all` from everybody; twice as many at
-    once."""
+    """Token buckets of requests.
+
+    `per_address` requests a second from one address, `in_all` from all; bursts of twice as many.
+    """
 
     def __init__(
         self, per_address: float = 100.0, in_all: float = 500.0, clock: Callable[[], float] = time.monotonic
@@ -29,15 +31,15 @@ class RateLimits:
             if len(self._addresses) > _MOST_ADDRESSES:
                 self._addresses.popitem(last=False)
         self._addresses.move_to_end(address)
-        # (Who is over his own limit uses up nothing of the others'.)
+        # A request beyond the limit of its address consumes no token of the common bucket.
         return bucket.take(now, self._per_address) and self._all.take(now, self._in_all)
 
 
 class _Bucket:
     __slots__ = ("_left", "_most", "_when")
 
-    def __init__(self, most: float, now: float) -> None:
-        self._most = self._left = most
+    def __init__(self, capacity: float, now: float) -> None:
+        self._most = self._left = capacity
         self._when = now
 
     def take(self, now: float, rate: float) -> bool:

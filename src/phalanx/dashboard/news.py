@@ -1,4 +1,4 @@
-"""When those who look are told that something has changed: all at the same moments, so one telling serves them."""
+"""Notification of streams about changes, at the same moments for all, so that streams share their deltas."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 
 
 class News:
-    """The first change after a quiet time is told at once, those that follow at most once in `pause` seconds.
+    """Notifier of changes. The first change after a quiet period is announced at once, later changes once in
+    `pause` seconds.
 
-    Streams that wake up together have seen the same versions, and get the same delta. `number` counts the tellings.
+    Streams that wake together have the same versions and receive the same delta. `number` counts the notifications.
     """
 
     def __init__(self, pause: float = 1.0) -> None:
@@ -19,7 +20,7 @@ class News:
         self.number = 0
 
     def subscribe(self) -> asyncio.Event:
-        """An event that is set after changes; whoever waits clears it."""
+        """Return an event that is set after changes. The subscriber clears it."""
         event = asyncio.Event()
         self._waiters.add(event)
         return event
@@ -28,7 +29,7 @@ class News:
         self._waiters.discard(event)
 
     def tell(self) -> None:
-        """Something has changed."""
+        """Announce a change to all subscribers."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(0.0, self._told + self._pause - loop.time()), self._set)

@@ -1,4 +1,4 @@
-"""What viewers may tell a gang from the page, each by his own rights: hold, release, cancel."""
+"""Orders of viewers to a gang with the viewer's own rights: hold, release, cancel."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ _ORDERS: dict[str, Callable[[KubeClient, Target], Awaitable[str]]] = {
     "cancel": cancelling.cancel,
 }
 _REFUSED = frozenset({400, 403, 404, 409, 422, 429})
-#: Orders a second from all viewers together.
+#: Orders a second of all viewers together.
 _IN_ALL = 20.0
 
 
 class Orders:
-    """`enabled` is whether the operator has switched writes on; `per_viewer` is orders a second, twice as many at
-    once."""
+    """Executor of orders.
+
+    `enabled` tells that the operator switched writes on; `per_viewer` is orders a second, with bursts of twice as
+    many.
+    """
 
     def __init__(self, client: KubeClient, *, enabled: bool, per_viewer: float) -> None:
         self._client = client
@@ -43,36 +46,36 @@ class Orders:
         self._under_way: set[asyncio.Task[OrderAnswer]] = set()
 
     async def give(self, viewer: Viewer, verb: str, order: OrderRequest) -> OrderAnswer:
-        """Says what would happen or, with `confirmed`, what has. Raises AccessError."""
+        """Execute an order if it is `confirmed`; else return its predicted effect. Raises ViewerAccessError."""
         if not self.enabled:
-            raise ViewerAccessError(403, "this page changes nothing: whoever runs it can switch that on (--writes)")
+            raise ViewerAccessError(403, "this page is read-only: the operator can enable orders with --writes")
         if verb not in _ORDERS:
-            raise ViewerAccessError(404, f"there is no such order: write one of {', '.join(_ORDERS)}")
-        # (Only a gang that is named by its owner has slashes in its name.)
+            raise ViewerAccessError(404, f"unknown order: use one of {', '.join(_ORDERS)}")
+        # A slash is valid only in the name of an owner (KIND/NAME).
         strange = "/" in order.name and not owner_of_name(order.name)[0]
         if not order.name or strange or len(order.name) > MAX_NAME:
-            raise ViewerAccessError(400, "this cannot be the name of a gang")
-        # Once it has begun it is done and written down, whether or not the viewer waits for it.
+            raise ViewerAccessError(400, "invalid name of a gang")
+        # An order that has started is completed and logged even if the viewer disconnects.
         task = asyncio.create_task(self._noted(viewer, verb, order))
         self._under_way.add(task)
         task.add_done_callback(self._over)
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Waits for orders that are under way."""
+        """Wait for the orders in progress."""
         if self._under_way:
             await asyncio.wait(self._under_way)
 
     def _over(self, task: asyncio.Task[OrderAnswer]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            # (Taken, so that nobody warns of it where the viewer has gone.)
+            # The exception is retrieved, so that asyncio logs no warning after the viewer disconnected.
             task.exception()
 
     async def _noted(self, viewer: Viewer, verb: str, order: OrderRequest) -> OrderAnswer:
-        """With one line in the audit log for each order that would write."""
+        """Execute an order and write one line into the audit log if the order would write."""
         objects: list[Target] = []
-        outcome = "not known: the order did not end"
+        outcome = "unknown: the order did not complete"
         try:
             if not self._limits.allow(viewer.name):
                 raise ViewerAccessError(429, "too many orders: try again in a moment")
@@ -84,7 +87,7 @@ class Orders:
         except ConnectionLost as error:
             outcome = f"not known: {error}"
             raise ViewerAccessError(
-                502, "the API server did not answer; whether it was done is not known"
+                502, "the API server did not answer: check whether the order was executed"
             ) from error
         finally:
             if order.confirmed:
@@ -109,7 +112,7 @@ class Orders:
                 if not order.confirmed:
                     return OrderAnswer(message=foretold(verb, target), object=target.title, uid=target.uid)
                 if target.uid != order.uid:
-                    raise ViewerAccessError(409, f"{target.title} is another one by now: look again")
+                    raise ViewerAccessError(409, f"{target.title} was replaced by another object: reload the page")
                 message = await _ORDERS[verb](client, target)
                 return OrderAnswer(message=message, object=target.title, uid=target.uid, done=True)
         except OrderError as error:
@@ -117,14 +120,17 @@ class Orders:
         except ApiError as error:
             if error.status == 403 and "cannot impersonate" in error.message:
                 raise ViewerAccessError(
-                    503, "the dashboard's own account may not act as you: it lacks the right `impersonate`"
+                    503, "the dashboard's service account cannot act as you: it lacks the right `impersonate`"
                 ) from error
             status = error.status if error.status in _REFUSED else 502
             raise ViewerAccessError(status, f"the API server refused: {error.message}") from error
 
     @contextlib.asynccontextmanager
     async def _acting_as(self, viewer: Viewer) -> AsyncIterator[KubeClient]:
-        """A client with the viewer's identity, as the API server itself has told it. Raises AccessError."""
+        """Yield a client that impersonates the viewer as authenticated by the API server.
+
+        Raises ViewerAccessError.
+        """
         if viewer.trusted:
             yield self._client
             return
@@ -134,18 +140,21 @@ class Orders:
 
 
 def foretold(verb: str, target: Target) -> str:
-    """What an order would do, in a sentence."""
+    """Return the predicted effect of an order as a sentence."""
     if verb == "cancel":
         return f"Deletes {cancelling.described(target)}. This cannot be undone."
     where = f"{target.title} in namespace {target.namespace}"
     if verb == "hold":
-        return f"Keeps {where} from starting until it is released. What runs already is refused."
-    return f"Lets {where} take its turn again."
+        return f"Holds {where}: it does not start until released. A running job cannot be held."
+    return f"Releases {where}: it is queued again."
 
 
 def impersonation(viewer: Viewer) -> tuple[tuple[str, str], ...]:
-    """The headers by which the API server judges a request by the viewer's rights, and by his alone. Raises
-    AccessError for whom they cannot name: without a user they would be this process's own rights."""
+    """Return the headers that impersonate the viewer. Raises ViewerAccessError if headers cannot carry the viewer's
+    name.
+
+    Without a user name the request would run with the rights of this process.
+    """
     headers = [("Impersonate-User", viewer.name)]
     headers += [("Impersonate-Group", group) for group in viewer.groups]
     if viewer.uid:
@@ -153,5 +162,5 @@ def impersonation(viewer: Viewer) -> tuple[tuple[str, str], ...]:
     for key, values in viewer.extra:
         headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for value in values]
     if not viewer.name or not all(value.isascii() and value.isprintable() for _, value in headers):
-        raise ViewerAccessError(403, "your name cannot be handed on to the API server: use kubectl or phalanx")
+        raise ViewerAccessError(403, "your user name cannot be sent in an HTTP header: use kubectl or phalanx")
     return tuple(headers)

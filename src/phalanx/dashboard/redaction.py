@@ -1,7 +1,7 @@
-"""What one viewer may read of a row or an answer, decided by its fields.
+"""Redaction of rows and answers for one viewer, by their fields.
 
-A text is shown only if the objects that it names are known and the viewer sees all of them; else a text without
-names stands in its place, made from code and counts, or none. No text is looked into.
+A text is shown only if its named objects are known and the viewer sees all of them. Otherwise a text without names,
+built from code and counts, replaces it. Texts are never parsed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PREVIEWS = {
 
 
 class Redaction:
-    """`idle` is True for viewers who may see everything: they read all texts."""
+    """Redaction for one scope. `idle` is True for viewers who have all rights: their rows stay unchanged."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -54,19 +54,22 @@ class Redaction:
 
     # objects
 
-    def sees(self, found: NamedObject, own_queue: str = "") -> bool:
-        """Return whether the viewer may know the object; a gang's own queue is no secret to who sees the gang."""
-        if found.kind == "Queue":
-            return self._sees_queue(found.name, own_queue)
-        if found.kind in ("Node", "Topology"):
+    def sees(self, target: NamedObject, own_queue: str = "") -> bool:
+        """Return whether the viewer has the right to see the object.
+
+        A viewer of a gang also sees the gang's queue.
+        """
+        if target.kind == "Queue":
+            return self._sees_queue(target.name, own_queue)
+        if target.kind in ("Node", "Topology"):
             return self._scope.nodes
-        if found.kind == "Namespace":
-            return self._in_sight(found.name)
-        return self._in_sight(found.namespace)
+        if target.kind == "Namespace":
+            return self._in_sight(target.name)
+        return self._in_sight(target.namespace)
 
     def shows(self, objects: Objects, own_queue: str = "") -> bool:
-        """Return whether a text that names these objects may be shown."""
-        return self.idle or (objects is not None and all(self.sees(each, own_queue) for each in objects))
+        """Return whether a text that names `objects` can be shown."""
+        return self.idle or (objects is not None and all(self.sees(target, own_queue) for target in objects))
 
     def _in_sight(self, namespace: str) -> bool:
         return self._scope.everything or (namespace != "" and namespace == self._scope.namespace)
@@ -77,7 +80,7 @@ class Redaction:
     # rows
 
     def row(self, table: str, encoded: bytes) -> bytes:
-        """Return a row of a table as the viewer may read it."""
+        """Return a table's row with the redacted texts."""
         if self.idle or table not in _OF_TABLES:
             return encoded
         content = msgspec.json.decode(encoded, type=ROWS[table])
@@ -103,7 +106,7 @@ class Redaction:
             entry,
             parent=entry.parent if self._sees_queue(entry.parent) else "",
             first=self._first(entry.first),
-            tenants=[self._tenant(each) for each in entry.tenants if self._sees_tenant(each)],
+            tenants=[self._tenant(tenant) for tenant in entry.tenants if self._sees_tenant(tenant)],
             **self._without_texts(entry, seen=self._scope.queues is None),
         )
 
@@ -112,12 +115,15 @@ class Redaction:
             entry,
             parent=entry.parent if self._scope.everything else "",
             first=self._first(entry.first),
-            namespaces=[each for each in entry.namespaces if self._in_sight(each)],
+            namespaces=[namespace for namespace in entry.namespaces if self._in_sight(namespace)],
             **self._without_texts(entry, seen=self._scope.everything),
         )
 
     def _without_texts(self, entry: QueueEntry | QuotaEntry, *, seen: bool) -> dict[str, Any]:
-        """Return what of an account is about others; `seen` says whether the viewer sees accounts like it."""
+        """Return the redacted text fields of an account.
+
+        `seen` tells whether the viewer sees all accounts of this kind.
+        """
         partners = entry.partners if seen else []
         return {
             "partners": partners,
@@ -146,7 +152,10 @@ class Redaction:
         return replace(row, message=f"{eviction_text(row.reason)}{whose}", preemptor=preemptor)
 
     def _reservation(self, row: ReservationRow) -> ReservationRow:
-        """(What is no start is for viewers who see all namespaces; so are titles, which they may list.)"""
+        """Return a redacted reservation.
+
+        Rows other than starts reach only viewers of all namespaces, who can list the titles.
+        """
         return replace(
             row,
             queue=row.queue if row.namespace or self._sees_queue(row.queue) else "",
@@ -158,14 +167,14 @@ class Redaction:
         return replace(row, message="")
 
     def _dispatch(self, row: DispatchRow) -> DispatchRow:
-        found = row.dispatch
+        dispatch = row.dispatch
         return replace(
             row,
             dispatch=replace(
-                found,
+                dispatch,
                 message="",
-                answers=[replace(each, message="") for each in found.answers],
-                attempts=[replace(each, message="") for each in found.attempts],
+                answers=[replace(entry, message="") for entry in dispatch.answers],
+                attempts=[replace(entry, message="") for entry in dispatch.attempts],
             ),
         )
 
@@ -179,9 +188,9 @@ class Redaction:
         return GangAnswer(
             row=row,
             why=self._why(answer.why, row) if answer.why is not None else None,
-            members=[_member(each) for each in answer.members],
-            marks=[self._mark(each, queue) for each in answer.marks],
-            problem="there is no answer now" if answer.problem else "",
+            members=[_member(member) for member in answer.members],
+            marks=[self._mark(mark, queue) for mark in answer.marks],
+            problem="no answer is available now" if answer.problem else "",
             omitted=answer.omitted,
         )
 
@@ -189,7 +198,7 @@ class Redaction:
         return replace(mark, message=mark.message if self.shows(mark.objects, queue) else "", objects=None)
 
     def _why(self, why: WhyAnswer, row: GangRow | None) -> WhyAnswer:
-        """Rebuild an answer from what is no text; what is not named here is left out."""
+        """Rebuild an answer from its fields without texts. A field that is missing here is removed."""
         same = row is not None and row.reason == why.reason and row.message
         return WhyAnswer(
             kind=why.kind,
@@ -209,7 +218,7 @@ class Redaction:
             uid=why.uid,
             domain=why.domain if self._scope.nodes else "",
             composite=why.composite,
-            groups=[replace(each, message=each.state.sentence) for each in why.groups],
+            groups=[replace(group, message=group.state.sentence) for group in why.groups],
             size=why.size,
             start=_start(why.start),
             run_time=why.run_time,
@@ -223,8 +232,8 @@ class Redaction:
             message=_PREVIEWS.get(preview.state, ""),
             rooms=preview.rooms if self._scope.nodes else [],
             held=preview.held,
-            overtaken=[self._pod_key(each) for each in preview.overtaken],
-            pods=[self._previewed_pod(each) for each in preview.pods],
+            overtaken=[self._pod_key(key) for key in preview.overtaken],
+            pods=[self._previewed_pod(key) for key in preview.pods],
             cost=preview.cost,
         )
 
@@ -238,14 +247,14 @@ class Redaction:
         )
 
     def _pod_key(self, key: str) -> str:
-        """`key` is namespace/name."""
+        """Return `key` (namespace/name) if the viewer sees the pod, else ANOTHER_POD."""
         return key if self._in_sight(key.partition("/")[0]) else ANOTHER_POD
 
     def what_if(self, reply: WhatIfReply) -> WhatIfReply:
-        """(Only viewers who see all namespaces may ask.)"""
+        """Redact a what-if answer. Only viewers of all namespaces can ask what-if questions."""
         if self.idle:
             return reply
-        asked = [self._asked(each) for each in reply.answer.asked]
+        asked = [self._asked(start) for start in reply.answer.asked]
         return replace(reply, answer=replace(reply.answer, asked=asked, notes=[], missing=[]))
 
     def _asked(self, asked: AskedStart) -> AskedStart:
@@ -276,7 +285,7 @@ def _member(line: MemberLine) -> MemberLine:
 
 
 def _start(start: PromisedStart | None) -> PromisedStart | None:
-    """Return the times; causes name whose doing it is that a start has moved."""
+    """Return the times of a start without its causes: causes name other objects."""
     if start is None:
         return None
     return PromisedStart(
@@ -295,12 +304,12 @@ def _start(start: PromisedStart | None) -> PromisedStart | None:
 
 
 def _lacking(nodes: Iterable[NodeCount]) -> list[NodeCount]:
-    """Reasons that are a resource; others cite labels, taints, or what a plugin says."""
-    return [each for each in nodes if each.resource]
+    """Return the reasons that are a resource. Other reasons cite labels, taints or texts of plugins."""
+    return [node_count for node_count in nodes if node_count.resource]
 
 
 def _why_text(why: WhyAnswer) -> str:
     if not why.reason:
         return why.forecast.words or why.state.sentence
-    told = brief_text(why.reason, needed=why.placeable + why.missing, placeable=why.placeable, nodes=why.nodes)
-    return told or why.state.sentence
+    text = brief_text(why.reason, needed=why.placeable + why.missing, placeable=why.placeable, nodes=why.nodes)
+    return text or why.state.sentence

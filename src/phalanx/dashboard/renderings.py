@@ -1,4 +1,4 @@
-"""Tables and deltas as bytes, made once for all who may see the same."""
+"""Encoded tables and deltas, shared between viewers with equal rights."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from phalanx.dashboard.scope import Audience, Scope
 from phalanx.dashboard.tables import Tables
 
 _MOST_DELTAS = 512
-# A list serves for so many times as long as it took to make, and no longer than so many seconds: lists of
-# everything for people who move about cost a fixed part of a core at most. The stream brings what came since.
+# A list is cached for a multiple of its encoding time, up to a number of seconds: encoding of large lists then uses
+# at most a fixed part of a core. The stream delivers later changes.
 _LIST_FACTOR, _MOST_LIST_SECONDS = 20.0, 2.0
 _MOST_LISTS = 64
-# Below so many bytes compressing is not worth it.
+# Bodies below this size in bytes are not compressed.
 _COMPRESSED_FROM = 4096
 _LEVEL = 4
 
 
 class ListBody(NamedTuple):
-    """`packed` is the same by gzip, empty where that is not worth it."""
+    """Encoded list. `packed` is the gzip form, empty if compression does not pay."""
 
     plain: bytes
     packed: bytes
@@ -38,19 +38,22 @@ class _List(msgspec.Struct):
 
 
 class Renderings:
-    """`deltas` counts those that were made, `shared` those that were given to another viewer as well."""
+    """Cache of encoded tables and deltas.
+
+    `deltas` counts encoded deltas, `shared` counts deltas that a further viewer reused.
+    """
 
     def __init__(self, tables: Tables, news: News) -> None:
         self._tables, self._news = tables, news
         self._lists: OrderedDict[tuple[Audience, str], _List] = OrderedDict()
         self._turns: dict[tuple[Audience, str], asyncio.Lock] = {}
-        # Since the last telling: whoever wakes up for the next one gets what has come since.
+        # Deltas since the last notification: all streams that wake for one notification need the same delta.
         self._deltas: dict[tuple[Audience, str, int], tuple[int, bytes]] = {}
         self._telling = -1
         self.deltas = self.shared = 0
 
     async def table(self, scope: Scope, name: str) -> ListBody:
-        """The answer with all rows that are seen."""
+        """Return the answer with all rows that the scope sees."""
         key = (scope.audience, name)
         if (known := self._current(key)) is not None:
             return known
@@ -63,7 +66,7 @@ class Renderings:
                 self._turns.pop(key, None)
 
     def delta(self, scope: Scope, name: str, since: int) -> tuple[int, bytes]:
-        """The version that is reached, and the event that leads there, b"" where nothing has changed."""
+        """Return (new version, event from `since` to it); the event is b"" without changes."""
         if self._telling != self._news.number or len(self._deltas) > _MOST_DELTAS:
             self._deltas.clear()
             self._telling = self._news.number
@@ -116,12 +119,12 @@ class Renderings:
 
 
 def _encoded(scope: Scope, table: str, rows: list[bytes]) -> list[bytes]:
-    """Rows as this viewer may read them."""
+    """Return the encoded rows, redacted for this viewer."""
     redaction = Redaction(scope)
     return [redaction.row(table, row) for row in rows]
 
 
 def event_bytes(kind: str, data: bytes, number: str) -> bytes:
-    """(JSON has no line breaks in it.)"""
+    """Return a server-sent event. `data` is JSON, which has no line breaks."""
     head = f"event: {kind}\n" + (f"id: {number}\n" if number else "")
     return head.encode() + b"data: " + data + b"\n\n"

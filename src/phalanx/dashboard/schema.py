@@ -1,4 +1,4 @@
-"""The JSON schema of everything that `/api/v1` answers, made from the types themselves."""
+"""JSON schema of all answers of `/api/v1`, generated from their types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phalanx.dashboard.rows.entries import (
 
 
 def schema() -> dict[str, Any]:
-    """A JSON schema (2020-12) with the types in `$defs`; `answers` says which of them each path gives."""
+    """Return a JSON schema (2020-12) with the types in `$defs`; `answers` maps each path to its type."""
     names = {
         **ANSWERS,
         **{f"GET /api/v1/tables/{name}": TableAnswer[row] for name, row in ROWS.items()},  # type: ignore[valid-type]
@@ -27,10 +27,10 @@ def schema() -> dict[str, Any]:
         "body of POST /api/v1/what-if": WhatIfRequest,
         "body of POST /api/v1/orders/{verb}": OrderRequest,
     }
-    found, components = msgspec.json.schema_components(list(names.values()), ref_template="#/$defs/{name}")
+    schemas, components = msgspec.json.schema_components(list(names.values()), ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "phalanx dashboard, /api/v1",
-        "answers": dict(zip(names, found, strict=True)),
+        "answers": dict(zip(names, schemas, strict=True)),
         "$defs": components,
     }

@@ -1,4 +1,4 @@
-"""What one viewer sees: his own namespaces' gangs by name, of all others numbers only."""
+"""Scope of one viewer: visible namespaces, nodes, queues, events and clusters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _EVENTS = "events"
 _CLUSTERS = Right("list", MEMBER_CLUSTERS.plural, MEMBER_CLUSTERS.group)
 _QUEUES = Resource(QUEUES.group, QUEUES.version, QUEUES.plural, QUEUES.kind, namespaced=False)
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-# Queues that are asked about one by one.
+# Limit of queues that are checked by single access reviews.
 _MOST_QUEUES = 100
 
 
 class Audience(NamedTuple):
-    """Those who see the same, by what they see."""
+    """Rights of a scope without the viewer; equal audiences receive equal data."""
 
     namespace: str
     everything: bool
@@ -36,8 +36,11 @@ class Audience(NamedTuple):
 
 
 class Scope(msgspec.Struct):
-    """`namespace` is the only one that is seen, "" for all. `queues` are those that are seen, None for all.
-    `clusters` are the member clusters of a hub, `dispatches` which gangs are where."""
+    """Visible part of the cluster.
+
+    `namespace` is the only visible namespace, "" for all. `queues` are the visible queues, None for all. `clusters`
+    and `dispatches` tell whether a hub's member clusters and dispatches are visible.
+    """
 
     viewer: Viewer
     namespace: str = ""
@@ -61,7 +64,7 @@ class Scope(msgspec.Struct):
         )
 
     def sees(self, table: str) -> Any:
-        """Which scopes of a table's rows are seen."""
+        """Return a predicate of the scopes of a table's visible rows."""
         if table == "summary":
             return lambda scope: True
         if table == "queues":
@@ -77,42 +80,45 @@ class Scope(msgspec.Struct):
         return lambda scope: self.everything
 
     def omitted(self, table: str) -> list[str]:
-        """What is left out of a table, in words."""
+        """Return the omitted parts of a table as texts."""
         if table == "nodes" and not self.nodes:
-            return ["nodes: you may not list nodes"]
+            return ["nodes: you lack the right to list nodes"]
         if table == "queues" and self.queues is not None:
-            return ["queues that you may not get"]
+            return ["queues: you lack the right to get some queues"]
         if table == "evictions" and not self.evictions:
-            return ["evictions: you may not list events here"]
+            return ["evictions: you lack the right to list events here"]
         if table == "reservations" and not self.everything:
-            return ["reservations and maintenance: you may not list pods in all namespaces"]
+            return ["reservations and maintenance: you lack the right to list pods in all namespaces"]
         if table == "clusters":
-            return [] if self.clusters else ["clusters: you may not list memberclusters"]
+            return [] if self.clusters else ["clusters: you lack the right to list memberclusters"]
         if table == "dispatches" and not self.dispatches:
-            return ["gangs: you may not list dispatches here"]
-        return [f"other namespaces than {self.namespace}"] if self.namespace and table != "summary" else []
+            return ["gangs: you lack the right to list dispatches here"]
+        return [f"namespaces other than {self.namespace}"] if self.namespace and table != "summary" else []
 
 
 async def scope_of(
     login: Login, viewer: Viewer, namespace: str, watch: ClusterWatch, *, again: bool = False
 ) -> Scope:
-    """What a viewer sees who asks for a namespace ("" for as much as he may). Raises AccessError.
+    """Return the scope of a viewer for a namespace ("" for the largest scope that the viewer has). Raises
+    ViewerAccessError.
 
-    The refusal is the same whether there is such a namespace or not. `again` asks for a page that is open: what it
-    may not see it need not learn to see at once.
+    The refusal is the same for existing and missing namespaces. `again` renews the scope of an open page: cached
+    refusals then live longer, because a new right need not show at once.
     """
     if namespace and (len(namespace) > 63 or not _NAME.match(namespace)):
-        raise ViewerAccessError(400, "this cannot be the name of a namespace")
+        raise ViewerAccessError(400, "invalid name of a namespace")
     if viewer.trusted:
         return Scope(viewer, namespace)
     everything = await login.may(viewer, _EVERY_GANG, again=again)
     if not everything:
         namespace = namespace or viewer.home
         if not namespace:
-            raise ViewerAccessError(403, "you may not list pods in all namespaces: choose one of your own")
+            raise ViewerAccessError(
+                403, "you lack the right to list pods in all namespaces: select one of your namespaces"
+            )
         here = Right("list", "pods", namespace=namespace)
         if not await login.may(viewer, here, again=again):
-            raise ViewerAccessError(403, f"you may not {here.words}")
+            raise ViewerAccessError(403, f"you lack the right to {here.words}")
     where = "" if everything else namespace
     events = Right("list", _EVENTS, namespace=where)
     dispatches = Right("list", DISPATCHES.plural, DISPATCHES.group, namespace=where)
@@ -123,7 +129,7 @@ async def scope_of(
         await login.may(viewer, _NODES, again=again),
         await login.may(viewer, events, again=again),
         await _queues(login, viewer, namespace, everything, watch, again),
-        # (Nobody is asked about what is not there.)
+        # Rights on hub objects are reviewed only if the cluster is a hub.
         watch.clusters.hub and await login.may(viewer, _CLUSTERS, again=again),
         watch.clusters.hub and await login.may(viewer, dispatches, again=again),
     )

@@ -1,4 +1,4 @@
-"""The HTTP server of the page: who may reach it, with which headers, and the static files."""
+"""HTTP server of the page: host check, rate limits, security headers and static files."""
 
 from __future__ import annotations
 
@@ -54,13 +54,16 @@ _SHUTDOWN_SECONDS = 2.0
 
 
 class ServeError(Exception):
-    """The address cannot be served on."""
+    """Failure to listen on the configured address."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """`hosts` are the names (without ports) under which the page may be reached beside localhost and the address
-    itself; "*" for any. With a `certificate` (and `key`) it is HTTPS. `per_address` and `in_all` are requests a
-    second. With `writes` viewers may tell gangs what their own rights allow, `orders_per_viewer` times a second."""
+    """Options of the server.
+
+    `hosts` are the accepted host names (without ports) beside localhost and the address itself; "*" for any. A
+    `certificate` and `key` enable HTTPS. `per_address` and `in_all` are requests a second. `writes` enables orders
+    to gangs with the viewer's own rights, at most `orders_per_viewer` a second.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -74,8 +77,10 @@ class ServeOptions(msgspec.Struct, frozen=True):
 
 
 class Dashboard:
-    """What `dashboard` gives: `url` is where it is served. `outdated` returns when the scheduler goes by another
-    policy than the page, which then has to be served anew."""
+    """Running dashboard at `url`.
+
+    `outdated` returns when the scheduler changes its policy; the dashboard must then be restarted.
+    """
 
     def __init__(self, watch: ClusterWatch, url: str, outdated: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.watch = watch
@@ -91,15 +96,18 @@ async def dashboard(
     login: Login,
     database: Database | None = None,
 ) -> AsyncIterator[tuple[Dashboard, asyncio.Task[None]]]:
-    """Serves meanwhile; the task ends only by failing. `database` holds the accounts, if there are any. Raises
-    ServeError, PolicyError."""
+    """Serve the page inside the context. The yielded task ends only by failing. `database` is the accounting
+    database, if any.
+
+    Raises ServeError, PolicyError.
+    """
     source, schedulers = SchedulerPolicy(watch_options.config), watch_options.schedulers
-    found = await source.read(client, watch_options.lease_namespace, schedulers)
-    if found.warning:
-        log.warning("%s", found.warning)
-    watch_options = msgspec.structs.replace(watch_options, schedulers=found.scheduler_names)
-    async with RehearsalProcess.running(found.text, found.scheduler_names) as rehearsal:
-        watch = ClusterWatch(client, watch_options, found.policy, rehearsal)
+    policy = await source.read(client, watch_options.lease_namespace, schedulers)
+    if policy.warning:
+        log.warning("%s", policy.warning)
+    watch_options = msgspec.structs.replace(watch_options, schedulers=policy.scheduler_names)
+    async with RehearsalProcess.running(policy.text, policy.scheduler_names) as rehearsal:
+        watch = ClusterWatch(client, watch_options, policy.policy, rehearsal)
         questions = WhatIfQuestions(client, watch_options, watch.policy)
         accounts = Accounts(database)
         orders = Orders(client, enabled=options.writes, per_viewer=options.orders_per_viewer)
@@ -108,7 +116,7 @@ async def dashboard(
             following = asyncio.create_task(watch.run())
             try:
                 place = watch_options.lease_namespace
-                outdated = partial(source.until_another, found, client, place, schedulers)
+                outdated = partial(source.until_another, policy, client, place, schedulers)
                 yield Dashboard(watch, url, outdated), following
             finally:
                 following.cancel()
@@ -165,17 +173,17 @@ def _guard(options: ServeOptions, limits: RateLimits) -> Middleware:
         host = request.headers.get("Host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         if "*" not in options.hosts and name.lower() not in known:
-            # A page elsewhere that lets its name point here (DNS rebinding).
+            # A foreign page can point its own host name to this server (DNS rebinding).
             return _refuse(421, "the dashboard is not served under this name: start it with --allow-host")
         if not limits.allow(request.remote or ""):
             return _refuse(429, "too many requests: try again in a moment", {"Retry-After": "1"})
         origin = request.headers.get("Origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            return _refuse(403, "another page may not ask this one")
+            return _refuse(403, "cross-origin requests are refused")
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none") and request.path.startswith(
             "/api/"
         ):
-            return _refuse(403, "another page may not ask this one")
+            return _refuse(403, "cross-origin requests are refused")
         return await handler(request)
 
     return guard
@@ -187,7 +195,7 @@ def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> web
 
 
 def _static_routes() -> list[web.RouteDef]:
-    """Every file by its own path, read once; what is not listed here is not served."""
+    """Return the routes of all static files, read once. Other files are not served."""
     root = resources.files("phalanx.dashboard") / "static"
     routes = []
     for path, file in _files(root, ""):
@@ -208,10 +216,10 @@ def _fixed(body: bytes, kind: str) -> Handler:
 
 
 def _files(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
-    found: list[tuple[str, Traversable]] = []
-    for each in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if each.is_dir():
-            found += _files(each, f"{prefix}{each.name}/")
+    files: list[tuple[str, Traversable]] = []
+    for item in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if item.is_dir():
+            files += _files(item, f"{prefix}{item.name}/")
         else:
-            found.append((prefix + each.name, each))
-    return found
+            files.append((prefix + item.name, item))
+    return files

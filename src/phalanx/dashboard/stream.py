@@ -1,9 +1,8 @@
-"""One stream of server-sent events per tab: what has changed in the tables that it shows.
+"""Server-sent events for one tab: changes of the tables that it shows.
 
-A tab says which version of each table it has (`?tables=gangs:17,summary:3&epoch=…`), from its list or from the last
-event that it saw. Nothing is queued for anybody: whoever is slow gets fewer and larger deltas, because each is
-computed from the tables when there is room to write. Those who have seen as much, and may see the same, get the
-same bytes.
+A tab sends the version of each table that it has (`?tables=gangs:17,summary:3&epoch=…`), from its list or its last
+event. The server queues nothing: a slow client receives fewer and larger deltas, computed when the connection is
+writable. Clients with equal versions and equal rights receive the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from phalanx.dashboard.api import Api
 
 _COMMENT_PERIOD = 15.0
-# So often rights are asked for again.
+# Seconds between two reviews of the viewer's rights.
 _RIGHTS_PERIOD = 10.0
 
 
@@ -36,7 +35,7 @@ class Stream:
             self._versions = dict.fromkeys(self._versions, -1)
 
     async def run(self) -> web.StreamResponse:
-        """Until the tab goes, or may not see any more what it asks for."""
+        """Write events until the tab disconnects or the viewer loses a right."""
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
         )
@@ -55,13 +54,13 @@ class Stream:
                     asked = time.monotonic()
                     now = await self._scope_or_none()
                     if now is None or now.audience != scope.audience:
-                        # What it has seen may be more than it may see: it starts over.
+                        # The tab shows data that the viewer no longer has the right to see: it must reload.
                         await response.write(event_bytes("denied" if now is None else "reset", b"{}", ""))
                         break
                 if news.is_set():
                     news.clear()
-                    if told := self._news(scope):
-                        await response.write(told)
+                    if events := self._news(scope):
+                        await response.write(events)
                         wrote = time.monotonic()
                 elif time.monotonic() - wrote >= _COMMENT_PERIOD:
                     await response.write(b": still here\n\n")
@@ -81,7 +80,7 @@ class Stream:
             return None
 
     def _news(self, scope: Scope) -> bytes:
-        """All that is new to it, in one piece."""
+        """Return all new events of the tab's tables."""
         events = []
         for name, since in self._versions.items():
             self._versions[name], event = self._api.renderings.delta(scope, name, since)
@@ -90,11 +89,11 @@ class Stream:
 
 
 def _read_versions(text: str, watch: ClusterWatch) -> dict[str, int]:
-    """Raises AccessError."""
-    found: dict[str, int] = {}
+    """Return the version of each table in the query. Raises ViewerAccessError."""
+    versions: dict[str, int] = {}
     for part in text.split(",")[:20]:
         name, _, version = part.partition(":")
         if name not in watch.tables or not (version.isascii() and version.isdecimal() and len(version) < 16):
             raise ViewerAccessError(400, "write ?tables=TABLE:VERSION,…&epoch=EPOCH")
-        found[name] = int(version)
-    return found
+        versions[name] = int(version)
+    return versions

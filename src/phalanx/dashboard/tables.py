@@ -1,4 +1,4 @@
-"""Tables of rows that change: who has seen a version is told only what has changed since."""
+"""Versioned tables of rows, with deltas since a version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.dashboard.rows.entries import ROWS
 
-# Removals that are remembered; who has seen less starts over.
+# Number of remembered removals. A client with an older version must reload the table.
 _MOST_GONE = 20_000
 
 
@@ -20,7 +20,7 @@ class _Row(msgspec.Struct, gc=False):
 
 
 class Delta(msgspec.Struct):
-    """`put` holds rows as JSON, `gone` ids."""
+    """Changes since a version: `put` holds rows as JSON, `gone` ids of removed rows."""
 
     version: int
     put: list[bytes]
@@ -31,10 +31,10 @@ class Delta(msgspec.Struct):
 
 
 class RowTable:
-    """Rows by id, each with a `scope` that says who may see it: a namespace, a queue, "" for what is nobody's.
+    """Rows by id. The `scope` of a row decides its visibility: a namespace, a queue, or "" for none.
 
-    Rows are encoded once, whoever looks. They are kept in the order of their last changes, so what has changed
-    since a version is found without a look at the rest.
+    Rows are encoded once for all viewers. They are ordered by their last change, so a delta needs no scan of
+    unchanged rows.
     """
 
     def __init__(self, name: str, tick: Callable[[], int]) -> None:
@@ -71,12 +71,12 @@ class RowTable:
             self._forgotten = self._gone.pop(oldest)[0]
 
     def replace(self, rows: Iterable[tuple[str, msgspec.Struct, str]]) -> None:
-        """Puts all of these, and drops all others."""
-        found = set()
+        """Put all `rows` and drop all other rows."""
+        ids = set()
         for row, content, scope in rows:
             self.put(row, content, scope)
-            found.add(row)
-        for row in [known for known in self._rows if known not in found]:
+            ids.add(row)
+        for row in [known for known in self._rows if known not in ids]:
             self.drop(row)
 
     def ids(self) -> Iterator[str]:
@@ -90,29 +90,29 @@ class RowTable:
         return known.encoded if known is not None else None
 
     def all(self, sees: Callable[[str], bool]) -> list[bytes]:
-        """JSON of the rows whose scopes somebody sees."""
+        """Return the JSON of the rows with visible scopes."""
         return [row.encoded for row in self._rows.values() if sees(row.scope)]
 
     def since(self, version: int, sees: Callable[[str], bool]) -> Delta | None:
-        """None where too much was forgotten since."""
+        """Return the changes since `version`; None if older removals are forgotten."""
         if version < self._forgotten or version > self.version:
             return None
-        found = Delta(self.version, [], [])
+        delta = Delta(self.version, [], [])
         for row in reversed(self._rows.values()):
             if row.version <= version:
                 break
             if sees(row.scope):
-                found.put.append(row.encoded)
+                delta.put.append(row.encoded)
         for name, (when, scope) in reversed(self._gone.items()):
             if when <= version:
                 break
             if sees(scope):
-                found.gone.append(name)
-        return found
+                delta.gone.append(name)
+        return delta
 
 
 class Tables:
-    """All tables of the page. `epoch` tells the versions of this process from those of another."""
+    """All tables of the page. `epoch` distinguishes the versions of this process from those of an earlier one."""
 
     def __init__(self) -> None:
         self.epoch = secrets.token_hex(6)

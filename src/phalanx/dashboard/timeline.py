@@ -1,4 +1,4 @@
-"""One gang (or pod on its own) in full: why it waits, and what has happened to it, member by member."""
+"""Details of one gang or pod on its own: why it waits, and the history of its members."""
 
 from __future__ import annotations
 
@@ -35,18 +35,22 @@ _EVENTS_FOR = 5.0
 
 
 class GangHistory:
-    """Answers are kept for as long as they are current: a page that many look at is asked for once."""
+    """Details of gangs, cached until the next rehearsal or change, so that many viewers of a gang cost one
+    question.
+    """
 
     def __init__(self, client: KubeClient, watch: ClusterWatch) -> None:
         self._client = client
         self._watch = watch
-        # By the question, and whether events may have a say in the answer.
+        # Keyed by the question and by whether the answer includes events.
         self._why: OrderedDict[tuple[AskWhy, bool], tuple[int, WhyAnswer | None]] = OrderedDict()
         self._events: OrderedDict[tuple[str, str], tuple[float, list[Mark]]] = OrderedDict()
 
     async def answer(self, namespace: str, name: str, *, pod: bool, with_events: bool) -> GangAnswer | None:
-        """Return None where there is no such gang and never was, as far as is known. `name` is the gang's own, or
-        one as of `gangs_named`. Raises AmbiguousGangError."""
+        """Return the details of a gang; None if no such gang is or was known.
+
+        `name` is the gang's own, or one as of `gangs_named`. Raises AmbiguousGangError.
+        """
         watch = self._watch
         if not pod and GangKey(namespace, name) not in watch.state.gangs:
             named = gangs_named(watch.state.gangs, namespace, name)
@@ -73,54 +77,54 @@ class GangHistory:
             members=[member_line(line, plans.get(line.uid, 0)) for line in lines[-_MOST_MEMBERS:]],
             marks=marks[-_MOST_MARKS:],
             problem=problem,
-            omitted=[] if with_events else ["events: you may not list events here"],
+            omitted=[] if with_events else ["events: you lack the right to list events here"],
         )
 
     async def _ask(self, question: AskWhy, with_events: bool) -> tuple[WhyAnswer | None, str]:
-        """The answer, and why there is none."""
+        """Return (answer, reason for a missing answer)."""
         key = (question, with_events)
         watch, known = self._watch, self._why.get(key)
         if known is not None and known[0] == watch.generation:
             return known[1], ""
         if watch.last is None:
-            return None, watch.problem or "nothing was rehearsed yet"
+            return None, watch.problem or "the first rehearsal is not complete"
         generation = watch.generation
         try:
             async with asyncio.timeout(_WHY_SECONDS):
-                found = await watch.rehearsal.why(question)
+                answer = await watch.rehearsal.why(question)
         except TimeoutError:
-            return None, f"the rehearsal takes longer than {_WHY_SECONDS:.0f} s to tell"
-        if isinstance(found, Failed):
-            return None, found.why
-        if with_events and found is not None:
+            return None, f"the rehearsal did not answer within {_WHY_SECONDS:.0f} s"
+        if isinstance(answer, Failed):
+            return None, answer.why
+        if with_events and answer is not None:
             completed = add_past_eviction if question.pod else add_past_gang_eviction
             try:
-                found = await completed(self._client, question.namespace, question.name, found)
+                answer = await completed(self._client, question.namespace, question.name, answer)
                 if not question.pod:
                     record = watch.state.gangs.get(GangKey(question.namespace, question.name))
                     members = list(record.members) if record is not None else []
-                    found = await add_missing_pods(self._client, found, object_path(record), members)
+                    answer = await add_missing_pods(self._client, answer, object_path(record), members)
             except (ApiError, ConnectionLost) as error:
                 log.warning("past of %s/%s: %s", question.namespace, question.name, error)
-        self._why[key] = (generation, found)
+        self._why[key] = (generation, answer)
         self._why.move_to_end(key)
         while len(self._why) > _MOST_KEPT:
             self._why.popitem(last=False)
-        return found, ""
+        return answer, ""
 
     async def _events_of(self, namespace: str, name: str) -> list[Mark]:
-        """What events say about the object of that name, newest last."""
+        """Return the marks from events about the object, newest last."""
         now = time.monotonic()
         when, marks = self._events.get((namespace, name), (0.0, []))
         if when and now - when < _EVENTS_FOR:
             return marks
         try:
-            found = await self._client.list_all(
+            events = await self._client.list_all(
                 EVENTS.path(namespace), {"fieldSelector": f"involvedObject.name={name}"}
             )
         except (ApiError, ConnectionLost):
             return marks
-        marks = [mark for each in found.get("items") or () if (mark := _mark(each)).when]
+        marks = [mark for event in events.get("items") or () if (mark := _mark(event)).when]
         self._events[namespace, name] = (now, marks)
         while len(self._events) > _MOST_KEPT:
             self._events.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The cluster as the page sees it: watched once, told on as rows, and rehearsed whenever it has changed."""
+"""Watch of the cluster for the page: feeds the tables and the rehearsal."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ from phalanx.views.promises import Promises
 
 log = logging.getLogger(__name__)
 
-# Changes that come together are told together.
+# Seconds in which changes are collected before the tables are updated.
 _GATHER = 0.25
-# Between two rehearsals: at least so long, and so many times as long as one takes.
+# Pause between two rehearsals: a minimum in seconds, and a multiple of a rehearsal's duration.
 _LEAST_PAUSE, _PAUSE_FACTOR = 1.0, 2.0
-# Time alone changes what is so (windows, budgets): so often it is rehearsed though nothing happened.
+# Time alone changes verdicts (windows, budgets): longest pause in seconds without any change.
 _MOST_PAUSE = 60.0
-# What the scheduler has written down is read again after so long.
+# Seconds between two reads of the scheduler's records (promises, usage).
 _RECORD_PERIOD = 10.0
-# Seconds between two looks whether the watches are up to date.
+# Seconds between two checks whether the watches are current.
 _REACHABLE_PERIOD = 2.0
 _MARKS_OF_GANG, _MOST_MARKED = 48, 20_000
 _REASONS_TOLD = 8
@@ -64,9 +64,12 @@ _MOST_CHANGED_ROWS = 1 << 15
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """`schedulers` are those whose pods are looked at (none: all names that the scheduler says it serves), `config`
-    is the policy file that they use ("" for the policy that they say they use), `lease_namespace` where they keep
-    what they write down."""
+    """Options of the watch.
+
+    `schedulers` are the scheduler names whose pods are shown (none: all names that the scheduler publishes).
+    `config` is the policy file ("" for the policy that the scheduler publishes). `lease_namespace` is the namespace
+    of the scheduler's records.
+    """
 
     schedulers: tuple[str, ...] = ("phalanx",)
     config: str = ""
@@ -74,7 +77,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
 
 
 class WatchedState(ClusterState):
-    """Tells on each fact that it takes in."""
+    """Cluster state that reports each applied event to a callback."""
 
     rehearsal: RehearsalProcess
 
@@ -84,8 +87,11 @@ class WatchedState(ClusterState):
 
 
 class ClusterWatch:
-    """`tables` hold what the page shows. `news` tells whenever they have changed; `last` is the last rehearsal,
-    `problem` why there is none or why it is old."""
+    """Watch and rehearsals of one cluster.
+
+    `tables` hold the rows of the page, `news` announces their changes. `last` is the last rehearsal, `problem` the
+    reason why it is missing or old.
+    """
 
     def __init__(
         self, client: KubeClient, options: WatchOptions, policy: Policy, rehearsal: RehearsalProcess
@@ -108,19 +114,19 @@ class ClusterWatch:
         self._dirty = asyncio.Event()
         self._gangs: dict[GangKey, None] = {}
         self._pods: dict[str, None] = {}
-        # Rows of pods on their own by uid, and whose they are: a pod may have a successor of its name.
+        # Rows of pods on their own by uid, and the uid of each row: a pod can have a successor of the same name.
         self._pod_rows: dict[str, str] = {}
         self._row_owners: dict[str, str] = {}
         self._starts: dict[GangKey | str, PlannedStart] = {}
         self._shares: dict[str, tuple[float, float]] = {}
         self._marks: dict[GangKey, deque[Mark]] = {}
-        # State and reason of each gang, and of each pod on its own.
+        # State and reason of each gang and of each pod on its own.
         self._reasons: dict[GangKey, tuple[GangState, str]] = {}
         self._refused: dict[str, str] = {}
         self._targets: dict[str, DisruptionTarget] = {}
         self._promises, self._records_read = Promises(), float("-inf")
         dialects = dialect_options(self.policy)
-        # Only what accounts used is read into it.
+        # This snapshot only receives the usage of accounts.
         self._usage = Snapshot(self.state, Intake(options.schedulers, dialects, Signer(unchecked=True)))
         self._unverified = ""
         self._node_cursor = -1
@@ -130,7 +136,7 @@ class ClusterWatch:
         self._observer: Observer | None = None
 
     async def run(self) -> None:
-        """Until cancelled. Raises RehearsalEnded, ApiError."""
+        """Run until cancelled. Raises RehearsalEnded, ApiError."""
         signer, self._unverified = await reading_signer(self._client, self.options.lease_namespace)
         dialects = dialect_options(self.policy)
         intake = Intake(self.options.schedulers, dialects, signer, dialects=installed_dialects())
@@ -170,14 +176,16 @@ class ClusterWatch:
                 await asyncio.sleep(_GATHER)
                 await self._flush()
 
-    # what is asked
+    # queries
 
     @property
     def forbidden(self) -> str:
-        """What may not be read without which there is nothing to show, "" for nothing."""
+        """Return the required resources that the process lacks the right to list; "" for none."""
         observer = self._observer
         needed = (observer.pods, observer.nodes) if observer is not None else ()
-        return " and ".join(each.resource.plural for each in needed if each.state is ReflectorState.FORBIDDEN)
+        return " and ".join(
+            reflector.resource.plural for reflector in needed if reflector.state is ReflectorState.FORBIDDEN
+        )
 
     def marks(self, key: GangKey) -> list[Mark]:
         return list(self._marks.get(key, ()))
@@ -186,7 +194,7 @@ class ClusterWatch:
         encoded = self.tables["gangs"].get(row)
         return msgspec.json.decode(encoded, type=GangRow) if encoded is not None else None
 
-    # what comes in
+    # events
 
     def _pod_seen(self, pod: PodObject) -> None:
         uid = pod.metadata.uid
@@ -215,7 +223,7 @@ class ClusterWatch:
         return record.gang.key.path if record is not None and record.gang is not None else ""
 
     async def _drain(self, intake: Intake) -> None:
-        """Warnings are the scheduler's to tell; here they would only pile up."""
+        """Drop the warnings of the intake: the scheduler reports them, and here they would accumulate."""
         while True:
             await asyncio.sleep(10)
             intake.drain_warnings()
@@ -223,7 +231,7 @@ class ClusterWatch:
     # rows
 
     async def _flush(self) -> None:
-        """Brings rows up to date with what has changed; lets others have their turn meanwhile."""
+        """Update the rows of changed objects. Yield to other tasks between batches."""
         gangs, self._gangs = self._gangs, {}
         pods, self._pods = self._pods, {}
         for count, uid in enumerate(pods):
@@ -275,12 +283,12 @@ class ClusterWatch:
         self._mark(_pod_key(row.id), row)
 
     def _mark(self, key: GangKey, row: GangRow) -> None:
-        """Notes when what is said of it changes."""
-        said = (row.state, row.reason)
-        if self._reasons.get(key) == said:
+        """Record a mark if the state or reason of a gang changed."""
+        status = (row.state, row.reason)
+        if self._reasons.get(key) == status:
             return
         first = key not in self._reasons
-        self._reasons[key] = said
+        self._reasons[key] = status
         if first and not row.state.waits:
             return
         marks = self._marks.get(key)
@@ -300,9 +308,9 @@ class ClusterWatch:
         every = changed is None
         rows: Collection[int] = range(nodes.extent) if changed is None else set(changed)
         for count, row in enumerate(rows):
-            found = node_row(nodes, row)
-            if found is not None:
-                table.put(found.id, found)
+            entry = node_row(nodes, row)
+            if entry is not None:
+                table.put(entry.id, entry)
             if count % 500 == 499:
                 await asyncio.sleep(0)
         if every or len(table) != len(nodes):
@@ -339,19 +347,19 @@ class ClusterWatch:
         self.tables["summary"].put("cluster", SummaryRow(id="cluster", summary=summary))
 
     async def _tell_of_outages(self, observer: Observer) -> None:
-        """Nothing changes while the API server is gone, which is told as well."""
-        told = observer.fresh
+        """Publish the summary when the API server becomes unreachable or reachable: no other event reports it."""
+        published = observer.fresh
         while True:
             await asyncio.sleep(_REACHABLE_PERIOD)
-            if observer.fresh is not told:
-                told = observer.fresh
+            if observer.fresh is not published:
+                published = observer.fresh
                 self._put_summary()
                 self.news.tell()
 
     # rehearsals
 
     async def _guard_rehearsal(self) -> None:
-        """All facts are gone with the process that was told them."""
+        """Raise RehearsalEnded when the rehearsing process ends: its copy of the cluster state is lost."""
         code = await self.rehearsal.ended()
         raise RehearsalEnded(f"the rehearsing process ended with code {code}")
 
@@ -370,7 +378,7 @@ class ClusterWatch:
         self._rehearsed_version = self.state.version
         await self._read_records()
         now = time.time()
-        found = await self.rehearsal.rehearse(
+        result = await self.rehearsal.rehearse(
             Rehearse(
                 now,
                 dict(self._refused),
@@ -380,50 +388,50 @@ class ClusterWatch:
                 [*self._usage.missing, *([self._unverified] if self._unverified else [])],
             )
         )
-        if isinstance(found, Failed):
-            log.warning("no rehearsal: %s", found.why)
-            self.problem = f"verdicts are old: {found.why}"
+        if isinstance(result, Failed):
+            log.warning("no rehearsal: %s", result.why)
+            self.problem = f"verdicts are outdated: {result.why}"
             self._put_summary()
             self.news.tell()
             return
         self.problem = ""
-        await self._take_in(found)
+        await self._take_in(result)
 
-    async def _take_in(self, found: Rehearsed) -> None:
+    async def _take_in(self, rehearsed: Rehearsed) -> None:
         former, starts = self.last, self._starts
-        self.last, self.generation = found, self.generation + 1
-        self._starts = {each.gang if each.gang is not None else each.pod: each for each in found.starts}
+        self.last, self.generation = rehearsed, self.generation + 1
+        self._starts = {start.gang if start.gang is not None else start.pod: start for start in rehearsed.starts}
         old_gangs: dict[GangKey, RehearsedVerdict] = former.gangs if former is not None else {}
         old_pods = former.pods if former is not None else {}
-        for key in {*old_gangs, *found.gangs, *starts, *self._starts}:
+        for key in {*old_gangs, *rehearsed.gangs, *starts, *self._starts}:
             if isinstance(key, GangKey) and (
-                old_gangs.get(key) != found.gangs.get(key) or starts.get(key) != self._starts.get(key)
+                old_gangs.get(key) != rehearsed.gangs.get(key) or starts.get(key) != self._starts.get(key)
             ):
                 self._gangs[key] = None
-        for uid in {**old_pods, **found.pods}:
+        for uid in {**old_pods, **rehearsed.pods}:
             record = self.state.pods.get(uid)
             name = record.pod.key if record is not None else ""
-            if old_pods.get(uid) != found.pods.get(uid) or starts.get(name) != self._starts.get(name):
+            if old_pods.get(uid) != rehearsed.pods.get(uid) or starts.get(name) != self._starts.get(name):
                 self._pods[uid] = None
         place, rows, shares = 0, [], {}
-        for queue in found.queues.queues:
+        for queue in rehearsed.queues.queues:
             rows.append(
                 (f"queue/{queue.name}", QueueRow(id=f"queue/{queue.name}", place=place, queue=queue), queue.name)
             )
             shares[queue.name] = (queue.share, queue.own_share)
             place += 1
-        for quota in found.queues.quotas:
+        for quota in rehearsed.queues.quotas:
             row = f"quota/{quota.family}/{quota.tree}/{quota.name}"
             rows.append((row, QueueRow(id=row, place=place, quota=quota), row))
             place += 1
         self.tables["queues"].replace(rows)
         self._shares = shares
-        self.history.add(found.now, shares)
-        self.tables["reservations"].replace(reservation_rows(self.state, found.starts, found.now))
+        self.history.add(rehearsed.now, shares)
+        self.tables["reservations"].replace(reservation_rows(self.state, rehearsed.starts, rehearsed.now))
         await self._flush()
 
     async def _read_records(self) -> None:
-        """What the scheduler has written down: promises, and what accounts used."""
+        """Read the scheduler's records: promises and the usage of accounts."""
         if time.monotonic() - self._records_read < _RECORD_PERIOD:
             return
         self._records_read = time.monotonic()
@@ -437,7 +445,7 @@ class ClusterWatch:
             )
             loads = await measure(self._client) if self._minds_load() else None
         except (ApiError, ConnectionLost) as error:
-            log.warning("what the scheduler has written down is not read: %s", error)
+            log.warning("cannot read the scheduler's records: %s", error)
             return
         self._usage.missing += self._promises.warnings(time.time())
         if loads is not None and self._observer is not None:
@@ -448,6 +456,6 @@ class ClusterWatch:
 
 
 def _pod_key(row: str) -> GangKey:
-    """Under which what is known of a pod on its own is kept: no gang is called so."""
-    namespace, _, rest = row.partition("/")
-    return GangKey(namespace, rest)
+    """Return the key of a pod on its own among gang keys. No gang name has its form."""
+    namespace, _, row_name = row.partition("/")
+    return GangKey(namespace, row_name)

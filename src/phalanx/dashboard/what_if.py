@@ -1,4 +1,4 @@
-"""What-if questions: the command of that name, run over a capture in a process of its own."""
+"""What-if questions: `phalanx what-if` runs over a capture in a separate process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _LONGEST_ERROR = 2000
 
 
 class WhatIfError(Exception):
-    """`status` is 400 for what cannot be asked, 503 for what cannot be answered now."""
+    """Failure of a what-if question.
+
+    `status` is 400 for an invalid question, 503 for one that cannot be answered now.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -36,7 +39,7 @@ class WhatIfError(Exception):
 
 
 class WhatIfQuestions:
-    """A capture serves all questions of some seconds; a few questions are answered at once."""
+    """Runner of what-if questions. A capture serves all questions for some seconds; a few questions run at once."""
 
     def __init__(self, client: KubeClient, options: WatchOptions, policy: Policy) -> None:
         self._client, self._options, self._policy = client, options, policy
@@ -46,15 +49,15 @@ class WhatIfQuestions:
         self._captured: tuple[float, bytes] | None = None
 
     async def answer(self, question: WhatIfRequest) -> WhatIfReply:
-        """Raises WhatIfError, ApiError, ConnectionLost."""
+        """Return the answer to a question. Raises WhatIfError, ApiError, ConnectionLost."""
         options = question_options(question)
         if self._waiting >= _MOST_WAITING:
-            raise WhatIfError(503, "too many questions wait for an answer: try again later")
+            raise WhatIfError(503, "too many questions are queued: try again later")
         self._waiting += 1
         try:
             async with self._places:
                 capture = await self._capture()
-                # One file a question: nobody removes what another still reads.
+                # Each question has its own file, so that no question removes the file of another.
                 with tempfile.TemporaryDirectory(prefix="phalanx-what-if-") as directory:
                     file = Path(directory) / "capture.json"
                     await asyncio.to_thread(file.write_bytes, capture)
@@ -90,9 +93,7 @@ class WhatIfQuestions:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 output, errors = await child.communicate(manifest.encode("utf-8", "replace"))
         except TimeoutError:
-            raise WhatIfError(
-                503, f"there is no answer after {_ANSWER_SECONDS:.0f} s: ask a smaller question"
-            ) from None
+            raise WhatIfError(503, f"no answer after {_ANSWER_SECONDS:.0f} s: ask a smaller question") from None
         finally:
             if child.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -100,13 +101,16 @@ class WhatIfQuestions:
                 await child.wait()
         if child.returncode:
             text = errors.decode("utf-8", "replace").strip()
-            said = text.rpartition("Error: ")[2][:_LONGEST_ERROR].replace(str(capture), "the cluster")
-            raise WhatIfError(400, said or "the question could not be answered")
+            reason = text.rpartition("Error: ")[2][:_LONGEST_ERROR].replace(str(capture), "the cluster")
+            raise WhatIfError(400, reason or "the question could not be answered")
         return output
 
 
 def question_options(question: WhatIfRequest) -> list[str]:
-    """The options of `phalanx what-if`, each a word of its own, so that no value is taken for an option."""
+    """Return the options of `phalanx what-if`.
+
+    Each `--name=value` is one word, so no value is parsed as an option.
+    """
     stated = {
         "gang": question.gang,
         "like": question.like,
@@ -119,6 +123,6 @@ def question_options(question: WhatIfRequest) -> list[str]:
         "priority": str(question.priority) if question.priority is not None else "",
         "namespace": question.namespace,
     }
-    if any("\0" in each for each in (*stated.values(), question.manifest)):
-        raise WhatIfError(400, "a value holds a character that cannot be in it")
+    if any("\0" in text for text in (*stated.values(), question.manifest)):
+        raise WhatIfError(400, "a value contains a NUL character")
     return [f"--{name}={value}" for name, value in stated.items() if value]

@@ -1,1 +1,1 @@
-"""What people read: why something waits, who has what, what evictions did."""
+"""Reports for people and programs: reasons of waiting, account usage, and effects of evictions."""

@@ -1,4 +1,4 @@
-"""What is told about queues and quotas: the stable structure behind `-o json` and `-o yaml`."""
+"""Stable data structures of queues and quotas for `-o json` and `-o yaml`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ Amounts = dict[str, str]
 
 
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Numbers of pods or gangs. A gang is counted once, by its state: `running` gangs have their minimum on nodes,
-    or leave them; `pending` gangs wait for it."""
+    """Numbers of pods or gangs.
+
+    A gang is counted once, by its state: the minimum of `running` gangs is bound or terminating; the minimum of
+    `pending` gangs is not bound.
+    """
 
     running: int = 0
     pending: int = 0
@@ -23,9 +26,10 @@ NO_COUNTS = Counts()
 
 
 class FirstWaiting(msgspec.Struct, omit_defaults=True):
-    """What is first in order of those that wait: the verdict on it, and its promised start, as `phalanx why` gives
-    them. `unit` is the gang or pod as an object, `objects` are those that the texts name, absent where that is not
-    known."""
+    """First waiting unit of an account, with its verdict and promised start as in `phalanx why`.
+
+    `unit` is the gang or pod as an object. `objects` are the objects that the texts name, None if unknown.
+    """
 
     name: str
     reason: str
@@ -37,14 +41,14 @@ class FirstWaiting(msgspec.Struct, omit_defaults=True):
 
 
 class LimitEntry(msgspec.Struct):
-    """What the account may hold at most now, in the word of the plugin that says so."""
+    """Current limit of an account, in the term of the plugin that sets it."""
 
     word: str
     limits: Amounts
 
 
 class BudgetUse(msgspec.Struct):
-    """What an account may use up per window, and has: resource-hours as quantities (cpu in core-hours)."""
+    """Budget of an account per window and its usage, in resource-hours as quantities (cpu in core-hours)."""
 
     window: str
     ends: str
@@ -53,16 +57,16 @@ class BudgetUse(msgspec.Struct):
 
 
 class AccountEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What every account has. Fields that are empty are left out of JSON and YAML.
+    """Common fields of all accounts. JSON and YAML omit empty fields.
 
-    `share` is the largest part, in percent, that it uses of any resource of the cluster; `dominant` is that
-    resource (of an account that uses nothing, the one that dominates the whole cluster's use), `own_share` its
-    part of it by right: what it is entitled to or its min. `used` is charged for pods on nodes, `running` is the
-    part of it that runs, `pending` is asked for by pods that wait. `borrowed` is used above its right, `lent` the
-    part of its right that others hold; `partners` are whom from or to, the largest first; of many only
-    the first few are named and `further_partners` counts the others. `first` is what waits first. `min_run_time`
-    is a duration, `eviction_rate` reads `10/1m`: how far its pods are protected against eviction. `self_protection`
-    and `max_protection_time` are what it says itself about how far they may protect themselves.
+    `share` is the largest percentage that the account uses of any cluster resource; `dominant` is that resource.
+    For an account without usage, `dominant` is the dominant resource of the whole cluster. `own_share` is the
+    account's own percentage of `dominant`: its entitled or min amount. `used` is charged for pods on nodes,
+    `running` is the running part of it, `pending` sums the requests of pending pods. `borrowed` is usage above the
+    own amount, `lent` the own amount that other accounts use. `partners` are the lenders or borrowers, largest
+    first; `further_partners` counts the unnamed ones. `first` is the first waiting unit. `min_run_time` is a
+    duration and `eviction_rate` has the form `10/1m`: both protect the account's pods from eviction.
+    `self_protection` and `max_protection_time` are the account's own settings for pods that protect themselves.
     """
 
     name: str
@@ -92,13 +96,12 @@ class AccountEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     @property
     def borrowed_share(self) -> float:
-        """The part of its share, in percent, that it has beyond its right. (Under a policy by which nobody has a
-        right nothing is borrowed.)"""
+        """Return the borrowed percentage of the share. It is 0 under a policy without own amounts."""
         return max(0.0, self.share - self.own_share) if self.borrowed else 0.0
 
 
 class SubqueueEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A namespace or user within a queue; `past` is its share over time, as a queue's."""
+    """Namespace or user within a queue; `past` is its decayed share, as for a queue."""
 
     kind: str
     name: str
@@ -111,9 +114,11 @@ class SubqueueEntry(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class QueueEntry(AccountEntry, omit_defaults=True, kw_only=True):
-    """`deserved` is what the policy in force gives the queue now, `entitled` what it would give if every queue
-    asked for everything; empty where no plugin of the policy says. `past` is the fading average of its share, in
-    percent, None where none is kept.
+    """Queue.
+
+    `deserved` is the queue's current deserved amount, `entitled` the amount if every queue had unlimited demand;
+    both are empty if no plugin of the policy sets them. `past` is the decayed average share in percent, None if the
+    policy keeps no history.
     """
 
     state: str
@@ -129,7 +134,7 @@ class QueueEntry(AccountEntry, omit_defaults=True, kw_only=True):
 
 
 class QuotaEntry(AccountEntry, omit_defaults=True, kw_only=True):
-    """`runtime` is Koordinator's: what the quota may use now that idle siblings lend."""
+    """Quota. `runtime` is Koordinator's runtime quota: the current limit including loans of idle siblings."""
 
     family: str
     tree: str = ""
@@ -141,8 +146,9 @@ class QuotaEntry(AccountEntry, omit_defaults=True, kw_only=True):
 
 
 class QueueReport(msgspec.Struct, omit_defaults=True):
-    """Queues and quotas each in the order of their trees: parents first, then children by name. `cluster` is what
-    all nodes offer, `plugins` are those of the policy that speak about queues.
+    """Queues and quotas, each in tree order: parents first, then children by name.
+
+    `cluster` is the capacity of all nodes. `plugins` are the policy's plugins that affect queues.
     """
 
     cluster: Amounts

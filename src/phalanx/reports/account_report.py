@@ -1,4 +1,4 @@
-"""What accounts have, deserve and ask for at one moment, in words and quantities that people read."""
+"""Usage, deserved amounts and demand of accounts at one moment, as display quantities."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from phalanx.views.record_facts import gang_facts
 QUOTAS = {Tree.ELASTIC_QUOTA: "ElasticQuota", Tree.KOORDINATOR: "Koordinator", Tree.ACK: "ElasticQuotaTree"}
 _RUNTIME = "runtime quota"
 _NOTHING: Mapping[str, int] = {}
-# States of gangs that have their minimum on nodes, or leave them.
+# States of gangs with a bound or terminating minimum.
 _ON_NODES = frozenset({GangState.STARTING, GangState.RUNNING, GangState.EVICTING, GangState.COMPLETING})
 
 
 class AccountReport:
-    """Reads a session in which nothing is planned yet; entries keep the amounts of that moment."""
+    """Report over a session before any placement. Entries keep the amounts of that moment."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -54,26 +54,26 @@ class AccountReport:
         self._refused = self._refused_demand()
         self._rights: dict[AccountKey, Mapping[str, int]] = {}
 
-    # which accounts there are
+    # accounts
 
     def queues(self) -> list[AccountRecord]:
-        """Parents first, then children by name."""
-        return list(self._walk([each for each in self._records if each.key.tree is Tree.QUEUE]))
+        """Return all queues, parents first, then children by name."""
+        return list(self._walk([record for record in self._records if record.key.tree is Tree.QUEUE]))
 
     def quotas(self) -> list[AccountRecord]:
-        return list(self._walk([each for each in self._records if each.key.tree in QUOTAS]))
+        return list(self._walk([record for record in self._records if record.key.tree in QUOTAS]))
 
     def tenants(self) -> list[AccountRecord]:
-        return [each for each in self._records if each.key.tree in (Tree.NAMESPACE, Tree.USER)]
+        return [record for record in self._records if record.key.tree in (Tree.NAMESPACE, Tree.USER)]
 
     def _walk(self, records: list[AccountRecord]) -> Iterator[AccountRecord]:
-        stack = [each for each in reversed(records) if each.parent is None]
+        stack = [root for root in reversed(records) if root.parent is None]
         while stack:
             record = stack.pop()
             yield record
             stack.extend(sorted(record.children.values(), key=_key, reverse=True))
 
-    # what is told of each
+    # entries
 
     def queue(self, record: AccountRecord) -> QueueEntry:
         spec = record.spec or Account(record.key)
@@ -99,7 +99,9 @@ class AccountReport:
         key = record.key
         minimum = dict(spec.deserved or spec.guarantee)
         if key == ALL_ELASTIC_QUOTAS:
-            minimum = _sum(dict(each.spec.deserved or ()) for each in record.children.values() if each.spec)
+            minimum = _sum(
+                dict(ceiling.spec.deserved or ()) for ceiling in record.children.values() if ceiling.spec
+            )
         entry = QuotaEntry(
             name=quota_name(record),
             used={},
@@ -111,7 +113,7 @@ class AccountReport:
             namespaces=list(spec.namespaces),
         )
         self._fill(entry, record, minimum)
-        entry.runtime = next((each.limits for each in entry.ceilings if each.word == _RUNTIME), {})
+        entry.runtime = next((ceiling.limits for ceiling in entry.ceilings if ceiling.word == _RUNTIME), {})
         return entry
 
     def tenant(self, record: AccountRecord) -> SubqueueEntry:
@@ -140,7 +142,7 @@ class AccountReport:
         )
 
     def _fill(self, entry: AccountEntry, record: AccountRecord, right: Mapping[str, int]) -> None:
-        # (Room that is kept for who waits until others have left is theirs as long as they are there.)
+        # Reserved room belongs to the reserving account while the victims terminate.
         pending, used = self._pending(record), record.allocated
         entry.budget = self._budget(record)
         self._rights[record.key] = right
@@ -163,31 +165,37 @@ class AccountReport:
             entry.eviction_rate = f"{rate.pods}/{format_duration(rate.window)}" if rate is not None else ""
             entry.warnings = [f"{warning.code}: {warning.message}" for warning in spec.warnings]
 
-    # who borrows from whom
+    # borrowing
 
     def borrowing(self) -> dict[AccountKey, Loan]:
-        """Of all accounts that were told of, among siblings; partners are named as entries are.
+        """Return the loans of all reported accounts among siblings; partners have the names of their entries.
 
-        A child that borrows while none of its siblings lends has it from whom its parent borrows.
+        If a child borrows and no sibling lends, its partners are those of its parent.
         """
-        found: dict[AccountKey, Loan] = {}
+        loans: dict[AccountKey, Loan] = {}
         for tree in (Tree.QUEUE, *QUOTAS):
-            roots = [each for each in self._records if each.key.tree is tree and each.parent is None]
+            roots = [sibling for sibling in self._records if sibling.key.tree is tree and sibling.parent is None]
             levels: list[tuple[AccountRecord | None, list[AccountRecord]]] = [(None, roots)]
             while levels:
                 parent, siblings = levels.pop()
-                told = {quota_name(each): each for each in siblings if each.key in self._rights}
-                pool = self._pool(_sum(each.allocated for each in told.values()), parent)
-                for name, loan in borrowed_and_lent([self._party(each) for each in told.values()], pool).items():
-                    found[told[name].key] = loan
-                levels += [(each, sorted(each.children.values(), key=_key)) for each in siblings if each.children]
+                named = {quota_name(sibling): sibling for sibling in siblings if sibling.key in self._rights}
+                pool = self._pool(_sum(sibling.allocated for sibling in named.values()), parent)
+                for name, loan in borrowed_and_lent(
+                    [self._party(sibling) for sibling in named.values()], pool
+                ).items():
+                    loans[named[name].key] = loan
+                levels += [
+                    (sibling, sorted(sibling.children.values(), key=_key))
+                    for sibling in siblings
+                    if sibling.children
+                ]
         for record in self._records:
-            own = found.get(record.key)
+            own = loans.get(record.key)
             if own is not None and own.borrowed and not own.partners:
-                above = (found[each.key] for each in record.lineage()[1:] if each.key in found)
+                above = (loans[sibling.key] for sibling in record.lineage()[1:] if sibling.key in loans)
                 other = next((loan for loan in above if loan.borrowed and loan.partners), own)
                 own.partners, own.further = other.partners, other.further
-        return found
+        return loans
 
     def _party(self, record: AccountRecord) -> Borrower:
         right, spec = self._rights[record.key], record.spec
@@ -197,24 +205,26 @@ class AccountReport:
         return Borrower(quota_name(record), right, record.allocated, kept)
 
     def _pool(self, used: Mapping[str, int], parent: AccountRecord | None) -> Mapping[str, int]:
-        """What siblings have to share: what they use, and what of the cluster is idle as far as ceilings allow."""
+        """Return the amounts that siblings share: their usage, and the idle part of the cluster up to the parents'
+        limits.
+        """
         pool = _sum((used, self._idle))
         for _, limits in self._limits(parent) if parent is not None else ():
             pool.update({name: min(amount, pool[name]) for name, amount in limits.items() if name in pool})
         return pool
 
-    # numbers
+    # amounts
 
     def _limits(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
         plugins = self._session.plugin_runtime.plugins("limit")
-        found = [plugin.limit(self._session, record) for plugin in plugins]
-        return [(each.word, each.limits) for each in found if each is not None and each.limits]
+        limits = [plugin.limit(self._session, record) for plugin in plugins]
+        return [(limit.word, limit.limits) for limit in limits if limit is not None and limit.limits]
 
     def _percent(self, held: Mapping[str, int]) -> float:
         return round(100 * float(dominant_share(held.items(), self.totals)), 2)
 
     def _past(self, record: AccountRecord) -> float | None:
-        """The fading average of the share, in percent; None where the policy does not look back."""
+        """Return the decayed average share in percent; None if the policy keeps no history."""
         session = self._session
         if session.usage_decay.half_life is None:
             return None
@@ -226,17 +236,20 @@ class AccountReport:
         return _sum((record.unallocated, self._refused.get(record.key, _NOTHING)))
 
     def _refused_demand(self) -> dict[AccountKey, dict[str, int]]:
-        """What pods ask for that may not be charged at all (their queue is closed, say): no account counts it."""
-        found: dict[AccountKey, dict[str, int]] = {}
+        """Return the requests of pods that no account accepts (their queue is closed, for example).
+
+        No account counts them.
+        """
+        demand: dict[AccountKey, dict[str, int]] = {}
         for charge_path in self._session.ledger.charge_paths:
             if charge_path.fault is not None and (charge_path.pending or charge_path.unplaceable):
                 refused = (charge_path.pending, charge_path.unplaceable)
                 for account in charge_path.path:
-                    found[account.key] = _sum((found.get(account.key, _NOTHING), *refused))
-        return found
+                    demand[account.key] = _sum((demand.get(account.key, _NOTHING), *refused))
+        return demand
 
     def _count_gangs(self) -> dict[AccountKey, Counts]:
-        found: dict[AccountKey, Counts] = {}
+        counts_by_account: dict[AccountKey, Counts] = {}
         for gang in self._session.state.gangs.values():
             if gang.spec is None:
                 continue
@@ -245,31 +258,37 @@ class AccountReport:
             if not (running or pending):
                 continue
             for account in self._paying(gang):
-                counts = found.get(account.key, NO_COUNTS)
-                found[account.key] = Counts(counts.running + running, counts.pending + pending)
-        return found
+                counts = counts_by_account.get(account.key, NO_COUNTS)
+                counts_by_account[account.key] = Counts(counts.running + running, counts.pending + pending)
+        return counts_by_account
 
     def _paying(self, gang: GangRecord) -> Iterable[AccountRecord]:
-        """Every account that is charged for a member, once."""
+        """Yield each account that is charged for a member, once."""
         charge_paths = dict.fromkeys(
-            each.charge_path for each in gang.members.values() if each.charge_path is not None
+            member.charge_path for member in gang.members.values() if member.charge_path is not None
         )
         if not charge_paths:
             charge_paths[self._session.charge_path(gang)] = None
         return {account.key: account for charge_path in charge_paths for account in charge_path.path}.values()
 
     def demand_without_queue(self) -> list[str]:
-        """Demand for queues that do not exist, a sentence each."""
-        found: dict[str, int] = {}
+        """Return one sentence for each missing queue with demand."""
+        pods_by_message: dict[str, int] = {}
         for charge_path in self._session.ledger.charge_paths:
             if charge_path.fault is not None and charge_path.key.queue and charge_path.queue is None:
                 waiting = charge_path.pending.get(PODS, 0) + charge_path.unplaceable.get(PODS, 0)
-                found[charge_path.fault.message] = found.get(charge_path.fault.message, 0) + waiting
-        return [f"{message}: {count} pod(s) wait for it" for message, count in sorted(found.items()) if count]
+                pods_by_message[charge_path.fault.message] = (
+                    pods_by_message.get(charge_path.fault.message, 0) + waiting
+                )
+        return [
+            f"{message}: {count} pod(s) wait for this queue"
+            for message, count in sorted(pods_by_message.items())
+            if count
+        ]
 
 
 def quota_name(record: AccountRecord) -> str:
-    """What a person types: an ElasticQuota's namespace and name, else the account's own name."""
+    """Return the display name: namespace and name of an ElasticQuota, else the account's own name."""
     spec, key = record.spec, record.key
     if key == ALL_ELASTIC_QUOTAS:
         return "(all)"
@@ -278,9 +297,9 @@ def quota_name(record: AccountRecord) -> str:
     return key.name
 
 
-def amounts(found: Mapping[str, int], *, zeros: bool = False) -> Amounts:
-    """As exact quantities, by name; a ceiling of nothing is one (`zeros`)."""
-    return {name: canonical_quantity(amount, name) for name, amount in sorted(found.items()) if amount or zeros}
+def amounts(values: Mapping[str, int], *, zeros: bool = False) -> Amounts:
+    """Return exact quantities by resource name. `zeros` keeps zero amounts, which are significant in limits."""
+    return {name: canonical_quantity(amount, name) for name, amount in sorted(values.items()) if amount or zeros}
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Sentence of `phalanx why` about the groups whose admission keeps another group waiting."""
+"""Sentence of `phalanx why` about admitted groups that delay the admission of another group."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _POD_COUNTS = (PODS, "count/pods")
 
 
 def admission_holders(inqueue: InqueueResources, waiting: GangRecord) -> str:
-    """Return which admitted groups hold how much that their pods do not use yet; "" if there are none.
+    """Return a sentence about admitted groups and their amounts without placed pods; "" if there are none.
 
-    Only resources count that the waiting group asks for.
+    Only resources that the waiting group requests count.
     """
     spec = waiting.spec
     if spec is None or not spec.min_resources:

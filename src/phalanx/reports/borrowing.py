@@ -1,4 +1,4 @@
-"""Who holds more than is his, and whose part that is: read off the sums, nothing is decided here."""
+"""Borrowed and lent amounts of sibling accounts, derived from their sums."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ MOST_PARTNERS = 8
 
 
 class Borrower(msgspec.Struct, frozen=True):
-    """One of several siblings: what it may claim whenever it wants (`own`), what of that it keeps even while it
-    does not use it (`kept`), and what it uses.
+    """Amounts of one sibling account.
+
+    `own` is the amount that it can claim at any time, `kept` the part of `own` that stays reserved while unused,
+    `used` its usage.
     """
 
     name: str
@@ -23,10 +25,11 @@ class Borrower(msgspec.Struct, frozen=True):
 
 
 class Loan(msgspec.Struct):
-    """`borrowed` is what a party holds above its own, `lent` what of its own is in others' hands.
+    """Loan of one sibling: `borrowed` is its usage above its own amount, `lent` the part of its own amount that
+    siblings use.
 
-    `partners` are those it has borrowed from or lent to, who have most first; beyond `MOST_PARTNERS` only their
-    number is told, in `further`. What is held above one's own and lent by nobody is room that nobody may claim.
+    `partners` are the lenders or borrowers, largest first, at most MOST_PARTNERS; `further` counts the remaining
+    ones. Usage above the own amount that no sibling lends comes from unclaimed capacity.
     """
 
     borrowed: dict[str, int] = {}
@@ -36,41 +39,41 @@ class Loan(msgspec.Struct):
 
 
 def borrowed_and_lent(parties: Sequence[Borrower], total: Mapping[str, int]) -> dict[str, Loan]:
-    """name -> loan, for parties that share `total`; only resources that somebody owns a part of are looked at.
+    """Return the loan of each sibling by name. The siblings share `total`; resources without an owner are skipped.
 
-    What is idle serves first: lent is what the parties leave unused of their own, less what is still free. It is
-    split over them in proportion to what they leave unused.
+    Idle capacity serves first: lent is the unused own amount minus the idle capacity. It is split between siblings
+    in proportion to their unused amounts.
     """
-    found = {party.name: Loan({}, {}) for party in parties}
+    loans = {party.name: Loan({}, {}) for party in parties}
     lenders: dict[str, Mapping[str, int]] = {}
     borrowers: dict[str, Mapping[str, int]] = {}
     for resource in sorted({name for party in parties for name in party.own}):
         over = {party.name: _over(party, resource) for party in parties}
         unused = {party.name: _unused(party, resource) for party in parties}
         idle = max(0, total.get(resource, 0) - sum(party.used.get(resource, 0) for party in parties))
-        # What is kept stays free for its owner: nobody else's room.
+        # A kept amount stays free for its owner and serves no other sibling.
         idle = max(0, idle - sum(_kept_idle(party, resource) for party in parties))
         lent = _split(min(sum(over.values()), max(0, sum(unused.values()) - idle)), unused)
         lenders[resource] = {name: amount for name, amount in lent.items() if amount}
         borrowers[resource] = {name: amount for name, amount in over.items() if amount}
         for name, amount in borrowers[resource].items():
-            found[name].borrowed[resource] = amount
+            loans[name].borrowed[resource] = amount
         for name, amount in lenders[resource].items():
-            found[name].lent[resource] = amount
+            loans[name].lent[resource] = amount
     known: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for loan in found.values():
-        # Who borrows and lends the same resources has the same partners.
+    for loan in loans.values():
+        # Siblings that borrow and lend the same resources have the same partners.
         key = (tuple(loan.borrowed), tuple(loan.lent))
         if key not in known:
             sides = [lenders[name] for name in loan.borrowed] + [borrowers[name] for name in loan.lent]
             known[key] = _largest_first(sides)
         loan.partners = tuple(known[key][:MOST_PARTNERS])
         loan.further = len(known[key]) - len(loan.partners)
-    return found
+    return loans
 
 
 def _largest_first(sides: Iterable[Mapping[str, int]]) -> list[str]:
-    """Everyone on any of the sides; of the first side first."""
+    """Return the names of all sides by descending amount, the first side first."""
     ordered = [name for side in sides for name in sorted(side, key=lambda name: (-side[name], name))]
     return list(dict.fromkeys(ordered))
 
@@ -80,9 +83,9 @@ def _over(party: Borrower, resource: str) -> int:
 
 
 def _unused(party: Borrower, resource: str) -> int:
-    """What it leaves to others."""
-    least = max(party.used.get(resource, 0), party.kept.get(resource, 0))
-    return max(0, party.own.get(resource, 0) - least)
+    """Return the unused amount that siblings can borrow."""
+    reserved = max(party.used.get(resource, 0), party.kept.get(resource, 0))
+    return max(0, party.own.get(resource, 0) - reserved)
 
 
 def _kept_idle(party: Borrower, resource: str) -> int:

@@ -1,4 +1,4 @@
-"""Who of those that wait comes first, for every account that would pay for it."""
+"""First waiting unit of each account."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from phalanx.scheduling.session.session import Session
 
 
 def first_in_queue(session: Session, units: Iterable[QueuedUnit]) -> dict[AccountKey, QueuedUnit]:
-    """account -> the first of the units, in the order in which a cycle would give them their turn.
+    """Return the first unit of each account in scheduling order.
 
-    Units of one charge path are in order of their rank, so only the first of each charge path stands in the line.
+    Units of one charge path are ordered by rank, so only the first unit of each charge path is compared.
     """
     heads: dict[ChargePath, QueuedUnit] = {}
     for unit in units:

@@ -1,5 +1,7 @@
-"""Kinds whose objects own gangs, as people call them: their pods, or the PodGroups that their operators make, are
-asked about by the name of the job."""
+"""Kinds of objects that own gangs.
+
+Users name a gang by such a job, which owns the pods or the operator's PodGroup.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +12,25 @@ from phalanx.dialects.workloads.table import BUILT_IN_RULES, owner_words
 from phalanx.jobs.suspended import SUSPENDABLE, SuspendableKind
 from phalanx.kube.paths import Resource
 
-#: (API group, plural, kind) of those whose pods belong to an object below them, or to the pods of their drivers.
+#: (API group, plural, kind) of jobs with pods that belong to a lower object or to a driver pod.
 _ABOVE = (
     ("ray.io", "rayservices", "RayService"),
     ("sparkoperator.k8s.io", "sparkapplications", "SparkApplication"),
 )
-# As the APIs themselves call them for short.
+# Short names as the APIs define them.
 _SHORT_NAMES = MappingProxyType({"lws": "leaderworkerset", "sparkapp": "sparkapplication"})
 
 
 def job_kinds() -> Iterator[tuple[str, str, str]]:
-    """(API group, plural, kind) of what people submit, each once."""
+    """Yield (API group, plural, kind) of each kind that users submit, once."""
     ruled = (rule.owner for rule in BUILT_IN_RULES if rule.owner is not None)
-    stated = [(each.group, each.plural, each.kind) for each in ruled]
-    suspendable = [(each.served.group, each.served.plural, each.served.kind) for each in SUSPENDABLE]
+    stated = [(resource.group, resource.plural, resource.kind) for resource in ruled]
+    suspendable = [(kind.served.group, kind.served.plural, kind.served.kind) for kind in SUSPENDABLE]
     yield from dict.fromkeys((*stated, *suspendable, *_ABOVE))
 
 
 def job_words() -> Mapping[str, str]:
-    """What people may call the kind of such an object (the plural and the API's own short name, too), and the kind,
-    all in small letters."""
+    """Return the kind of each word that users type for it: kind, plural and short name, all in lower case."""
     words = owner_words()
     for _, plural, kind in job_kinds():
         words |= {kind.lower(): kind.lower(), plural: kind.lower()}
@@ -37,7 +38,7 @@ def job_words() -> Mapping[str, str]:
 
 
 def suspendable_kind(resource: Resource) -> SuspendableKind | None:
-    """How objects of a kind are suspended, where they can be."""
+    """Return how objects of a kind are suspended; None if they cannot be suspended."""
     served = ((kind, kind.served) for kind in SUSPENDABLE)
     asked = (resource.group, resource.kind)
-    return next((kind for kind, each in served if (each.group, each.kind) == asked), None)
+    return next((kind for kind, served_kind in served if (served_kind.group, served_kind.kind) == asked), None)

@@ -1,8 +1,7 @@
-"""Who owns pods and PodGroups, and who owns those: gangs are asked about by the name of whatever made them.
+"""Owners of pods and PodGroups: users name a gang by the object that created it.
 
-The name of a PodGroup that an operator makes is the operator's affair, and so is which of the job, its pods and
-what is between them it belongs to. So owner references are followed upwards from pods and PodGroups, whatever their
-kinds.
+Operators choose the name of a PodGroup, and whether the job, its pods or an object between them owns it. Therefore
+owner references are followed upwards from pods and PodGroups, for any kind.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from phalanx.reports.why_answer import WhyAnswer
 
 Json = dict[str, Any]
 
-# What lies between an object and its pods, or above many objects that have nothing else to do with each other.
+# Kinds between an object and its pods, or kinds above many unrelated objects.
 _NO_JOBS = frozenset(("Pod", "Node", "Job", "ReplicaSet"))
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """As an owner reference names it."""
+    """Owner as named by an owner reference."""
 
     api_version: str
     kind: str
@@ -42,7 +41,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class OwnerTree:
-    """Objects of one namespace, by uid, with the references to their owners."""
+    """Objects of one namespace by uid, with their owner references."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -51,18 +50,19 @@ class OwnerTree:
     def add(self, document: Mapping[str, Any]) -> None:
         metadata = mapping(document.get("metadata"))
         stated = metadata.get("ownerReferences")
-        owners = [mapping(each) for each in stated] if isinstance(stated, list) else []
+        owners = [mapping(reference) for reference in stated] if isinstance(stated, list) else []
         self._owners[text(metadata.get("uid"))] = tuple(
-            Owner(*(text(each.get(key)) for key in ("apiVersion", "kind", "name", "uid"))) for each in owners
+            Owner(*(text(reference.get(key)) for key in ("apiVersion", "kind", "name", "uid")))
+            for reference in owners
         )
 
     def unread(self) -> set[tuple[str, str]]:
-        """(apiVersion, kind) of owners that are not here, so that nobody knows who owns them."""
+        """Return (apiVersion, kind) of owners that were not read, so that their own owners are unknown."""
         owners = (owner for owners in self._owners.values() for owner in owners if owner.kind != "Node")
         return {(owner.api_version, owner.kind) for owner in owners if owner.uid not in self._owners}
 
     def above(self, uid: str) -> Iterator[Owner]:
-        """All owners, each once, the nearest first."""
+        """Yield all owners, each once, nearest first."""
         seen, later = {uid}, [uid]
         for each in later:
             for owner in self._owners.get(each, ()):
@@ -72,32 +72,35 @@ class OwnerTree:
                     yield owner
 
     def below(self, name: str, kind: str = "") -> set[str]:
-        """The uids of what belongs to an owner of that name. `kind` is the owner's in small letters; "" for any
-        that people submit, of several that belong to each other the topmost. Raises AmbiguousGangError."""
+        """Return the uids of all objects below the owner of that name.
+
+        `kind` is in lower case, "" for any kind that users submit; of nested owners the topmost counts. Raises
+        AmbiguousGangError.
+        """
         tops = self.owners(name, kind)
         kinds = sorted({owner.kind.lower() for owner in tops})
         if len(kinds) > 1:
-            raise AmbiguousGangError(self.namespace, name, [f"{each}/{name}" for each in kinds])
+            raise AmbiguousGangError(self.namespace, name, [f"{candidate}/{name}" for candidate in kinds])
         return set[str]().union(*tops.values())
 
     def owners(self, name: str, kind: str = "") -> dict[Owner, set[str]]:
-        """As `below`, by owner."""
-        found: dict[Owner, set[str]] = defaultdict(set)
+        """Return the uids below each owner of that name, as `below` does."""
+        uids_by_owner: dict[Owner, set[str]] = defaultdict(set)
         for uid in self._owners:
             for owner in self.above(uid):
                 fits = owner.kind.lower() == kind if kind else owner.kind not in _NO_JOBS
                 if owner.name == name and fits:
-                    found[owner].add(uid)
-        uids = {owner.uid for owner in found}
+                    uids_by_owner[owner].add(uid)
+        uids = {owner.uid for owner in uids_by_owner}
         return {
             owner: below
-            for owner, below in found.items()
-            if uids.isdisjoint(each.uid for each in self.above(owner.uid))
+            for owner, below in uids_by_owner.items()
+            if uids.isdisjoint(ancestor.uid for ancestor in self.above(owner.uid))
         }
 
 
 class OwnerLookup:
-    """Reads objects of one namespace; kinds are listed once."""
+    """Reader of objects in one namespace. Each kind is listed once."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -111,17 +114,22 @@ class OwnerLookup:
         return self._served
 
     async def objects(self, api_version: str, kind: str) -> tuple[Resource | None, dict[str, Json]]:
-        """(The kind, None where it cannot be listed; its objects of the namespace by uid)."""
+        """Return (the kind, None if it cannot be listed; its objects in the namespace by uid)."""
         known = self._lists.get((api_version, kind))
         if known is None:
             group, _, version = api_version.rpartition("/")
             kinds = (await self.discovery()).find_kind(group, kind)
-            resource = next((each for each in kinds if each.version == version), next(iter(kinds), None))
+            resource = next(
+                (candidate for candidate in kinds if candidate.version == version), next(iter(kinds), None)
+            )
             objects: dict[str, Json] = {}
             if resource is not None:
                 try:
                     listed = await self._client.list_all(resource.path(self.namespace))
-                    objects = {text(mapping(each.get("metadata")).get("uid")): each for each in listed["items"]}
+                    objects = {
+                        text(mapping(candidate.get("metadata")).get("uid")): candidate
+                        for candidate in listed["items"]
+                    }
                 except ApiError as error:
                     if error.status not in (403, 404):
                         raise
@@ -130,10 +138,13 @@ class OwnerLookup:
         return known
 
     async def tree(self) -> OwnerTree:
-        """Pods and PodGroups, and all above them that may be read."""
+        """Return the tree of pods, PodGroups and all readable owners above them."""
         tree, read = OwnerTree(self.namespace), set[tuple[str, str]]()
-        groups = {(each.group, each.kind): each for each in reversed(group_kinds())}
-        wanted = {(PODS.api_version, PODS.kind), *((each.api_version, each.kind) for each in groups.values())}
+        groups = {(group_kind.group, group_kind.kind): group_kind for group_kind in reversed(group_kinds())}
+        wanted = {
+            (PODS.api_version, PODS.kind),
+            *((group_kind.api_version, group_kind.kind) for group_kind in groups.values()),
+        }
         while wanted:
             for api_version, kind in sorted(wanted):
                 _, found = await self.objects(api_version, kind)
@@ -144,52 +155,58 @@ class OwnerLookup:
         return tree
 
     async def called(self, name: str, kind: str = "") -> list[tuple[Resource, Json]]:
-        """The jobs of that name, which need have neither pods nor a PodGroup; `kind` in small letters, "" for
-        any."""
-        served, found = await self.discovery(), []
+        """Return the jobs of that name, with or without pods and a PodGroup.
+
+        `kind` is in lower case, "" for any.
+        """
+        served, documents = await self.discovery(), []
         for group, plural, each in job_kinds():
             resource = next(iter(served.find(group, plural)), None)
             if resource is None or (kind and each.lower() != kind):
                 continue
             try:
-                found.append((resource, await self._client.get(resource.path(self.namespace, name))))
+                documents.append((resource, await self._client.get(resource.path(self.namespace, name))))
             except ApiError as error:
                 if error.status not in (403, 404):
                     raise
-        return found
+        return documents
 
 
 async def below(reader: OwnerLookup, name: str, kind: str = "") -> set[str]:
-    """The uids of pods and PodGroups of the job of that name, as `OwnerTree.below`; where a job of that kind has
-    none itself, of all that belongs to whoever made it. Raises AmbiguousGangError."""
+    """Return the uids of pods and PodGroups of the named job, as `OwnerTree.below`.
+
+    A job without own pods yields the objects of its owner. Raises AmbiguousGangError.
+    """
     tree = await reader.tree()
-    found = tree.below(name, kind)
-    if found or not kind:
-        return found
+    uids = tree.below(name, kind)
+    if uids or not kind:
+        return uids
     for _, document in await reader.called(name, kind):
         tree.add(document)
         tops = list(tree.above(text(mapping(document.get("metadata")).get("uid"))))
         for top in tops[-1:]:
-            found |= tree.below(top.name, top.kind.lower())
-    return found
+            uids |= tree.below(top.name, top.kind.lower())
+    return uids
 
 
 async def without_pods(reader: OwnerLookup, name: str, kind: str = "") -> str:
-    """A sentence about a job of that name which has neither pods nor a PodGroup, "" for none."""
+    """Return a sentence about the named job without pods and without a PodGroup; "" if there is no such job."""
     for resource, document in await reader.called(name, kind):
         title = f"{resource.kind.lower()}/{name}"
-        there = f"{title} has neither pods nor a PodGroup"
+        no_pods = f"{title} has neither pods nor a PodGroup"
         suspendable = suspendable_kind(resource)
         if suspendable is not None and is_suspended(suspendable, document):
-            return f"{there}: it is suspended. To let it go: phalanx release {title} -n {reader.namespace}"
-        why = "it is over" if is_over(document) else "its operator has made none, or they are gone"
-        return f"{there}: {why}"
+            return f"{no_pods}: it is suspended. Fix: phalanx release {title} -n {reader.namespace}"
+        why = "it is over" if is_over(document) else "its operator has not created them, or they were deleted"
+        return f"{no_pods}: {why}"
     return ""
 
 
 async def add_suspended_job(reader: OwnerLookup, answer: WhyAnswer | None) -> WhyAnswer | None:
-    """Completes the answer about a gang without members whose job is suspended, where its operator leaves the
-    PodGroup there meanwhile."""
+    """Add to the answer about a gang without members that its job is suspended.
+
+    Some operators keep the PodGroup of a suspended job.
+    """
     if answer is None or answer.kind != "Gang" or answer.reason != NOT_ENOUGH_MEMBERS:
         return answer
     if answer.members is None or answer.members.present or answer.members.gated:
@@ -201,6 +218,6 @@ async def add_suspended_job(reader: OwnerLookup, answer: WhyAnswer | None) -> Wh
             continue
         title = f"{owner.kind.lower()}/{owner.name}"
         answer.message += f": {title} is suspended"
-        answer.change = f"let it go: phalanx release {title} -n {reader.namespace}"
+        answer.change = f"run: phalanx release {title} -n {reader.namespace}"
         return answer
     return answer

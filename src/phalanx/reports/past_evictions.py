@@ -1,4 +1,4 @@
-"""Why a pod or a gang left, from the events that its eviction left behind: they outlast it by an hour."""
+"""Causes of past evictions of pods and gangs, from their events, which the API server keeps for an hour."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from phalanx.views.gang_state import GangState
 
 EVENTS = Resource("", "v1", "events", "Event")
 _REASONS = frozenset(EvictionReason)
-# What the API server writes into the condition when it evicts by itself: it does not know for whom.
+# Reason in the condition after an eviction by the API server, which does not know the preemptor.
 _SILENT = "EvictionByEvictionAPI"
 
 
 async def add_past_eviction(
     client: KubeClient, namespace: str, name: str, answer: WhyAnswer | None
 ) -> WhyAnswer | None:
-    """Completes the answer about a pod that was evicted: one that is gone, or whose own condition does not say for
-    whom. Others are returned as they are. Events that may not be read are passed over."""
+    """Add a past eviction to the answer about a deleted pod, or about a pod without a named preemptor in its
+    condition.
+
+    Other answers are returned unchanged. Forbidden events are skipped.
+    """
     if answer is not None and (answer.state, answer.reason) != (GangState.EVICTING, _SILENT):
         return answer
     event = await _last(client, namespace, name, answer.uid if answer is not None else "")
     if event is None:
         return answer
     if answer is None:
-        text = f"a pod of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
+        text = f"a pod of this name was evicted{_at(event)} and no longer exists: {_note(event)}"
         return WhyAnswer("Pod", f"{namespace}/{name}", GangState.DELETED, text, str(event.get("reason")))
     answer.reason = str(event.get("reason"))
     answer.message += f"; {_note(event)}"
@@ -40,18 +43,20 @@ async def add_past_eviction(
 async def add_past_gang_eviction(
     client: KubeClient, namespace: str, name: str, answer: WhyAnswer | None
 ) -> WhyAnswer | None:
-    """Completes the answer about a gang that was evicted: one that waits since then, one of whose pods none is
-    left, or whose pods' conditions do not say for whom. Only objects have such events; a gang that labels declare
-    has none."""
+    """Add a past eviction to the answer about a gang that waits since then, that has no pods left, or that has pods
+    without a named preemptor in their conditions.
+
+    Only objects have such events: a gang declared by labels has none.
+    """
     if answer is None:
         event = await _last(client, namespace, name, "", of_pod=False)
         if event is None:
             return None
-        text = f"a group of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
+        text = f"a group of this name was evicted{_at(event)} and no longer exists: {_note(event)}"
         return WhyAnswer("Gang", f"{namespace}/{name}", GangState.DELETED, text, str(event.get("reason")))
-    told = answer.loss is not None and answer.loss.reason != _SILENT
+    is_known = answer.loss is not None and answer.loss.reason != _SILENT
     complete = answer.state in (GangState.STARTING, GangState.RUNNING) and not answer.reason
-    if told or complete or answer.state.over or answer.members is None:
+    if is_known or complete or answer.state.over or answer.members is None:
         return answer
     event = await _last(client, namespace, name, answer.uid, of_pod=False) if answer.uid else None
     if event is None:
@@ -64,7 +69,7 @@ async def add_past_gang_eviction(
     counts = answer.members
     if not (counts.pending or counts.gated or counts.active):
         answer.reason = answer.loss.reason
-        answer.message = f"its pods were evicted{_at(event)}, and none is there now: {answer.loss.message}"
+        answer.message = f"its pods were evicted{_at(event)} and no longer exist: {answer.loss.message}"
         answer.change = advice_after_eviction(placed=True)
     return answer
 
@@ -72,7 +77,7 @@ async def add_past_gang_eviction(
 async def _last(
     client: KubeClient, namespace: str, name: str, uid: str, *, of_pod: bool = True
 ) -> Mapping[str, Any] | None:
-    """The last eviction of a pod of that name, or of whatever else declares a gang."""
+    """Return the last eviction event of a pod, or of an object that declares a gang, of that name."""
     kind = "involvedObject.kind=Pod," if of_pod else ""
     params = {"fieldSelector": f"{kind}involvedObject.name={name}"}
     try:
@@ -100,7 +105,7 @@ def _at(event: Mapping[str, Any]) -> str:
 
 
 def _when(event: Mapping[str, Any]) -> str:
-    """To the second, so that both ways to write a time compare."""
+    """Return the time of an event to the second, so that both time formats compare."""
     metadata = event.get("metadata") or {}
     text = event.get("eventTime") or event.get("lastTimestamp") or metadata.get("creationTimestamp") or ""
     moment, _, _ = str(text).rstrip("Z").partition(".")

@@ -1,4 +1,4 @@
-"""Who has what: every queue and quota of the live cluster with its numbers, for commands that answer and leave."""
+"""Report of every queue and quota of the live cluster for one-shot commands."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _KINDS = frozenset({"Queue", "ElasticQuota", "ElasticQuotaTree"})
 
 
 def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> QueueReport:
-    """One dry run at `now` (seconds since the epoch), which begins with the promised starts of the scheduler; the
-    snapshot is used up by it."""
+    """Return the report of one dry run at `now` (seconds since the epoch) with the scheduler's promised starts.
+
+    The dry run consumes the snapshot.
+    """
     promises = promises or Promises()
     scheduler = Scheduler(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
@@ -43,7 +45,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | 
         entry = lenders[key]
         entry.borrowed, entry.lent = amounts(loan.borrowed), amounts(loan.lent)
         entry.partners, entry.further_partners = list(loan.partners), loan.further
-    # What stands at its queue or quota is not told twice.
+    # A notice of a queue or quota entry is not repeated.
     at_entries = {text for entry in lenders.values() for text in (entry.fault, *entry.warnings)}
     warnings = [
         *(f"not read: {text}" for text in snapshot.missing),
@@ -51,14 +53,14 @@ def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | 
         *_notices(snapshot, at_entries),
         *promises.warnings(now),
     ]
-    # What accounts use changes in the dry run: it comes last.
+    # The dry run changes the usage of accounts, so it runs last.
     plan = scheduler.cycle(now)
     after = scheduler.new_session(now)
     verdicts = _Verdicts(plan, promises, promise_moves(scheduler.new_session(now)))
-    told: dict[AccountKey, AccountEntry | SubqueueEntry] = {**lenders, **tenants}
+    entries_by_key: dict[AccountKey, AccountEntry | SubqueueEntry] = {**lenders, **tenants}
     for key, unit in first_in_queue(after, scheduler.waiting_units(after)).items():
-        if key in told:
-            told[key].first = verdicts.waiting(unit)
+        if key in entries_by_key:
+            entries_by_key[key].first = verdicts.waiting(unit)
     plugins = {plugin.name: None for point in _POINTS for plugin in scheduler.plugin_runtime.plugins(point)}
     return QueueReport(
         amounts(accounts.totals), list(plugins), list(queues.values()), list(quotas.values()), warnings
@@ -66,7 +68,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | 
 
 
 class _Verdicts:
-    """What the dry run said of those that got nothing."""
+    """Verdicts of the dry run on units that were not placed."""
 
     def __init__(self, plan: Plan, promises: Promises, moves: Sequence[PromiseMove]) -> None:
         self._promises, self._moves = promises, moves
@@ -79,7 +81,9 @@ class _Verdicts:
             return self._first(unit, f"pod {unit.pod.pod.key}", pod_object(unit.pod), verdict)
         for gang in unit.gangs:
             members = (self._pods.get(uid) for uid in gang.pending)
-            verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
+            verdict = self._gangs.get(gang.key) or next(
+                (verdict_of_member for verdict_of_member in members if verdict_of_member is not None), None
+            )
             if verdict is not None:
                 return self._first(unit, f"gang {gang.title}", gang_object(gang.key), verdict)
         return None
@@ -96,8 +100,8 @@ class _Verdicts:
 
 
 def _notices(snapshot: Snapshot, known: Collection[str]) -> list[str]:
-    """What was wrong with objects that set no account up (the second quota of a namespace, say)."""
-    notices = [each for each in snapshot.intake.drain_warnings() if each.about.kind in _KINDS]
-    told = [each for each in notices if each.type == "Warning" and each.message not in known]
-    texts = dict.fromkeys(f"{each.reason}: {each.message}" for each in told)
+    """Return notices about objects that define no account (the second quota of a namespace, for example)."""
+    notices = [notice for notice in snapshot.intake.drain_warnings() if notice.about.kind in _KINDS]
+    warnings = [notice for notice in notices if notice.type == "Warning" and notice.message not in known]
+    texts = dict.fromkeys(f"{notice.reason}: {notice.message}" for notice in warnings)
     return [text for text in texts if text not in known]

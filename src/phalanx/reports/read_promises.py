@@ -1,4 +1,4 @@
-"""Reads the promised starts that the scheduler keeps in its ConfigMap."""
+"""Reader of the promised starts in the scheduler's ConfigMap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def read_promises(
 ) -> Promises:
     """Read the promised starts of the scheduler of these names. `namespace` is that of its lease.
 
-    There are none where there is no record. Where the caller has no right to read it, `warning` says so.
+    Without a record there are no promises. Without the right to read it, `warning` states that.
     """
     name = f"{name_prefix(scheduler_names)}-{NAME}"
     try:

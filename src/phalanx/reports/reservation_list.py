@@ -1,4 +1,4 @@
-"""Room that is kept: starts that are promised to those who wait, and reservations that were made in advance."""
+"""List of promised starts and advance reservations."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ Json = Mapping[str, Any]
 
 
 class ReservationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`kind` is promise, reservation or koordinator. `name` is that of the reservation, or of whose promise it is:
-    gangs, or a pod. `start` and `end` are RFC 3339, "" for none that is known; `pods` are those that use a
-    reservation, or for whom room is kept by a promise. `promise` is where a promise comes from, and as of when."""
+    """Promised start or advance reservation.
+
+    `kind` is promise, reservation or koordinator. `name` is the reservation, or the gangs or pod of a promise.
+    `start` and `end` are RFC 3339, "" if unknown. `pods` are the users of a reservation or the subjects of a
+    promise. `promise` is the source and time of a promise.
+    """
 
     kind: str
     name: str
@@ -49,14 +52,16 @@ class ReservationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 async def read_reservations(
     client: KubeClient, lease_namespace: str, now: float, scheduler_names: Sequence[str] = ("phalanx",)
 ) -> tuple[list[ReservationEntry], list[str]]:
-    """(By start, those without one last; what could not be read). `lease_namespace` is where the scheduler of these
-    names keeps its lease and what it has promised."""
+    """Return (entries by start, undated ones last; unreadable kinds).
+
+    `lease_namespace` is the namespace of the scheduler's lease and promises.
+    """
     promises = await read_promises(client, lease_namespace, scheduler_names)
     warnings = promises.warnings(now)
-    found = [_promise(each, promises) for each in promises.promises]
+    entries = [_promise(promise, promises) for promise in promises.promises]
     served = await discover(client)
     for resource, kind in ((ADVANCE, "reservation"), (KOORDINATOR, "koordinator")):
-        if not any(each.version == resource.version for each in served.find(resource.group, resource.plural)):
+        if not any(promise.version == resource.version for promise in served.find(resource.group, resource.plural)):
             continue
         try:
             listed = await client.list_all(resource.path())
@@ -65,9 +70,9 @@ async def read_reservations(
                 raise
             warnings.append(f"not read: {resource.plural}.{resource.group}: {error.message}")
             continue
-        found += [_reservation(document, kind) for document in listed["items"]]
-    found.sort(key=lambda room: (not room.start, room.start, room.kind, room.name))
-    return found, warnings
+        entries += [_reservation(document, kind) for document in listed["items"]]
+    entries.sort(key=lambda room: (not room.start, room.start, room.kind, room.name))
+    return entries, warnings
 
 
 def _promise(kept: StoredReservation, promises: Promises) -> ReservationEntry:
@@ -94,10 +99,10 @@ def _reservation(document: Json, kind: str) -> ReservationEntry:
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     status = mapping(document.get("status"))
     entries = status.get("nodes")
-    names = [text(mapping(each).get("name")) for each in (entries if isinstance(entries, list) else ())]
+    names = [text(mapping(entry).get("name")) for entry in (entries if isinstance(entries, list) else ())]
     owners = status.get("currentOwners")
-    conditions = {each.type: each for each in conditions_of(document)}
-    told = next((conditions[name] for name in ("Scheduled", "Ready") if _says_no(conditions.get(name))), None)
+    conditions = {entry.type: entry for entry in conditions_of(document)}
+    condition = next((conditions[name] for name in ("Scheduled", "Ready") if _says_no(conditions.get(name))), None)
     return ReservationEntry(
         kind=kind,
         name=text(metadata.get("name")),
@@ -107,8 +112,8 @@ def _reservation(document: Json, kind: str) -> ReservationEntry:
         queue=text(spec.get("queue")),
         pods=number(status.get("users")) or (len(owners) if isinstance(owners, list) else 0),
         nodes=tuple(sorted(filter(None, [*names, text(status.get("nodeName"))]))),
-        reason=told.reason if told is not None else "",
-        message=told.message if told is not None else "",
+        reason=condition.reason if condition is not None else "",
+        message=condition.message if condition is not None else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""For how long pods run, as people read it: limit and estimate with their sources, and what nobody sees to."""
+"""Run times of pods for display: limit and estimate with their sources, and limits that nothing enforces."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NO_END = "no end known"
 
 
 class RunTimeEntry(msgspec.Struct, omit_defaults=True):
-    """Of a pod, or of a gang: then of the member that may stay the longest.
+    """Run time of a pod, or of the longest-running member of a gang.
 
-    `limit` is when it is killed (a duration from its start, "" where no end is known), `deadline` the moment at
-    which that is in any case, `estimate` what its user says. `allowed` is for how long it may run by its queue or
-    its own word where nobody ends it then. `endless` counts the members without an end, where others have one.
+    `limit` is the duration from its start until it is killed ("" without a known end), `deadline` the latest time
+    of that, `estimate` the user's estimate. `allowed` is a limit that its queue or the pod states and nothing
+    enforces. `endless` counts members without an end if other members have one.
     """
 
     limit: str = ""
@@ -32,26 +32,26 @@ class RunTimeEntry(msgspec.Struct, omit_defaults=True):
     endless: int = 0
 
     def lines(self) -> list[str]:
-        """A line each for limit, estimate, and what is only allowed."""
+        """Return one line each for limit, estimate and unenforced limit."""
         limit = f"at most {self.limit} ({self.limit_source})" if self.limit else NO_END
         if self.deadline:
             limit += f", until {self.deadline} at the latest"
             limit += f" ({self.deadline_source})" if self.deadline_source != self.limit_source else ""
         if self.endless:
-            limit += f": {self.endless} of its pods state none"
+            limit += f": {self.endless} of its pods have no limit"
         lines = [f"Runs: {limit}"]
         if self.estimate:
             lines.append(f"Expected to run: {self.estimate} ({self.estimate_source})")
         if self.allowed:
             lines.append(
-                f"May run: {self.allowed} ({self.allowed_source}); nothing ends it then (policy "
-                "phalanx.exceededRunTimes), so no start of others is promised on it"
+                f"May run: {self.allowed} ({self.allowed_source}); nothing enforces this limit (policy "
+                "phalanx.exceededRunTimes), so no promised start relies on it"
             )
         return lines
 
 
 def run_time_of(pods: Sequence[Pod]) -> RunTimeEntry | None:
-    """None where there is nobody to tell about."""
+    """Return the run time of these pods; None without pods that have one."""
     times = [pod.run_time for pod in pods if not pod.finished and not pod.placeholder]
     if not times:
         return None
@@ -75,5 +75,5 @@ def run_time_of(pods: Sequence[Pod]) -> RunTimeEntry | None:
 
 
 def _merely_allowed(time: RunTime) -> int:
-    """For how long a pod may run, where that is less than what ends it."""
+    """Return the permitted run time of a pod in seconds if it is shorter than the enforced one."""
     return time.allowed if not time.limit or time.allowed < time.limit else 0

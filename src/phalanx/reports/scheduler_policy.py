@@ -1,4 +1,4 @@
-"""The policy that a dry run goes by, and the names of the scheduler: its own, as far as they can be known."""
+"""Policy and scheduler names of a dry run: those of the running scheduler, if readable."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from phalanx.kube.own_objects import name_prefix
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
 
-#: Seconds between two looks whether the scheduler goes by another policy.
+#: Seconds between two checks whether the scheduler changed its policy.
 LOOK_PERIOD = 30.0
-#: The names of a scheduler that says nothing else.
+#: Default names of a scheduler.
 DEFAULT_NAMES = ("phalanx",)
 
 
 class FoundPolicy(msgspec.Struct, frozen=True):
-    """With the names that the scheduler serves in `spec.schedulerName`. `warning` says why either may be another
-    than the scheduler's, "" where it is not."""
+    """Policy and the scheduler names that it serves in `spec.schedulerName`.
+
+    `warning` states why either can differ from the scheduler's, "" if neither can.
+    """
 
     policy: Policy
     text: str
@@ -34,19 +36,23 @@ class FoundPolicy(msgspec.Struct, frozen=True):
 
 
 class SchedulerPolicy:
-    """That of a file, which is read at once, else (`path` is "") what the scheduler says it goes by, else the
-    built-in one."""
+    """Source of the policy: a file, which is read at once; without a file the scheduler's record; without a record
+    the built-in policy.
+    """
 
     def __init__(self, path: str) -> None:
-        """Raises PolicyError."""
+        """Read the policy file. Raises PolicyError."""
         self._given: FoundPolicy | None = None
         if path:
             text = read_policy_text(path)
             self._given = FoundPolicy(parse_policy(text, path), text)
 
     async def read(self, client: KubeClient, namespace: str, scheduler_names: Sequence[str] = ()) -> FoundPolicy:
-        """`namespace` is that of the lease of the scheduler. The names are those that are given; where none are,
-        all that the scheduler called `phalanx` says it serves."""
+        """Return the policy and the scheduler names.
+
+        `namespace` is that of the scheduler's lease. Without given names, all names that the scheduler `phalanx`
+        publishes count.
+        """
         names = tuple(scheduler_names)
         if self._given is not None and names:
             return msgspec.structs.replace(self._given, scheduler_names=names)
@@ -57,9 +63,9 @@ class SchedulerPolicy:
             data = (await client.get(CONFIG_MAPS.path(namespace, name))).get("data") or {}
         except ApiError as error:
             if error.status == 403:
-                told = f"not read: {where}: {error.message}"
-                return self._without_record(told, names)
-            if error.status != 404:  # else no scheduler has run here yet, or an older one
+                failure = f"not read: {where}: {error.message}"
+                return self._without_record(failure, names)
+            if error.status != 404:  # on 404 no scheduler has run here yet, or an older version
                 raise
         names = names or _published_names(data)
         if self._given is not None:
@@ -70,22 +76,24 @@ class SchedulerPolicy:
         try:
             return FoundPolicy(parse_policy(text, where), text, scheduler_names=names)
         except PolicyError as error:
-            return _built_in(names, f"not used: {error}; the built-in one is used, or give --config")
+            return _built_in(names, f"not used: {error}; using the built-in policy. Fix: use --config")
 
-    def _without_record(self, told: str, names: tuple[str, ...]) -> FoundPolicy:
-        """What is left to whoever may not read the record: what was given, else what is built in."""
-        unknown = "" if names else f"pods with schedulerName {DEFAULT_NAMES[0]} are meant, or give --scheduler-name"
+    def _without_record(self, failure: str, names: tuple[str, ...]) -> FoundPolicy:
+        """Return the given names and policy, else the built-in ones, if the record is unreadable."""
+        unknown = "" if names else f"assuming schedulerName {DEFAULT_NAMES[0]}; fix: use --scheduler-name"
         names = names or DEFAULT_NAMES
         if self._given is not None:
-            return msgspec.structs.replace(self._given, warning=f"{told}; {unknown}", scheduler_names=names)
-        words = filter(None, (told, "the built-in one is used, or give --config", unknown))
+            return msgspec.structs.replace(self._given, warning=f"{failure}; {unknown}", scheduler_names=names)
+        words = filter(None, (failure, "using the built-in policy; fix: use --config", unknown))
         return _built_in(names, "; ".join(words))
 
     async def until_another(
         self, found: FoundPolicy, client: KubeClient, namespace: str, scheduler_names: Sequence[str]
     ) -> None:
-        """Returns when `read` gives another policy, or other names, than `found`. Where nothing can be read that
-        one stands."""
+        """Return when `read` yields another policy or other names than `found`.
+
+        An unreadable record counts as unchanged.
+        """
         while True:
             await asyncio.sleep(LOOK_PERIOD)
             try:
@@ -97,7 +105,7 @@ class SchedulerPolicy:
 
 
 def _published_names(data: dict[str, Any]) -> tuple[str, ...]:
-    """Those of an older scheduler, which tells none, are the default."""
+    """Return the published scheduler names; the default for an older scheduler, which publishes none."""
     try:
         names = msgspec.json.decode(data.get(NAMES_KEY) or "[]", type=list[str])
     except (msgspec.DecodeError, TypeError):

@@ -1,4 +1,4 @@
-"""The whole cluster read once: the same state as a running scheduler's, for commands that answer and leave."""
+"""One-time read of the whole cluster into a scheduler's state, for one-shot commands."""
 
 from __future__ import annotations
 
@@ -54,8 +54,10 @@ Seen = Callable[[Resource, bytes], None]
 
 
 class DisruptionTarget(msgspec.Struct, frozen=True):
-    """Why a pod was told to leave, in the words of whoever told it (its condition DisruptionTarget). `told` has our
-    own fields where a scheduler of ours did."""
+    """Reason of a pod's eviction, from its condition DisruptionTarget.
+
+    `told` has the structured fields of an eviction by our scheduler.
+    """
 
     reason: str
     message: str
@@ -63,7 +65,7 @@ class DisruptionTarget(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Why it leaves, without the name of who says so."""
+        """Return the reason of the eviction without the name of the evicting component."""
         return self.told.sentence if self.told is not None else self.message
 
 
@@ -75,10 +77,12 @@ def disruption_target_of(pod: PodObject) -> DisruptionTarget | None:
 
 
 class Snapshot(msgspec.Struct):
-    """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
-    to the last binding of a pod, `disruption_targets` what pods were told that have to leave. `usages` is what
-    accounts used in the past, where that matters (`stored_usage`). `events` tell the state from the beginning, for
-    whoever wants to build it again. `native_groups` says whether Kubernetes' own PodGroups are served.
+    """Cluster state read once.
+
+    `missing` names unreadable kinds with the reason. By uid, `refused` holds the API error of a pod's last binding,
+    and `disruption_targets` the eviction reasons. `usages` is the past usage of accounts, if needed
+    (`stored_usage`). `events` rebuild the state from the beginning. `native_groups` tells whether the API serves
+    Kubernetes' own PodGroups.
     """
 
     state: ClusterState
@@ -106,11 +110,11 @@ async def read_cluster(
     own_namespace: str = "",
     signed: bool = True,
 ) -> Snapshot:
-    """Lists everything that a scheduler watches. Pods and nodes are needed; other kinds may be forbidden.
+    """List everything that a scheduler watches. Pods and nodes are required; other kinds can be forbidden.
 
-    `lease_namespace` is where the scheduler keeps its lease and its signing keys. `seen` is called with the JSON of
-    every object. What may not be listed in all namespaces is listed in `own_namespace` alone, where one is given.
-    Unless it is `signed`, nothing is checked that needs the scheduler's Secret.
+    `lease_namespace` is the namespace of the scheduler's lease and signing keys. The caller receives the JSON of
+    every object through `seen`. Kinds that cannot be listed in all namespaces are listed in `own_namespace` alone,
+    if given. Unless `signed`, all checks that need the scheduler's Secret are skipped.
     """
     names = tuple(schedulers)
     signer, unverified = await reading_signer(client, lease_namespace) if signed else (Signer(unchecked=True), "")
@@ -149,7 +153,7 @@ async def read_cluster(
     enrichers = dict[ServedKind, Resource]()
 
     async def read_enrichers() -> bool:
-        """Whether there was anything new to read."""
+        """Read newly referenced enricher objects. Return whether there were any."""
         wanted = [entry for entry in served_enricher_kinds(served, intake) if entry[0] not in enrichers]
         for kind, resource in wanted:
             enrichers[kind] = resource
@@ -171,7 +175,7 @@ async def read_cluster(
         return intake.pod(pod)
 
     await read(PODS, decode_pod, take_pod)
-    # Pods, and owners above them, want further kinds.
+    # Pods and the owners above them reference further kinds.
     while await read_enrichers():
         pass
     owners = {(kind.group, kind.plural): (kind, resource) for kind, resource in served_owners(served, intake)}

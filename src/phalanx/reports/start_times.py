@@ -1,4 +1,4 @@
-"""When everybody who waits starts: a dry run over the live cluster, beside what the scheduler has written down."""
+"""Starts of all waiting units: a dry run over the live cluster, and the scheduler's promises."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ from phalanx.views.record_facts import observed_states
 
 
 class StartEntry(msgspec.Struct):
-    """One gang, or pod on its own, that waits: `pods` start together, with a `priority`. `state` is
-    what is observed (docs/gang-states.md), `forecast` StartsNow where nothing is in its way; then `start` says
-    nothing. `target` is KIND/NAME, as other commands take it."""
+    """Start of one waiting gang or pod on its own.
+
+    `pods` start together with a `priority`. `state` is the observed state (docs/gang-states.md). `forecast` is
+    StartsNow if nothing blocks the start; `start` is then empty. `target` is KIND/NAME, as other commands accept
+    it.
+    """
 
     kind: str
     namespace: str
@@ -43,27 +46,29 @@ class StartEntry(msgspec.Struct):
 def start_entries(
     snapshot: Snapshot, policy: Policy, promises: Promises, now: float, should_stop: Callable[[], bool] = never
 ) -> list[StartEntry]:
-    """The earliest first, those without a start last; the snapshot is used up by it."""
+    """Return the starts, earliest first and unknown ones last. The dry run consumes the snapshot."""
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     rehearse_promises(scheduler.features, promises.promises)
     observed = observed_states(snapshot.state, snapshot.disruption_targets)
     plan = scheduler.cycle(now)
-    found = [
-        each
-        for each in forecast_starts(scheduler, now, should_stop)
-        if not any(scheduler.session.requirement(gang).satisfied for gang in each.unit.gangs if gang.spec)
+    starts = [
+        forecast
+        for forecast in forecast_starts(scheduler, now, should_stop)
+        if not any(scheduler.session.requirement(gang).satisfied for gang in forecast.unit.gangs if gang.spec)
     ]
     moves = promise_moves(scheduler.new_session(now))
-    times = StartTimes(promises, found, now, moves)
-    entries = [entry for each in found for entry in _entries(each, times.start(each), observed)]
-    entries.sort(key=lambda each: each.start.no_later_than or each.start.planned or "~")
+    times = StartTimes(promises, starts, now, moves)
+    entries = [entry for forecast in starts for entry in _entries(forecast, times.start(forecast), observed)]
+    entries.sort(key=lambda forecast: forecast.start.no_later_than or forecast.start.planned or "~")
     return _starting(scheduler, plan.binds, observed) + entries
 
 
-def _entries(each: UnitStart, start: PromisedStart, observed: Mapping[GangKey, GangState]) -> list[StartEntry]:
-    """A gang group starts as one and is several gangs."""
-    unit = each.unit
+def _entries(
+    unit_start: UnitStart, start: PromisedStart, observed: Mapping[GangKey, GangState]
+) -> list[StartEntry]:
+    """Return the entries of a unit. A composite starts as one unit and has several gangs."""
+    unit = unit_start.unit
     if unit.pod is not None:
         pod = unit.pod.pod
         return [
@@ -71,9 +76,9 @@ def _entries(each: UnitStart, start: PromisedStart, observed: Mapping[GangKey, G
                 "pod",
                 pod.namespace,
                 pod.name,
-                each.queue,
+                unit_start.queue,
                 1,
-                each.priority,
+                unit_start.priority,
                 GangState.PENDING,
                 start,
                 target=f"pod/{pod.name}",
@@ -84,9 +89,9 @@ def _entries(each: UnitStart, start: PromisedStart, observed: Mapping[GangKey, G
             "gang",
             gang.key.namespace,
             shown(gang),
-            each.queue,
+            unit_start.queue,
             gang.spec.min_member if gang.spec is not None else 0,
-            each.priority,
+            unit_start.priority,
             observed[gang.key],
             start,
             target=target(gang),
@@ -96,18 +101,18 @@ def _entries(each: UnitStart, start: PromisedStart, observed: Mapping[GangKey, G
 
 
 def _starting(scheduler: DryRun, binds: list[Bind], observed: Mapping[GangKey, GangState]) -> list[StartEntry]:
-    """Those that would be placed now, in that order."""
-    found: dict[GangKey, StartEntry] = {}
+    """Return the entries that the dry run would place now, in that order."""
+    entries: dict[GangKey, StartEntry] = {}
     for bind in binds:
         record = scheduler.state.pods[bind.uid]
         kind, name = ("gang", record.gang.key.name) if record.gang is not None else ("pod", record.pod.name)
         key = GangKey(record.pod.namespace, f"{kind}/{name}")
-        entry = found.get(key)
+        entry = entries.get(key)
         if entry is None:
             charge_path = record.charge_path
             queue = charge_path.queue.key.name if charge_path is not None and charge_path.queue is not None else ""
             member = record.gang if record.gang is not None and record.gang.spec is not None else record
-            entry = found[key] = StartEntry(
+            entry = entries[key] = StartEntry(
                 kind,
                 record.pod.namespace,
                 shown(record.gang) if record.gang is not None else name,
@@ -120,4 +125,4 @@ def _starting(scheduler: DryRun, binds: list[Bind], observed: Mapping[GangKey, G
                 target(record.gang) if record.gang is not None else f"pod/{name}",
             )
         entry.pods += 1
-    return list(found.values())
+    return list(entries.values())

@@ -1,4 +1,4 @@
-"""What the scheduler has written down of the past, for a dry run that depends on it."""
+"""Reader of the scheduler's usage records, for dry runs that depend on past usage."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ async def read_usage(
     namespace: str,
     scheduler_names: Sequence[str] = ("phalanx",),
 ) -> None:
-    """Reads the usage of accounts into the snapshot if a budget or the policy looks back; `namespace` is that of
-    the lease of the scheduler, whose names are given. What may not be read is named in `snapshot.missing`.
+    """Read the usage of accounts into the snapshot if a budget or the policy needs it.
+
+    `namespace` is that of the scheduler's lease, `scheduler_names` are its names. Unreadable records are named in
+    `snapshot.missing`.
     """
     snapshot.state.ledger.refresh_sums()
     if not snapshot.state.ledger.budgeted and policy.usage_decay.half_life is None:

@@ -1,4 +1,4 @@
-"""Whose turn it is: everybody who waits, in the order in which the scheduler would take them, and by which key."""
+"""Scheduling order of all waiting units, with the deciding sort keys."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ from phalanx.views.gang_state import GangState, PlacementForecast
 from phalanx.views.promises import Promises
 from phalanx.views.record_facts import observed_states
 
-#: By what somebody stands behind the one before, where no plugin says so.
+#: Sort keys after those of the plugins.
 REPAIR, AGE, NAME = "repair", "age", "name"
 
 
 class TurnEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One gang, or pod on its own, in line.
+    """Gang or pod on its own in the scheduling order.
 
-    `position` counts from 1. `state` is what is observed (docs/gang-states.md), `forecast` StartsNow for those that
-    would be placed now; the others wait for `reason` (a code) and `message`. `queue_share` is the largest part of
-    any resource that the queue uses, in percent. `created` is in seconds since the epoch. `keys` are what the
-    policy's plugins say, in the order in which they are compared: the smaller goes first; those of queues have
-    `queue:` before them. `behind` names the key by which it comes after the one before it. `target` is
-    KIND/NAME, as other commands take it.
+    `position` counts from 1. `state` is the observed state (docs/gang-states.md). `forecast` is StartsNow for a
+    unit that would be placed now; any other unit waits for `reason` (a code) and `message`. `queue_share` is the
+    queue's largest percentage of any resource. `created` is in seconds since the epoch. `keys` are the sort keys of
+    the policy's plugins in order of comparison, smaller first; keys of queues have the prefix `queue:`. `behind`
+    names the key that puts the unit behind its predecessor. `target` is KIND/NAME, as other commands accept it.
     """
 
     position: int
@@ -65,8 +64,11 @@ class OrderReport(msgspec.Struct, frozen=True):
 
 
 def turn_order(snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> OrderReport:
-    """One dry run at `now`, which begins with the promised starts of the scheduler; the snapshot is used up by it.
-    Those that it would place come first."""
+    """Return the order from one dry run at `now` with the scheduler's promised starts: units that would be placed
+    first.
+
+    The dry run consumes the snapshot.
+    """
     promises = promises or Promises()
     scheduler = DryRun(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
@@ -98,7 +100,7 @@ def _turns(session: Session, units: list[QueuedUnit]) -> Iterator[QueuedUnit]:
 
 
 class _Line:
-    """Makes the entries, with the session after the dry run."""
+    """Builder of the entries, with the session after the dry run."""
 
     def __init__(self, session: Session, plan: Plan, observed: Mapping[GangKey, GangState]) -> None:
         self._session = session
@@ -110,19 +112,19 @@ class _Line:
         self._totals = {name: offered for name, (offered, _) in session.totals().items() if offered}
 
     def starting(self, binds: list[Bind]) -> list[TurnEntry]:
-        """Those that the dry run placed, in that order."""
-        found: dict[int, TurnEntry] = {}
+        """Return the entries of the units that the dry run placed, in that order."""
+        entries: dict[int, TurnEntry] = {}
         for bind in binds:
             record = self._session.state.pods[bind.uid]
             gang = record.gang
             member = gang if gang is not None and gang.spec is not None else record
-            entry = self._entry(member, len(found) + 1, PlacementForecast.STARTS_NOW, "")
-            known = found.setdefault(id(member), entry)
+            entry = self._entry(member, len(entries) + 1, PlacementForecast.STARTS_NOW, "")
+            known = entries.setdefault(id(member), entry)
             known.members += known is not entry
-        return list(found.values())
+        return list(entries.values())
 
     def waiting(self, unit: QueuedUnit, position: int, behind: str) -> list[TurnEntry]:
-        """Of a gang group its gangs, one after the other."""
+        """Return the entries of a waiting unit: one per gang of a composite."""
         entries = []
         for number, member in enumerate(unit.members):
             entry = self._entry(
@@ -138,8 +140,10 @@ class _Line:
     def _verdict(self, member: GangRecord | PodRecord) -> Verdict | None:
         if isinstance(member, PodRecord):
             return self._pods.get(member.pod.uid)
-        found = self._gangs.get(member.key)
-        return found or next((told for uid in member.pending if (told := self._pods.get(uid)) is not None), None)
+        verdict = self._gangs.get(member.key)
+        return verdict or next(
+            (pod_verdict for uid in member.pending if (pod_verdict := self._pods.get(uid)) is not None), None
+        )
 
     def _entry(
         self, member: GangRecord | PodRecord, position: int, forecast: PlacementForecast, behind: str
@@ -192,37 +196,37 @@ class _Line:
             keys[plugin.name] = _plain(plugin.gang_order(session, member))
         return keys
 
-    # comparing, in the order of `QueueOrder`
+    # comparison in the order of `QueueOrder`
 
     def behind(self, first: QueuedUnit, second: QueuedUnit) -> str:
         if first.rank[0] != second.rank[0]:
             return REPAIR
-        ones, others = self._charge_path(first), self._charge_path(second)
-        if self._queue_plugins and (queues := self._queues_differ(ones, others)):
+        ones, second_path = self._charge_path(first), self._charge_path(second)
+        if self._queue_plugins and (queues := self._queues_differ(ones, second_path)):
             return queues
         width = len(first.band)
         if first.band != second.band:
             return self._plugin_between(first, second, 1, width) or NAME
         for plugin in self._session.plugin_runtime.plugins("subqueues"):
-            mine, theirs = (plugin.subqueues(self._session, charge_path) for charge_path in (ones, others))
+            mine, theirs = (plugin.subqueues(self._session, charge_path) for charge_path in (ones, second_path))
             if mine != theirs:
                 kinds = {account.key.tree.value for account in (*mine, *theirs)}
                 return f"{'/'.join(sorted(kinds))}:{plugin.name}"
-        found = self._plugin_between(first, second, width, 1 + len(self._plugins))
-        return found or (AGE if first.rank[-3] != second.rank[-3] else NAME)
+        key = self._plugin_between(first, second, width, 1 + len(self._plugins))
+        return key or (AGE if first.rank[-3] != second.rank[-3] else NAME)
 
     def _charge_path(self, unit: QueuedUnit) -> ChargePath:
         return self._session.charge_path(
             min(unit.gangs, key=lambda gang: gang.key) if unit.gangs else unit.members[0]
         )
 
-    def _queues_differ(self, ones: ChargePath, others: ChargePath) -> str:
-        """By which key the queues of two charge paths are apart, "" for one queue."""
+    def _queues_differ(self, ones: ChargePath, second_path: ChargePath) -> str:
+        """Return the key that separates the queues of two charge paths, "" for one queue."""
         lines = [
-            [each for each in reversed(list(charge_path.queue.lineage())) if each.key.name != ROOT_QUEUE]
+            [queue for queue in reversed(list(charge_path.queue.lineage())) if queue.key.name != ROOT_QUEUE]
             if charge_path.queue is not None
             else []
-            for charge_path in (ones, others)
+            for charge_path in (ones, second_path)
         ]
         for one, other in zip(*lines, strict=False):
             if one is other:
@@ -242,7 +246,7 @@ class _Line:
 
 
 def _plain(key: object) -> float | str:
-    """A key as people compare it."""
+    """Return a display form of a sort key."""
     if isinstance(key, bool):
         return int(key)
     if isinstance(key, int):

@@ -1,4 +1,4 @@
-"""Why something waits: a dry run of the scheduler over the live cluster, asked about one pod or group."""
+"""Answers of `phalanx why`: a dry run of the scheduler over the live cluster, queried per pod or group."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _NODES_NAMED = 5
 
 
 class WhyReport:
-    """One dry run; the snapshot is used up by it. `bound_to` are the nodes of those that it placed, by uid."""
+    """Answers from one dry run, which consumes the snapshot. `bound_to` maps uids of placed pods to nodes."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float, promises: Promises | None = None) -> None:
         self._now, self._promises = now, promises or Promises()
         self._state = snapshot.state
         self._refused = snapshot.refused
         self._disruption_targets = snapshot.disruption_targets
-        # What gangs look like before the dry run places anything.
+        # Counts of gangs before the dry run places pods.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._states = observed_states(self._state, self._disruption_targets)
         self._expected = {
@@ -72,7 +72,7 @@ class WhyReport:
         scheduler.history.restore(snapshot.usages, now)
         rehearse_promises(scheduler.features, self._promises.promises)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
-        # Taken before the dry run evicts or places pods.
+        # States before the dry run evicts or places pods.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         self._observed = ObservedPods(self._before, self._disruption_targets, self._state.schedulers)
         plan = scheduler.cycle(now)
@@ -84,7 +84,7 @@ class WhyReport:
         self._told = {evict.uid: evict for evict in plan.evictions}
 
     def pod(self, namespace: str, name: str) -> WhyAnswer | None:
-        """None where there is no such pod."""
+        """Return the answer about a pod; None if there is no such pod."""
         record = next(
             (entry for entry in self._state.pods.values() if entry.pod.key == f"{namespace}/{name}"), None
         )
@@ -118,7 +118,7 @@ class WhyReport:
         return answer
 
     def gang(self, key: GangKey) -> WhyAnswer | None:
-        """None where neither a pod nor an object declares such a gang."""
+        """Return the answer about a gang; None if neither a pod nor an object declares it."""
         record = self._state.gangs.get(key)
         if record is None:
             return None
@@ -149,28 +149,30 @@ class WhyReport:
         return composite_answer(self._state.gangs.composites, key, self.gang)
 
     def start(self, who: str | GangKey, should_stop: Callable[[], bool] = never) -> PromisedStart | None:
-        """When a pod on its own (its uid), or a gang, starts that waits; None for others."""
+        """Return the start of a waiting pod on its own (by uid) or gang; None for any other."""
         return self.start_times(should_stop).of(who)
 
     def start_times(self, should_stop: Callable[[], bool] = never) -> StartTimes:
-        """Of everybody who waits."""
+        """Return the starts of all waiting units."""
         starts = forecast_starts(self._dry_run, self._now, should_stop)
         return StartTimes(self._promises, starts, self._now, promise_moves(self._dry_run.new_session(self._now)))
 
     def gang_verdict(self, key: GangKey) -> Verdict | None:
-        """What the dry run alone says of a gang that waits (of its surplus, where it runs); None for others."""
+        """Return the verdict on a waiting gang, or on the surplus of a running gang; None for any other."""
         record = self._state.gangs.get(key)
         if record is None:
             return None
         return self._gangs.get(key) or self._surplus_verdict(uid for uid in record.members if uid in self._pods)
 
     def pod_verdict(self, uid: str) -> Verdict | None:
-        """Likewise of a pod."""
+        """Return the dry run's verdict on a waiting pod; None for any other."""
         return self._pods.get(uid)
 
     def gangs_called(self, namespace: str, name: str, kind: str = "") -> list[GangKey]:
-        """As of `gangs_named`; of several that an owner starts together those that wait come first.
-        Raises AmbiguousGangError."""
+        """Return the gangs of that name as `gangs_named` does; of several gangs of one owner, waiting gangs first.
+
+        Raises AmbiguousGangError.
+        """
         return self._waiting_first(gangs_named(self._state.gangs, namespace, name, kind))
 
     def name_of(self, key: GangKey) -> str:
@@ -178,7 +180,7 @@ class WhyReport:
         return shown(self._state.gangs[key])
 
     def gangs_below(self, uids: Collection[str]) -> list[GangKey]:
-        """Those of pods and of the objects that declare gangs, by uid, in the same order."""
+        """Return the gangs of these pods and declaring objects (by uid), in the same order."""
         found = {
             record.gang.key for uid in uids if (record := self._state.pods.get(uid)) and record.gang is not None
         }
@@ -186,7 +188,7 @@ class WhyReport:
         return self._waiting_first(found)
 
     def pods_below(self, owner: str, namespace: str, name: str, uids: Collection[str]) -> WhyAnswer | None:
-        """About pods without a gang: about the first of them that waits. None where there is none of them."""
+        """Return the answer about the first waiting pod of pods without a gang; None without such pods."""
         pods = sorted(record.pod.name for uid in uids if (record := self._state.pods.get(uid)) is not None)
         answers = [found for pod in pods if (found := self.pod(namespace, pod)) is not None]
         waiting = next((each for each in answers if _needs_nodes(each.state)), None)
@@ -200,7 +202,7 @@ class WhyReport:
         return sorted(keys, key=lambda key: (not self._counts[key].pending, key))
 
     def object_path(self, key: GangKey) -> str:
-        """Of the object that declares a gang, "" for none."""
+        """Return the path of the object that declares a gang, "" for none."""
         return object_path(self._state.gangs.get(key))
 
     def member_uids(self, key: GangKey) -> list[str]:
@@ -208,7 +210,7 @@ class WhyReport:
         return list(record.members) if record is not None else []
 
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
-        """The quorum has what it needs: what the members above it wait for."""
+        """Return the verdict on the surplus members of a gang with a satisfied quorum."""
         return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
 
     def _describe_without_pending(self, answer: WhyAnswer, record: GangRecord) -> None:
@@ -243,16 +245,16 @@ class WhyReport:
                 answer.domain = self._domains.home(record.spec.topology, rows)
             answer.minimum = record.spec.min_member
             if record.spec.problem is not None and record.spec.problem.code == POD_GROUP_NOT_FOUND:
-                answer.minimum, answer.size = 0, None  # nobody has stated it
+                answer.minimum, answer.size = 0, None  # no object states a minimum
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
     def _quota_labels(self, records: Iterable[PodRecord]) -> list[str]:
-        """What is told of the first of these pods whose label names another quota than it is charged to."""
+        """Return the notice of the first pod with a label that names another quota than its account."""
         ignored = (ignored_quota(self._state, record) for record in records)
         return [f"{QUOTA_LABEL_IGNORED}: {each}" for each in islice(filter(None, ignored), 1)]
 
     def _add_evictions(self, answer: WhyAnswer, who: str | GangKey) -> WhyAnswer:
-        """What evictions have to do with an answer about something that waits."""
+        """Add the evictions for a waiting unit to its answer."""
         unit = self._dry_run.unit(who)
         if unit is None or answer.forecast or not answer.reason:
             return answer
@@ -304,7 +306,7 @@ class WhyReport:
 
 
 def object_path(record: GangRecord | None) -> str:
-    """Of the object that declares a gang, "" for none."""
+    """Return the path of the object that declares a gang, "" for none."""
     ref = record.spec.source if record is not None and record.spec is not None else None
     return Resource(ref.group, ref.version, ref.plural).path(ref.namespace, ref.name) if ref is not None else ""
 
@@ -314,7 +316,7 @@ def _needs_nodes(state: GangState) -> bool:
 
 
 def source_uid(record: GangRecord) -> str:
-    """Of the object that declares a gang, "" for none."""
+    """Return the uid of the object that declares a gang, "" for none."""
     return record.spec.source.uid if record.spec is not None and record.spec.source is not None else ""
 
 

@@ -1,1 +1,1 @@
-"""The dry runs behind the page, in a process of their own."""
+"""Dry runs behind the page, in a separate process."""

@@ -1,4 +1,4 @@
-"""What a rehearsal is asked and what it answers: plain records that cross from one process to another."""
+"""Requests and answers between the page's process and the rehearsing process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from phalanx.views.verdict_texts import brief_text
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What has happened since the last ones, in order."""
+    """Events since the previous batch, in order."""
 
     events: list[ClusterEvent]
 
 
 class Rehearse(msgspec.Struct, frozen=True):
-    """A dry run of one cycle at `now`, over all facts that were told; the rest is as in a Snapshot."""
+    """Request for a dry run of one cycle at `now` over all events so far.
+
+    The other fields are those of a Snapshot.
+    """
 
     now: float
     refused: dict[str, str]
@@ -34,7 +37,7 @@ class Rehearse(msgspec.Struct, frozen=True):
 
 
 class AskWhy(msgspec.Struct, frozen=True):
-    """About a gang, or a pod on its own, in the last rehearsal."""
+    """Question about a gang or a pod on its own in the last rehearsal."""
 
     namespace: str
     name: str
@@ -42,8 +45,11 @@ class AskWhy(msgspec.Struct, frozen=True):
 
 
 class RehearsedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of the rehearsal for a gang, or a pod on its own: whether it would start now, or why it waits. `brief`
-    says the latter with its counts and names nothing, `objects` are those that `message` and `change` name."""
+    """Result of the rehearsal for a gang or a pod on its own: it would start now, or the reason why it waits.
+
+    `brief` states the reason with counts and without names. `objects` are the objects that `message` and `change`
+    name.
+    """
 
     forecast: PlacementForecast = PlacementForecast.NONE
     reason: str = ""
@@ -71,7 +77,7 @@ def rehearsed_verdict(verdict: Verdict) -> RehearsedVerdict:
 
 
 class PlannedStart(msgspec.Struct, frozen=True):
-    """When somebody who waits starts; of a pod on its own `gang` is None."""
+    """Start of a waiting gang or pod; `gang` is None for a pod on its own."""
 
     queue: str
     pods: int
@@ -81,7 +87,10 @@ class PlannedStart(msgspec.Struct, frozen=True):
 
 
 class Rehearsed(msgspec.Struct, frozen=True):
-    """`gangs` and `pods` (by uid) hold what was said of those that wait; `seconds` is how long the run took."""
+    """Result of a rehearsal.
+
+    `gangs` and `pods` (by uid) hold the verdicts of waiting units; `seconds` is its duration.
+    """
 
     now: float
     seconds: float
@@ -92,7 +101,7 @@ class Rehearsed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Why there is no answer."""
+    """Failure with its reason."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""The rehearsing process, seen from the one that serves the page."""
+"""Client of the rehearsing process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BATCH = 2000
 _MODULE = "phalanx.dashboard.rehearsal.worker"
 
 
-class RehearsalEnded(Exception):  # noqa: N818 - it ended, for whatever reason
-    """The process is gone, and with it all facts that it was told."""
+class RehearsalEnded(Exception):  # noqa: N818 - the process ended, with or without an error
+    """End of the rehearsing process. All events sent to it are lost."""
 
 
 class RehearsalProcess:
-    """Facts are told in order (`tell`), and reach the process before the next request does."""
+    """Rehearsing process. Queued events (`tell`) reach the process in order, before the next request."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -36,9 +36,11 @@ class RehearsalProcess:
     async def running(
         cls, policy: str, schedulers: tuple[str, ...], *, errors: int | None = None
     ) -> AsyncIterator[RehearsalProcess]:
-        """`policy` is the text of one. What it complains about goes to the file descriptor `errors`, by default
-        where ours goes."""
-        # One thread, so that it can be forked.
+        """Start the process and stop it at the end of the context. `policy` is the policy's text.
+
+        Its error output goes to the file descriptor `errors`, by default to the parent's.
+        """
+        # With one thread the process can be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", _MODULE, *schedulers),
@@ -58,7 +60,7 @@ class RehearsalProcess:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-            # (The pipes' transports close themselves in the loop's next turns.)
+            # The transports of the pipes close in the next iterations of the event loop.
             assert process.stdin is not None
             process.stdin.close()
             with contextlib.suppress(OSError):
@@ -72,20 +74,23 @@ class RehearsalProcess:
         return len(self._facts)
 
     async def rehearse(self, request: Rehearse) -> Rehearsed | Failed:
-        """Raises RehearsalEnded."""
-        found: Rehearsed | Failed = await self._ask(request)
-        return found
+        """Return the result of a rehearsal. Raises RehearsalEnded."""
+        result: Rehearsed | Failed = await self._ask(request)
+        return result
 
     async def why(self, question: AskWhy) -> WhyAnswer | Failed | None:
-        """As the last rehearsal has it. Raises RehearsalEnded."""
-        found: WhyAnswer | Failed | None = await self._ask(question)
-        return found
+        """Return the answer from the last rehearsal. Raises RehearsalEnded."""
+        answer: WhyAnswer | Failed | None = await self._ask(question)
+        return answer
 
     async def ended(self) -> int:
         return await self._process.wait()
 
     async def _ask(self, request: Rehearse | AskWhy) -> Any:
-        """Who gives up waiting does not end the exchange: its answer would be taken for the next one's."""
+        """Send a request and return its answer.
+
+        A cancelled caller does not cancel the exchange: the next request would receive its answer.
+        """
         exchange = asyncio.create_task(self._exchange(request))
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._exchanges.discard)

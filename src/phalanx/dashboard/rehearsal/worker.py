@@ -1,9 +1,9 @@
-"""The process that rehearses: it keeps a state of its own from facts, and each dry run uses up a fork of it.
+"""Process of the rehearsals: it builds a cluster state from events and forks for each dry run.
 
-A dry run changes the state that it runs over. A fork of the process is a copy of the state that costs nothing until
-it is changed, so the facts are told once and go on from there. The fork of the last run stays until the next one:
-it is asked why single gangs wait. Requests come on standard input, answers go to standard output, each a length of
-four bytes and a pickle; nobody but the process that started this one can write there.
+A dry run changes its state. A fork copies the state at no cost until pages change, so the process receives each
+event once. The fork of the last run stays alive until the next run and answers why single gangs wait. Requests
+arrive on standard input, answers leave on standard output, each as a length of four bytes and a pickle. Only the
+parent process can write there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from phalanx.reports.why import WhyReport
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.views.gang_state import PlacementForecast
 
-# So long a rehearsal may look ahead for starts, in seconds; the page is to be current rather than complete.
+# Time budget in seconds for the search of starts: the page needs current results rather than complete ones.
 _START_SECONDS = 3.0
 
 
@@ -53,7 +53,7 @@ def write_frame(stream: BinaryIO, content: object) -> None:
 
 
 def read_frame(stream: BinaryIO) -> Any:
-    """Raises EOFError when the other side has gone."""
+    """Return the next object of the stream. Raises EOFError at the end of the stream."""
     head = stream.read(4)
     if len(head) < 4:
         raise EOFError
@@ -62,7 +62,7 @@ def read_frame(stream: BinaryIO) -> Any:
 
 
 class Rehearser:
-    """`policy` is the scheduler's, `schedulers` are the names whose pods it places."""
+    """Rehearsals with the scheduler's `policy`. `schedulers` are the scheduler names of the pods to place."""
 
     def __init__(self, schedulers: tuple[str, ...], policy: Policy) -> None:
         self._policy = policy
@@ -72,7 +72,9 @@ class Rehearser:
 
     def answer(self, request: Rehearse | AskWhy) -> Answer:
         if isinstance(request, AskWhy):
-            return self._last.ask(request) if self._last is not None else Failed("nothing was rehearsed yet")
+            return (
+                self._last.ask(request) if self._last is not None else Failed("the first rehearsal is not complete")
+            )
         self.close()
         begun = time.monotonic()
         gc.freeze()
@@ -82,9 +84,9 @@ class Rehearser:
             queues, verdicts = counting.result(), self._last.result()
         finally:
             counting.close()
-        for found in (queues, verdicts):
-            if isinstance(found, Failed):
-                return found
+        for result in (queues, verdicts):
+            if isinstance(result, Failed):
+                return result
         gangs, pods, starts = verdicts
         return Rehearsed(request.now, time.monotonic() - begun, gangs, pods, starts, queues)
 
@@ -98,8 +100,8 @@ class Rehearser:
             try:
                 self.state.apply(event)
             except Exception as error:
-                # It harmed nobody but itself where the fact was made; so it does here.
-                print(f"rehearsal: a fact is passed over: {error}", file=sys.stderr)
+                # The event failed alone in the watching process too; later events still apply.
+                print(f"rehearsal: skipped an event: {error}", file=sys.stderr)
 
     # in a fork
 
@@ -122,39 +124,39 @@ class Rehearser:
         report = WhyReport(self._snapshot(request), self._policy, request.now, request.promises)
         gangs: dict[GangKey, RehearsedVerdict] = {}
         for key, record in self.state.gangs.items():
-            if (said := report.gang_verdict(key)) is not None:
-                gangs[key] = rehearsed_verdict(said)
+            if (gang_verdict := report.gang_verdict(key)) is not None:
+                gangs[key] = rehearsed_verdict(gang_verdict)
             elif any(uid in report.bound_to for uid in record.members):
                 gangs[key] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         pods = {}
         for uid, pod in self.state.pods.items():
             if pod.gang is not None:
                 continue
-            if (told := report.pod_verdict(uid)) is not None:
-                pods[uid] = rehearsed_verdict(told)
+            if (pod_verdict := report.pod_verdict(uid)) is not None:
+                pods[uid] = rehearsed_verdict(pod_verdict)
             elif uid in report.bound_to:
                 pods[uid] = RehearsedVerdict(PlacementForecast.STARTS_NOW)
         deadline = time.monotonic() + _START_SECONDS
         times = report.start_times(lambda: time.monotonic() >= deadline)
         starts = []
-        for each in times.units:
-            start = times.start(each)
-            if each.unit.pod is not None:
-                starts.append(PlannedStart(each.queue, 1, start, None, each.unit.pod.pod.key))
-            starts += [PlannedStart(each.queue, each.pods, start, gang.key) for gang in each.unit.gangs]
+        for timed in times.units:
+            start = times.start(timed)
+            if timed.unit.pod is not None:
+                starts.append(PlannedStart(timed.queue, 1, start, None, timed.unit.pod.pod.key))
+            starts += [PlannedStart(timed.queue, timed.pods, start, gang.key) for gang in timed.unit.gangs]
 
         def ask(question: AskWhy) -> Answer:
             key = GangKey(question.namespace, question.name)
-            found = report.pod(question.namespace, question.name) if question.pod else report.gang(key)
-            if found is not None and found.waits:
-                found.start = times.of(found.uid if question.pod else key)
-            return found
+            answer = report.pod(question.namespace, question.name) if question.pod else report.gang(key)
+            if answer is not None and answer.waits:
+                answer.start = times.of(answer.uid if question.pod else key)
+            return answer
 
         return (gangs, pods, starts), ask
 
 
 class _Fork:
-    """A copy of this process that does one thing, tells its result, and may then be asked more."""
+    """Fork of this process that runs one task, returns its result and then answers questions."""
 
     def __init__(self, work: Callable[[], tuple[Any, Callable[[AskWhy], Answer] | None]]) -> None:
         down_read, down_write = os.pipe()
@@ -172,15 +174,15 @@ class _Fork:
         try:
             return read_frame(self._up)
         except EOFError:
-            return Failed("the rehearsal ended before it was done; it may have had too little memory")
+            return Failed("the rehearsal process was killed before its end: check its memory limit")
 
     def ask(self, question: AskWhy) -> Answer:
         try:
             write_frame(self._down, question)
         except OSError:
-            return Failed("the last rehearsal is gone")
-        found: Answer = self.result()
-        return found
+            return Failed("the last rehearsal's process ended")
+        answer: Answer = self.result()
+        return answer
 
     def close(self) -> None:
         for stream in (self._down, self._up):
@@ -191,7 +193,7 @@ class _Fork:
 
 
 def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:
-    """Never returns."""
+    """Run the task of a fork and exit the process."""
     code = 1
     try:
         try:
@@ -217,8 +219,8 @@ def _be_fork(work: Callable[[], Any], down: BinaryIO, up: BinaryIO) -> None:
 
 
 def main() -> None:
-    """`python -m phalanx.dashboard.rehearsal.worker SCHEDULER...`; the first frame is the text of the policy."""
-    # Whoever started us decides when we end: Ctrl-C reaches the whole group.
+    """Run `python -m phalanx.dashboard.rehearsal.worker SCHEDULER...`; the first frame is the policy's text."""
+    # Ctrl-C reaches the whole process group; the parent decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -1,1 +1,1 @@
-"""What the tables of the page say, a module a kind of row."""
+"""Rows of the page's tables, one module per kind of row."""

@@ -1,4 +1,4 @@
-"""The member clusters of a hub and which gangs are where, from the objects that the hub writes."""
+"""Rows of a hub's member clusters and dispatches, from the hub's objects."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from phalanx.kube.reflector import Reflector, ReflectorState
 
 
 class Clusters:
-    """Follows MemberClusters and Dispatches, where they are served; `changed` is told that rows have changed."""
+    """Watcher of MemberClusters and Dispatches, if the API serves them.
+
+    It calls `changed` after changes of rows.
+    """
 
     def __init__(self, client: KubeClient, tables: Tables, changed: Callable[[], None], failures: Failures) -> None:
         self._rows, self._dispatches = tables["clusters"], tables["dispatches"]
         self._changed = changed
         self._members: dict[str, Json] = {}
-        # Of each gang that is somewhere: where, in which phase, and whether its cluster answers.
+        # Per dispatched gang: its cluster, its phase, and whether the cluster answers.
         self._places: dict[str, tuple[str, str, bool]] = {}
         self._counts: defaultdict[str, Counter[tuple[str, bool]]] = defaultdict(Counter)
         self._of_members: Reflector[StoredObject | None] = Reflector(
@@ -38,7 +41,7 @@ class Clusters:
 
     @property
     def hub(self) -> bool:
-        """Whether this cluster has member clusters, or could have."""
+        """Return whether this cluster is a hub, or serves the hub's resources."""
         return self._of_members.state is not ReflectorState.ABSENT and self._of_members.synced.is_set()
 
     def _member(self, change: Change[StoredObject | None]) -> None:
@@ -52,17 +55,17 @@ class Clusters:
 
     def _dispatch(self, change: Change[StoredObject | None]) -> None:
         if isinstance(change, Upsert) and change.object is not None:
-            found = change.object
-            row = f"{found.namespace}/{found.name}"
-            answer = dispatch_answer(found.document)
+            document = change.object
+            row = f"{document.namespace}/{document.name}"
+            answer = dispatch_answer(document.document)
             content = DispatchRow(
                 id=row,
-                namespace=found.namespace,
+                namespace=document.namespace,
                 name=answer.gang.partition("/")[2],
-                created=str(found.document["metadata"].get("creationTimestamp") or ""),
+                created=str(document.document["metadata"].get("creationTimestamp") or ""),
                 dispatch=answer,
             )
-            self._dispatches.put(row, content, found.namespace)
+            self._dispatches.put(row, content, document.namespace)
             self._place(row, (answer.cluster, answer.phase, bool(answer.unknownSince)))
         elif isinstance(change, Delete):
             row = "/".join(change.key)
@@ -91,12 +94,12 @@ class Clusters:
             return
         spec, status = member.get("spec") or {}, member.get("status") or {}
         conditions = status.get("conditions")
-        told: dict[object, Json] = {
-            each.get("type"): each
-            for each in (conditions if isinstance(conditions, list) else ())
-            if isinstance(each, dict)
+        by_type: dict[object, Json] = {
+            condition.get("type"): condition
+            for condition in (conditions if isinstance(conditions, list) else ())
+            if isinstance(condition, dict)
         }
-        active, nodes = told.get("Active", {}), _part(status, "nodes")
+        active, nodes = by_type.get("Active", {}), _part(status, "nodes")
         here = self._counts[name]
         phases = {phase: sum(here[phase, known] for known in (False, True)) for phase, _ in sorted(here)}
         row = ClusterRow(
@@ -115,14 +118,14 @@ class Clusters:
             offered=_texts(_part(status, "allocatable")),
             used=_texts(_part(status, "used")),
             credential_expires=printable(status.get("credentialExpires", "")),
-            credential_ends=told.get("CredentialExpires", {}).get("status") == "True",
+            credential_ends=by_type.get("CredentialExpires", {}).get("status") == "True",
         )
         self._rows.put(name, row)
 
 
 def _part(document: Json, name: str) -> Json:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _number(value: object) -> int:

@@ -1,6 +1,6 @@
-"""What the page is told, as data: the stable structures behind `/api/v1`. Moments are RFC 3339, amounts integers.
+"""Stable data types of `/api/v1`. Times are RFC 3339, amounts integers.
 
-Amounts are in the units of the scheduler: CPU in thousandths of a core, memory in bytes, all else by count.
+Amounts are in the scheduler's units: CPU in millicores, memory in bytes, other resources as counts.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ Row = TypeVar("Row")
 
 
 class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A gang, or a pod on its own (`kind` pod).
+    """Gang, or pod on its own (`kind` pod).
 
-    `state` is what is observed (docs/gang-states.md), `forecast` what the last rehearsal would do with it now.
-    While it waits, `reason` is a code, `message` a sentence and `change` the smallest change that would help, as
-    the last rehearsal has them; `start` is when it starts at the latest, or is planned to (`start_kind` promised
-    or planned). `asks` is what all members that are there ask for together. `title` is what people call it where
-    `name` is longer. `brief` says the reason with its counts and names nothing; `objects` are those that `message`
-    and `change` name, absent where that is not known.
+    `state` is the observed state (docs/gang-states.md), `forecast` the result of the last rehearsal. For a waiting
+    gang, `reason` is a code, `message` a sentence and `change` the smallest helpful change, all from the last
+    rehearsal; `start` is the promised or planned start (`start_kind`). `asks` sums the requests of all existing
+    members. `title` is the display name if `name` is longer. `brief` states the reason with counts and without
+    names. `objects` are the objects that `message` and `change` name, None if unknown.
     """
 
     id: str
@@ -58,9 +57,11 @@ class GangRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class NodeRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """`free` is what is left for others of what the node offers, never below 0. `closed` says why nothing new
-    comes here (it is cordoned, or in maintenance), `taint` the first taint that keeps pods off that do not tolerate
-    it; "" for none."""
+    """Node.
+
+    `free` is the unused part of `offered`, never below 0. `closed` states why the node accepts no pods (cordoned or
+    in maintenance). `taint` is the first taint that repels pods without a toleration. Both are "" for none.
+    """
 
     id: str
     zone: str = ""
@@ -73,7 +74,7 @@ class NodeRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class QueueRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A queue or a quota as `phalanx queue` has it; `place` is its position in the tree's order."""
+    """Queue or quota as in `phalanx queue`; `place` is its position in the tree's order."""
 
     id: str
     place: int
@@ -82,8 +83,11 @@ class QueueRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class EvictionRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Who was evicted: `reason` is Preempted, Reclaimed, Rescheduled or Revoked, `message` for whom and why.
-    `preemptor` is the object that gets the room, where there is one."""
+    """Evicted pod.
+
+    `reason` is Preempted, Reclaimed, Rescheduled or Revoked; `message` names the preemptor and the cause.
+    `preemptor` is the object that receives the freed resources, if any.
+    """
 
     id: str
     when: str
@@ -96,8 +100,11 @@ class EvictionRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class ReservationRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Something on the axis of time: `kind` is reservation, maintenance or start. `end` is "" where nobody knows;
-    `nodes` are those of a maintenance window that are named. `namespace` is that of a gang that starts."""
+    """Entry of the time axis.
+
+    `kind` is reservation, maintenance or start. `end` is "" if unknown. `nodes` are the named nodes of a
+    maintenance window. `namespace` is the namespace of a starting gang.
+    """
 
     id: str
     kind: str
@@ -111,8 +118,11 @@ class ReservationRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class ClusterSummary(msgspec.Struct, kw_only=True):
-    """Numbers only: what the cluster offers and what of it is used, how many gangs (and pods on their own) are in
-    which state, the commonest reasons of those that wait. `current` says whether the watches are up to date."""
+    """Cluster totals: offered and used amounts, gangs and pods on their own by state, the commonest reasons of
+    waiting.
+
+    `current` tells whether the watches are current.
+    """
 
     current: bool
     nodes: int
@@ -132,8 +142,10 @@ class SummaryRow(msgspec.Struct, kw_only=True):
 
 
 class TableAnswer(msgspec.Struct, Generic[Row], kw_only=True):
-    """All rows of one table that the viewer may see, as of `version`: the stream goes on from there. `omitted`
-    names what he may not see."""
+    """All visible rows of one table at `version`, the version from which the stream continues.
+
+    `omitted` names the parts that the viewer lacks rights for.
+    """
 
     table: str
     epoch: str
@@ -143,7 +155,7 @@ class TableAnswer(msgspec.Struct, Generic[Row], kw_only=True):
 
 
 class TableDelta(msgspec.Struct, Generic[Row], kw_only=True):
-    """One event of the stream: rows that are new or have changed, and the ids of those that are gone."""
+    """One event of the stream: new and changed rows, and the ids of removed rows."""
 
     table: str
     epoch: str
@@ -153,9 +165,11 @@ class TableDelta(msgspec.Struct, Generic[Row], kw_only=True):
 
 
 class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The life of one member: when it was created, got its node, began to run, was told to leave, ended, and was
-    gone; "" where that has not happened or was not seen. `cause` says why it was told to leave, `reason` is the
-    code of that."""
+    """Life of one member: the times when it was created, bound, running, told to terminate, finished and deleted;
+    "" for a step that did not happen or was not seen.
+
+    `cause` and `reason` (a code) state why it was evicted.
+    """
 
     name: str
     state: str
@@ -173,8 +187,7 @@ class MemberLine(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Something that happened to the gang as a whole; `objects` are those that `message` names, absent where that
-    is not known."""
+    """Event in the life of the whole gang. `objects` are the objects that `message` names, None if unknown."""
 
     when: str
     what: str
@@ -183,8 +196,10 @@ class Mark(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class GangAnswer(msgspec.Struct, kw_only=True):
-    """One gang: its row, why it waits and when it starts, and what has happened to it. `why` is None where the
-    rehearsal does not know it yet; `problem` says why there is no answer."""
+    """Details of one gang: its row, why it waits, when it starts, and its history.
+
+    `why` is None before the first rehearsal of the gang; `problem` states why an answer is missing.
+    """
 
     row: GangRow | None
     why: WhyAnswer | None
@@ -195,8 +210,11 @@ class GangAnswer(msgspec.Struct, kw_only=True):
 
 
 class Series(msgspec.Struct, kw_only=True):
-    """`times` in seconds since the epoch; of each queue the share of the cluster that it used, and by right, in
-    percent (None before it was there)."""
+    """Shares over time.
+
+    `times` are seconds since the epoch; the values are each queue's used and deserved share in percent, None before
+    the queue existed.
+    """
 
     resolution: int
     times: list[int]
@@ -209,10 +227,12 @@ class HistoryAnswer(msgspec.Struct, kw_only=True):
 
 
 class AccountsAnswer(msgspec.Struct, kw_only=True):
-    """What queues held day by day, from the accounts. `state` is there, none (no accounts are configured) or away
-    (they cannot be read now); `message` says so. `times` are the midnights (UTC, seconds since the epoch) at which
-    the days begin, `held` (resource -> queue -> a number a day) how much was held on average, in the units of the
-    scheduler, `total` by all queues together."""
+    """Daily usage of queues from the accounting database.
+
+    `state` is there, none (no accounting configured) or away (the database cannot be read now); `message` explains
+    it. `times` are the midnights (UTC, seconds since the epoch) at which the days begin. `held` (resource -> queue
+    -> value per day) is the average usage in the scheduler's units, `total` the sum of all queues.
+    """
 
     state: str
     message: str = ""
@@ -222,11 +242,14 @@ class AccountsAnswer(msgspec.Struct, kw_only=True):
 
 
 class ClusterRow(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A member cluster of this hub. `active` is "True" while it can be used, `reason` and `message` say why not, as
-    of the MemberCluster's condition; `state` is what an operator wants of it. `gangs` counts those that are there
-    by the phase of their Dispatch, `unknown` those of them of which nobody knows because it does not answer.
-    `offered` is what its nodes offer together, `used` what pods held when it was last asked about a gang, both as
-    quantities; `credential_expires` is until when the hub's credential there is good."""
+    """Member cluster of this hub.
+
+    `active` is "True" if the cluster is usable; `reason` and `message` are from the MemberCluster's condition;
+    `state` is the state that an operator requested. `gangs` counts the cluster's gangs by the phase of their
+    Dispatch, `unknown` counts gangs of unknown state in an unreachable cluster. `offered` is the total of its
+    nodes, `used` the usage at the last query about a gang, both as quantities. `credential_expires` is the expiry
+    of the hub's credential.
+    """
 
     id: str
     state: str = "Active"
@@ -247,7 +270,7 @@ class ClusterRow(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class DispatchRow(msgspec.Struct, kw_only=True):
-    """A gang that is left to this hub."""
+    """Gang that this hub dispatches."""
 
     id: str
     namespace: str
@@ -257,9 +280,12 @@ class DispatchRow(msgspec.Struct, kw_only=True):
 
 
 class SessionAnswer(msgspec.Struct, kw_only=True):
-    """Who looks. `namespace` is the only one that he sees, "" for all. `namespaces` has those with gangs, among
-    which he may choose; None for who knows his own himself. `writes`: whether orders to gangs are taken here.
-    `hub`: whether gangs are sent from here to other clusters, and he may see which."""
+    """Session of a viewer.
+
+    `namespace` is the only visible namespace, "" for all. `namespaces` lists the selectable namespaces with gangs,
+    None for a viewer of single namespaces. `writes` tells whether the page accepts orders. `hub` tells whether this
+    cluster is a hub whose dispatches the viewer sees.
+    """
 
     user: str
     login: str
@@ -274,13 +300,13 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
 
 
 class LoginAnswer(msgspec.Struct, kw_only=True):
-    """`token` is to be sent as a bearer token with all other requests."""
+    """Login result. All later requests send `token` as a bearer token."""
 
     token: str
 
 
 class WhatIfRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """As the options of `phalanx what-if`; amounts are written `cpu=64,nvidia.com/gpu=8`."""
+    """Options of `phalanx what-if`; amounts have the form `cpu=64,nvidia.com/gpu=8`."""
 
     manifest: str = ""
     gang: str = ""
@@ -296,15 +322,18 @@ class WhatIfRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class WhatIfReply(msgspec.Struct, kw_only=True):
-    """`command` prints the same as `answer` in a terminal."""
+    """What-if answer, and the `command` that prints the same in a terminal."""
 
     command: str
     answer: WhatIfAnswer
 
 
 class OrderRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """To a gang, or with `pod` to a pod on its own. Without `confirmed` it only says what would happen; with it
-    `uid` is that of the object that was shown."""
+    """Order to a gang, or with `pod` to a pod on its own.
+
+    Without `confirmed` the answer only predicts the effect. With `confirmed`, `uid` is the uid of the object that
+    the page showed.
+    """
 
     namespace: str
     name: str
@@ -314,7 +343,7 @@ class OrderRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class OrderAnswer(msgspec.Struct, kw_only=True):
-    """`object` is what the order is for: the object at the top that makes the pods, with its `uid`."""
+    """Answer to an order: `object` is the top-level object that creates the pods, with its `uid`."""
 
     message: str
     object: str
@@ -323,7 +352,7 @@ class OrderAnswer(msgspec.Struct, kw_only=True):
 
 
 class ErrorAnswer(msgspec.Struct, kw_only=True):
-    """Every answer that is no: what is wrong, for people."""
+    """Refusal with its reason as a text."""
 
     error: str
 
@@ -338,7 +367,7 @@ ROWS: dict[str, type[msgspec.Struct]] = {
     "clusters": ClusterRow,
     "dispatches": DispatchRow,
 }
-#: What each path answers, but for those of tables.
+#: Answer type of each path, except tables.
 ANSWERS: dict[str, Any] = {
     "GET /api/v1/session": SessionAnswer,
     "POST /api/v1/login": LoginAnswer,

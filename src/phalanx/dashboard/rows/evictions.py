@@ -1,4 +1,4 @@
-"""Who was evicted and why, from the events that evictions leave behind; known also when these are gone."""
+"""Evicted pods with reasons, from eviction events; kept after the pods are deleted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class EvictionEvent(msgspec.Struct, rename="camel"):
-    """What of an Event matters here; `related` is the preemptor's object."""
+    """Relevant fields of an Event; `related` is the preemptor's object."""
 
     metadata: _Metadata
     involved_object: _About = _About()
@@ -57,7 +57,7 @@ class EvictionEvent(msgspec.Struct, rename="camel"):
 
 
 class Evictions:
-    """Follows the events of all reasons for which we evict; `gang_of` knows the gang of a pod by its uid."""
+    """Watcher of the events of all eviction reasons. `gang_of` returns the gang of a pod uid."""
 
     def __init__(
         self, client: KubeClient, table: RowTable, gang_of: Callable[[str], str], failures: Failures

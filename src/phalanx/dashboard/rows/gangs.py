@@ -1,4 +1,4 @@
-"""Rows of gangs and of pods on their own, from the state and from what the last rehearsal said."""
+"""Rows of gangs and of pods on their own, from the cluster state and the last rehearsal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phalanx.views.gang_state import GangState, gang_state
 from phalanx.views.record_facts import gang_facts, pod_facts
 
 _NO_VERDICT = RehearsedVerdict()
-# A list need not hold a page of text per row; the gang's own page has it all.
+# A row of the list needs a short text; the gang's own page has the full text.
 _MOST_TEXT = 400
 
 

@@ -1,4 +1,4 @@
-"""Rows of nodes: what they offer and what of it is free."""
+"""Rows of nodes: offered and free amounts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})
 
 
 def node_row(nodes: NodeTable, row: int) -> NodeRow | None:
-    """None for a row that no node is on."""
+    """Return the row of a node; None if the table row is empty."""
     node = nodes.nodes[row]
     if node is None or not nodes.alive[row]:
         return None
@@ -32,5 +32,5 @@ def node_row(nodes: NodeTable, row: int) -> NodeRow | None:
         free=free,
         pods=int(nodes.used[pods, row]) if pods is not None else 0,
         closed="in maintenance" if node.cordoned_by else "cordoned" if node.unschedulable else "",
-        taint=next((each.key for each in node.taints if each.effect in _KEEPS_OFF), ""),
+        taint=next((taint.key for taint in node.taints if taint.effect in _KEEPS_OFF), ""),
     )

@@ -1,4 +1,4 @@
-"""What is on the axis of time: advance reservations, maintenance windows, starts that are promised or planned."""
+"""Rows of the time axis: advance reservations, maintenance windows, promised and planned starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.model.advance_reservation import NO_END
 from phalanx.model.gang import GangKey
 from phalanx.model.text.moments import shown_moment
 
-#: So far ahead occurrences are shown, in seconds.
+#: Seconds ahead in which occurrences are shown.
 HORIZON = 7 * 86_400
 _OCCURRENCES = 30
 _STARTS = 500
@@ -23,28 +23,31 @@ Row = tuple[str, msgspec.Struct, str]
 
 
 def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: float) -> Iterator[Row]:
-    """(id, row, scope): a start is seen by those who see its namespace, all else ("") by those who see all."""
+    """Yield (id, row, scope).
+
+    Viewers of a namespace see its starts; rows with scope "" need the right to see all namespaces.
+    """
     begin, end = int(now), int(now) + HORIZON
     for reservation in state.objects.advance.values():
         moment = begin
         for number in range(_OCCURRENCES):
-            found = reservation.occurrence(moment)
-            if found is None or found.start >= end:
+            occurrence = reservation.occurrence(moment)
+            if occurrence is None or occurrence.start >= end:
                 break
             row = ReservationRow(
                 id=f"reservation/{reservation.name}/{number}",
                 kind="reservation",
                 title=reservation.title,
-                start=_moment(found.start),
-                end=_moment(found.end),
+                start=_moment(occurrence.start),
+                end=_moment(occurrence.end),
                 queue=reservation.queue,
                 note=reservation.problem or ("the earliest moment" if reservation.flexible_start else ""),
                 nodes=list(reservation.nodes.names[:_NODES_NAMED]) if reservation.nodes is not None else [],
             )
             yield row.id, row, ""
-            if found.end >= NO_END or reservation.recurrence is None:
+            if occurrence.end >= NO_END or reservation.recurrence is None:
                 break
-            moment = found.end
+            moment = occurrence.end
         if reservation.problem:
             row_id = f"reservation/{reservation.name}/problem"
             problem = ReservationRow(
@@ -68,20 +71,26 @@ def reservation_rows(state: ClusterState, starts: Iterable[PlannedStart], now: f
                 nodes=list(window.names[:_NODES_NAMED]),
             )
             yield row.id, row, ""
-    timed = [each for each in starts if each.start.no_later_than or each.start.planned]
-    timed.sort(key=lambda each: each.start.no_later_than or each.start.planned)
-    for each in timed[:_STARTS]:
-        namespace = each.gang.namespace if each.gang is not None else each.pod.partition("/")[0]
-        title = _title(state, each.gang) if each.gang is not None else each.pod
-        promised = each.start.no_later_than
-        pods = f"{each.pods} pod" if each.pods == 1 else f"{each.pods} pods"
+    timed = [
+        planned_start
+        for planned_start in starts
+        if planned_start.start.no_later_than or planned_start.start.planned
+    ]
+    timed.sort(key=lambda planned_start: planned_start.start.no_later_than or planned_start.start.planned)
+    for planned_start in timed[:_STARTS]:
+        namespace = (
+            planned_start.gang.namespace if planned_start.gang is not None else planned_start.pod.partition("/")[0]
+        )
+        title = _title(state, planned_start.gang) if planned_start.gang is not None else planned_start.pod
+        promised = planned_start.start.no_later_than
+        pods = f"{planned_start.pods} pod" if planned_start.pods == 1 else f"{planned_start.pods} pods"
         row = ReservationRow(
-            id=f"start/{each.gang.path if each.gang is not None else each.pod}",
+            id=f"start/{planned_start.gang.path if planned_start.gang is not None else planned_start.pod}",
             kind="start",
             title=title,
             namespace=namespace,
-            start=promised or each.start.planned,
-            queue=each.queue,
+            start=promised or planned_start.start.planned,
+            queue=planned_start.queue,
             note=f"{pods}, {'no later than this' if promised else 'as planned now'}",
         )
         yield row.id, row, namespace

@@ -1,4 +1,4 @@
-// The shell: login, navigation, keyboard, and which view is open.
+// Frame of the page: login, navigation, keyboard and routing.
 
 import { html, render, useEffect, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { store } from "/static/store.js";
@@ -30,7 +30,7 @@ function App() {
   const [where, setWhere] = useState(place());
   const [help, setHelp] = useState(false);
   const [going, showGoing] = useState(false);
-  // Known at once, so that the next key counts however soon it comes.
+  // A ref changes at once, so that a fast second key is recognized.
   const gone = useRef(false);
   const setGoing = (now) => { gone.current = now; showGoing(now); };
   const [error, setError] = useState("");
@@ -54,7 +54,7 @@ function App() {
       known.choose(namespace).then(() => setError(""), (problem) => setError(problem.message));
     }
   }, [namespace, known.session && known.session.user]);
-  // Where the views are a line that scrolls, the open one is in sight.
+  // On small screens the navigation scrolls sideways: show the open view.
   useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" }), [where.path, Boolean(known.session)]);
   useKeys({
     "?": () => setHelp((shown) => !shown),
@@ -77,7 +77,7 @@ function App() {
             <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${view.icon} /></svg><span>${view.name}</span></${Link}></li>`)}</ul>
         <div class="foot">
           <${Health} />
-          <p class="who" title="Who looks">${known.session.user}</p>
+          <p class="who" title="Logged-in user">${known.session.user}</p>
           <div class="row"><button class="quiet" onClick=${toggleTheme} title="t">theme</button>
           <button class="quiet" onClick=${() => setHelp(true)} title="?">keys</button>
           ${known.session.login === "token" && html`<button class="quiet" onClick=${() => known.logOut()}>log out</button>`}</div>
@@ -98,11 +98,11 @@ function Health() {
   const known = useStore();
   const row = known.tables.summary.rows.get("cluster");
   const stale = row && !row.summary.current;
-  const word = known.connection === "live" ? (stale ? "cluster not reachable" : "live") : known.connection === "lost" ? "reconnecting …" : "connecting …";
+  const word = known.connection === "live" ? (stale ? "cluster unreachable" : "live") : known.connection === "lost" ? "reconnecting …" : "connecting …";
   return html`<p class=${`health h-${known.connection === "live" && !stale ? "good" : "bad"}`} role="status"><span class="dot" aria-hidden="true"></span>${word}</p>`;
 }
 
-// A choice for who sees everything; who does not knows the names of his namespaces himself.
+// A list for viewers of all namespaces. Other viewers enter the name of a namespace.
 function Namespace({ chosen, path }) {
   const current = chosen || store.namespace;
   const [text, setText] = useState(current);
@@ -120,7 +120,7 @@ function Namespace({ chosen, path }) {
   }
   return html`<form class="namespace" onSubmit=${(event) => { event.preventDefault(); choose(text.trim()); }} role="search">
     <label for="namespace">Show namespace</label>
-    <input id="namespace" value=${text} placeholder="one of yours" onInput=${(event) => setText(event.target.value)} spellcheck="false" autocomplete="off" />
+    <input id="namespace" value=${text} placeholder="your namespace" onInput=${(event) => setText(event.target.value)} spellcheck="false" autocomplete="off" />
     <button disabled=${!text.trim() || text.trim() === current}>Show</button>
   </form>`;
 }
@@ -128,14 +128,14 @@ function Namespace({ chosen, path }) {
 function Help({ close }) {
   const box = useRef(null);
   useEffect(() => box.current?.focus(), []);
-  const keys = [["/", "filter"], ["j k", "next and previous row"], ["Enter", "open the row"], ["t", "dark or light"], ["?", "this help"], ["Esc", "close"],
+  const keys = [["/", "filter"], ["j k", "next and previous row"], ["Enter", "open the row"], ["t", "dark or light theme"], ["?", "this help"], ["Esc", "close"],
     ...shownViews(store.session).map((view) => [`g ${view.key}`, view.name])];
   return html`<div class="veil" onClick=${close}><div class="dialog" role="dialog" aria-modal="true" aria-label="Keys" tabindex="-1" ref=${box} onClick=${(event) => event.stopPropagation()}>
     <h2>Keys</h2><dl class="keys">${keys.map(([key, what]) => html`<div key=${key}><dt>${key.split(" ").map((one) => html`<kbd key=${one}>${one}</kbd>`)}</dt><dd>${what}</dd></div>`)}</dl>
     <button onClick=${close}>Close</button></div></div>`;
 }
 
-// Not every cluster is a hub, and not everybody may ask what would be.
+// Views for hubs and for what-if questions depend on the cluster and on the viewer's rights.
 function shownViews(session) {
   return VIEWS.filter((view) => !view.shown || view.shown(session));
 }
@@ -152,7 +152,7 @@ function route(path) {
 }
 
 function Unknown() {
-  return html`<h1 id="title">There is no such page</h1><p><${Link} to=${to("/")}>Overview</${Link}></p>`;
+  return html`<h1 id="title">Unknown page</h1><p><${Link} to=${to("/")}>Overview</${Link}></p>`;
 }
 
 function toggleTheme() {
@@ -164,7 +164,7 @@ function toggleTheme() {
   store.tell();
 }
 
-// The address may carry a ticket, good once; it is gone from it before anything else happens.
+// The address can carry a ticket for one login. Remove it from the address first.
 async function enter() {
   const { path, query } = place();
   const namespace = query.get("ns") || "";

@@ -1,4 +1,4 @@
-// Shares over time, drawn by uPlot.
+// Charts of shares over time (uPlot).
 
 import { html, useEffect, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { colors } from "/static/parts.js";
@@ -7,20 +7,20 @@ const LINES = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 
-// Ticks of the time axis by the viewer's clock, of 24 hours as everywhere on the page; `step` in seconds.
+// Ticks of the time axis in the viewer's time zone, 24-hour form; `step` in seconds.
 function moments(self, ticks, axis, space, step) {
   const form = window.uPlot.fmtDate(step < 60 ? "{HH}:{mm}:{ss}" : step < 86400 ? "{HH}:{mm}" : "{YYYY}-{MM}-{DD}");
   return ticks.map((tick) => form(new Date(tick * 1000)));
 }
 
-// `lines`: [{name, values}], in percent.
+// Line chart; `lines` is [{name, values}], in percent.
 export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{ss}" }) {
   const box = useRef(null);
   const [dark, setDark] = useState(DARK.matches);
   useEffect(() => {
-    const told = () => setDark(DARK.matches);
-    DARK.addEventListener("change", told);
-    return () => DARK.removeEventListener("change", told);
+    const listener = () => setDark(DARK.matches);
+    DARK.addEventListener("change", listener);
+    return () => DARK.removeEventListener("change", listener);
   }, []);
   useEffect(() => {
     const element = box.current;
@@ -43,7 +43,7 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
         value: (self, value) => (value === null || value === undefined ? "" : `${value.toFixed(1)} %`),
       }))],
     }, [times, ...lines.map((line) => line.values)], element);
-    // While nobody points at a moment, the legend tells the last one.
+    // Without a pointer on the chart, the legend shows the last values.
     const latest = () => drawn.setLegend({ idx: times.length - 1 }, false);
     latest();
     drawn.over.addEventListener("mouseleave", () => setTimeout(latest));
@@ -57,7 +57,7 @@ export function Chart({ times, lines, height = 190, label, stamp = "{HH}:{mm}:{s
   return html`<div class="chart" ref=${box} role="img" aria-label=${label}></div>`;
 }
 
-// The same without axes, in a row of a table.
+// Small chart without axes, for a table row.
 export function Strip({ values, top = 100, label }) {
   const known = values.filter((value) => value !== null);
   if (known.length < 2) return html`<span class="muted small">gathering …</span>`;

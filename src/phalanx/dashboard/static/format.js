@@ -1,4 +1,4 @@
-// Numbers and moments as people read them.
+// Display forms of numbers and times.
 
 const BYTES = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
@@ -28,14 +28,14 @@ function bytes(value) {
   return `${trim(value)}${BYTES[unit]}`;
 }
 
-// Kubernetes' quantities, for bars only: exact texts are shown as they came.
+// Approximate value of a Kubernetes quantity, for bars only: texts show the original quantity.
 const SUFFIX = { m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3, Ti: 1024 ** 4, Pi: 1024 ** 5 };
 export function quantity(text) {
   const found = /^([0-9.eE+-]+?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$/.exec(text || "");
   return found ? Number(found[1]) * (SUFFIX[found[2]] || 1) : 0;
 }
 
-// A quantity as it came, shortened like any other amount.
+// Short form of a quantity.
 export function written(name, text) {
   if (text === undefined || text === null) return "";
   const value = quantity(text);
@@ -46,7 +46,7 @@ export function percent(value) {
   return `${Math.round(value * 10) / 10} %`;
 }
 
-// The name of a resource as people say it: nvidia.com/gpu is gpu.
+// Short name of a resource: nvidia.com/gpu is gpu.
 export function resource(name) {
   return name.includes("/") ? name.slice(name.indexOf("/") + 1) : name;
 }
@@ -77,12 +77,12 @@ export function clock(moment) {
   return today ? time : `${when.toLocaleDateString([], { month: "short", day: "numeric" })} ${time}`;
 }
 
-// Without seconds, for columns.
+// Time without seconds, for columns.
 export function minute(moment) {
   return clock(moment).replace(/:\d\d$/, "");
 }
 
-// Texts of the scheduler, with their moments by the viewer's clock.
+// Texts of the scheduler with times in the viewer's time zone.
 export const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/;
 export function local(text) {
   return (text || "").replace(new RegExp(MOMENT, "g"), (moment) => clock(moment));
@@ -92,7 +92,7 @@ export function plural(count, word) {
   return `${short(count)} ${word}${count === 1 ? "" : "s"}`;
 }
 
-// The devices come first: they are what people wait for.
+// Devices first: gangs wait for devices most often.
 export function important(names) {
   const order = (name) => (name.includes("/") ? 0 : name === "cpu" ? 1 : name === "memory" ? 2 : name === "pods" ? 9 : 5);
   return [...names].sort((a, b) => order(a) - order(b) || (a < b ? -1 : 1));

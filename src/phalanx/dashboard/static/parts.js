@@ -1,4 +1,4 @@
-// Small parts that all views are made of.
+// Components that all views share.
 
 import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { MOMENT, clock } from "/static/format.js";
@@ -10,14 +10,14 @@ export function useStore() {
   return store;
 }
 
-// Follows tables for as long as the view is open.
+// Subscribe to tables while the view is open.
 export function useTables(...names) {
   const known = useStore();
   useEffect(() => known.follow(names), [names.join()]);
   return names.map((name) => known.tables[name]);
 }
 
-// The time, once in so many seconds, for ages.
+// Current time, updated every few seconds, for ages.
 export function useNow(period = 10) {
   const [now, set] = useState(Date.now() / 1000);
   useEffect(() => {
@@ -27,7 +27,7 @@ export function useNow(period = 10) {
   return now;
 }
 
-// Asks a path again whenever a key changes; {value, error, loading}.
+// Request a path whenever its key changes; returns {value, error, loading}.
 export function useAnswer(path, key) {
   const [answer, set] = useState({ value: null, error: "", loading: true });
   useEffect(() => {
@@ -58,7 +58,7 @@ export function Page({ title, note, children, cli, tools }) {
   `;
 }
 
-// What prints the same in a terminal.
+// Command that prints the same in a terminal.
 export function Cli({ line }) {
   const [copied, set] = useState(false);
   const copy = async () => {
@@ -86,7 +86,7 @@ export function Link({ to, children, ...rest }) {
   return html`<a href=${`#${to}`} ...${rest}>${children}</a>`;
 }
 
-// A bar of parts: [{value, kind, label}], out of a whole.
+// Bar of parts [{value, kind, label}] of a whole.
 export function Bar({ parts, whole, marks = [], label }) {
   const of = Math.max(whole, 1e-9);
   const wide = (value) => `${Math.max(0, Math.min(100, (100 * value) / of))}%`;
@@ -96,7 +96,7 @@ export function Bar({ parts, whole, marks = [], label }) {
   </div>`;
 }
 
-// A text of the scheduler; its moments are shown by the viewer's clock and stay on one line.
+// Text of the scheduler with its times in the viewer's time zone, each on one line.
 export function Told({ text }) {
   const parts = (text || "").split(new RegExp(`(${MOMENT.source})`));
   return parts.map((part, index) => (index % 2 ? html`<time key=${index} class="moment" datetime=${part} title=${part}>${clock(part)}</time>` : part));
@@ -106,7 +106,7 @@ export function Empty({ children }) {
   return html`<div class="empty" role="status">${children}</div>`;
 }
 
-// Loading, errors and what is left out, in words; nothing where all is well.
+// State of a table: loading, error and omitted parts; nothing for a complete table.
 export function TableState({ table, what }) {
   if (table.state === "error") return html`<div class="alert" role="alert">No ${what}: ${table.error}</div>`;
   if (table.state !== "there") return html`<div class="empty" role="status" aria-busy="true">Loading ${what} …</div>`;
@@ -114,7 +114,7 @@ export function TableState({ table, what }) {
   return null;
 }
 
-// Rows of one height, of which only those in sight exist. `keys`: j/k move, Enter opens.
+// Table with rows of one height; only visible rows are rendered. Keys: j/k move, Enter opens.
 export function VirtualTable({ rows, height, columns, row, open, selected, select, label }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, tall: 600 });
@@ -159,7 +159,7 @@ export function VirtualTable({ rows, height, columns, row, open, selected, selec
   </div>`;
 }
 
-// Keys that do something while no field is being written in.
+// Keyboard shortcuts, ignored while a field has the focus.
 export function useKeys(keys) {
   const latest = useRef(keys);
   latest.current = keys;
@@ -178,7 +178,7 @@ export function useKeys(keys) {
   }, []);
 }
 
-// The address: a path and a query after the #.
+// Address of the view: path and query after the #.
 export function place() {
   const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
   return { path: path || "/", query: new URLSearchParams(query) };
@@ -192,7 +192,7 @@ export function go(path, query = {}) {
   if (next !== location.hash) location.hash = next;
 }
 
-// A parameter of the address, and how to change it without a step in the history.
+// Parameter of the address and its setter, which adds no entry to the history.
 export function useParameter(name, first = "") {
   const [value, set] = useState(place().query.get(name) ?? first);
   useEffect(() => {
@@ -210,7 +210,7 @@ export function useParameter(name, first = "") {
   return [value, change];
 }
 
-// A view's link keeps the namespace that is chosen.
+// Link to a view in the selected namespace.
 export function to(path, query = {}) {
   const all = { ...query, ns: store.namespace && !query.ns ? store.namespace : query.ns };
   const text = new URLSearchParams(Object.entries(all).filter(([, value]) => value)).toString();

@@ -1,4 +1,4 @@
-// What the page knows: tables that are listed once and then followed by one stream, and who is logged in.
+// State of the page: the session, and tables that are listed once and then updated by one stream.
 
 const TABLES = ["summary", "gangs", "queues", "nodes", "evictions", "reservations", "clusters", "dispatches"];
 
@@ -34,7 +34,7 @@ class Store {
     return () => this.listeners.delete(listener);
   }
 
-  // Many changes become one drawing.
+  // Changes in one frame are rendered once.
   tell() {
     if (this.scheduled) return;
     this.scheduled = true;
@@ -52,7 +52,7 @@ class Store {
       answer = await fetch(`/api/v1/${path}`, { ...options, headers, cache: "no-store", credentials: "omit" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Refused(0, "The dashboard does not answer. Is it still running?");
+      throw new Refused(0, "The dashboard does not answer: check whether it is running.");
     }
     if (answer.ok) return answer;
     let why = `The dashboard answered ${answer.status}.`;
@@ -71,7 +71,7 @@ class Store {
     return this.namespace ? `namespace=${encodeURIComponent(this.namespace)}` : "";
   }
 
-  // -- who
+  // -- session
 
   async logIn(token, namespace) {
     this.token = token;
@@ -84,7 +84,7 @@ class Store {
 
   async logInByTicket(ticket, namespace) {
     const answer = await this.json("login", { method: "POST", body: ticket });
-    // Of an address login alone: it is worth nothing beyond this machine and this process.
+    // Only the session of an address login is stored: it is useless outside this machine and process.
     sessionStorage.setItem("phalanx-session", answer.token);
     await this.logIn(answer.token, namespace);
   }
@@ -117,7 +117,7 @@ class Store {
 
   // -- tables
 
-  // The tables of the view that is open; others stay as they were last seen.
+  // Tables of the open view. Other tables are not updated.
   follow(names, anew = false) {
     const same = names.join() === this.wanted.join();
     this.wanted = names;
@@ -195,7 +195,7 @@ class Store {
     }
   }
 
-  // One event of the stream; false ends it.
+  // Process one event of the stream. Returns false to close the stream.
   take(text) {
     let kind = "", data = "";
     for (const line of text.split("\n")) {
@@ -203,7 +203,7 @@ class Store {
       else if (line.startsWith("data: ")) data = line.slice(6);
     }
     if (kind === "denied") {
-      this.logOut("You may not see this any more.");
+      this.logOut("You no longer have the right to see this page.");
       return false;
     }
     if (kind === "reset") {

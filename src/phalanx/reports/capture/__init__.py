@@ -1,1 +1,3 @@
-"""A live cluster written down for simulations and what-if questions: what the scheduler reads, and no secrets."""
+"""Captures of a live cluster for simulations and what-if questions: all data that the scheduler reads, without
+secrets.
+"""

@@ -1,4 +1,4 @@
-"""Objects cut down to the fields that are allowed: whatever is not named here does not leave the cluster."""
+"""Reduction of objects to allowed fields. A field without a rule never leaves the cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-#: What may stay below a field: "scalar" a text, number or truth value, "scalars" any nesting of them, or by key
-#: ("*" for any) what may stay below that. What is said of a list holds for each of its elements.
+#: Rule for a field: "scalar" allows a string, number or boolean, "scalars" any nesting of scalars. A mapping holds
+#: rules by key ("*" for any). The rule of a list applies to each of its elements.
 Allowed = str | Mapping[str, "Allowed"]
 SCALAR: Final = "scalar"
 SCALARS: Final = "scalars"
@@ -18,32 +18,32 @@ _NOTHING: Final = object()
 
 
 def keep_allowed(value: object, allowed: Allowed) -> Any:
-    """The part of a document that is allowed; an object of which nothing is allowed stays as an empty one."""
-    found = _keep(value, allowed)
-    return {} if found is _NOTHING else found
+    """Return the allowed part of a document; an object without allowed fields becomes {}."""
+    allowed_part = _keep(value, allowed)
+    return {} if allowed_part is _NOTHING else allowed_part
 
 
 def _keep(value: object, allowed: Allowed) -> object:
     if isinstance(value, list):
-        elements = (_keep(each, allowed) for each in value)
-        return [each for each in elements if each is not _NOTHING]
+        elements = (_keep(field, allowed) for field in value)
+        return [field for field in elements if field is not _NOTHING]
     if isinstance(value, Mapping):
         if allowed == SCALARS:
-            return {key: kept for key, each in value.items() if (kept := _keep(each, SCALARS)) is not _NOTHING}
+            return {key: kept for key, field in value.items() if (kept := _keep(field, SCALARS)) is not _NOTHING}
         if isinstance(allowed, str):
             return _NOTHING
-        found: dict[str, object] = {}
-        for key, each in value.items():
+        fields: dict[str, object] = {}
+        for key, field in value.items():
             below = allowed.get(key, allowed.get("*"))
-            kept = _keep(each, below) if below is not None else _NOTHING
+            kept = _keep(field, below) if below is not None else _NOTHING
             if kept is not _NOTHING:
-                found[key] = kept
-        return found
+                fields[key] = kept
+        return fields
     return value if isinstance(allowed, str) else _NOTHING
 
 
 def paths(*stated: str) -> dict[str, Allowed]:
-    """From paths such as `spec.tasks.replicas`; one that ends in `.**` allows everything that is below."""
+    """Return rules for paths such as `spec.tasks.replicas`; an ending `.**` allows everything below it."""
     tree: dict[str, Any] = {}
     for path in " ".join(stated).split():
         steps = path.removesuffix(".**").split(".")
@@ -54,33 +54,36 @@ def paths(*stated: str) -> dict[str, Allowed]:
     return tree
 
 
-def fields_of(struct: type[msgspec.Struct], others: Mapping[str, Allowed] | None = None) -> dict[str, Allowed]:
-    """What a decoder's struct reads. `others` are, by struct and name on the wire (`Struct.fieldName`), fields that
-    it leaves to somebody else to read, or of which less is allowed."""
-    stated = others or {}
+def fields_of(struct: type[msgspec.Struct], overrides: Mapping[str, Allowed] | None = None) -> dict[str, Allowed]:
+    """Return the rules for the fields that a decoder's struct reads.
+
+    `overrides` are rules by struct and wire name (`Struct.fieldName`) for fields that other code reads or that need
+    a narrower rule.
+    """
+    stated = overrides or {}
     hints = typing.get_type_hints(struct)
-    found: dict[str, Allowed] = {}
+    rules: dict[str, Allowed] = {}
     for field in msgspec.structs.fields(struct):
         own = stated.get(f"{struct.__name__}.{field.encode_name}")
-        found[field.encode_name] = own if own is not None else _of_type(hints[field.name], stated)
-    return found
+        rules[field.encode_name] = own if own is not None else _of_type(hints[field.name], stated)
+    return rules
 
 
-def _of_type(hint: Any, others: Mapping[str, Allowed]) -> Allowed:
+def _of_type(hint: Any, overrides: Mapping[str, Allowed]) -> Allowed:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
+        (hint,) = (argument for argument in typing.get_args(hint) if argument is not type(None))
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is list:
-        return _of_type(arguments[0], others)
+        return _of_type(arguments[0], overrides)
     if origin is dict:
-        return {"*": _of_type(arguments[1], others)}
+        return {"*": _of_type(arguments[1], overrides)}
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return fields_of(hint, others)
+        return fields_of(hint, overrides)
     return SCALAR
 
 
 def with_annotations(document: dict[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
-    """The same with the annotations of these keys alone; none where nothing is left of them."""
+    """Return the document with only these annotations; without `annotations` if none remains."""
     metadata = document.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     if isinstance(metadata, Mapping) and isinstance(annotations, Mapping):

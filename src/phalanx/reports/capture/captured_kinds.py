@@ -1,7 +1,7 @@
-"""What is kept of each kind: the fields that a decoder reads, and annotations that somebody asks for by name.
+"""Captured fields of each kind: the fields that a decoder reads, and named annotations.
 
-Labels are kept whole: any selector may ask for any of them, and the API allows 63 plain characters only. What is
-opaque to the scheduler (environments, commands, parameters of devices and volumes, messages) has no field here.
+All labels are captured: any selector can match any label, and a label has at most 63 plain characters. Data that
+the scheduler never reads (environments, commands, parameters of devices and volumes, messages) is left out.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ _SOURCES: Final[Mapping[str, Allowed]] = {
     "VolumeObject.portworxVolume": paths("volumeID"),
     "VolumeObject.rbd": paths("pool image monitors readOnly"),
     "VolumeObject.vsphereVolume": {},
-    # What somebody wrote for people; `_cut_conditions` keeps the one word of it that is read.
+    # Messages are free text; `_cut_conditions` keeps the one word that decoders read.
     "Condition.message": {},
-    # Parameters are for drivers.
+    # Only drivers read these parameters.
     "DevicesWire.config": {},
     "ClassSpecWire.config": {},
 }
@@ -129,7 +129,7 @@ def _under(prefix: str, fields: str) -> str:
 
 
 def _replicas(field: str) -> dict[str, Allowed]:
-    """A training job of Kubeflow's."""
+    """Return the rules of a Kubeflow training job."""
     policy = "activeDeadlineSeconds cleanPodPolicy schedulingPolicy.minAvailable suspend"
     return paths(
         f"spec.{field}.*.replicas spec.elasticPolicy.minReplicas spec.cleanPodPolicy spec.launcherCreationPolicy",
@@ -168,14 +168,14 @@ _ACCOUNT = paths(
     _under("spec.affinity", "nodeGroupAffinity.** nodeGroupAntiAffinity.**"),
     "status.state",
 )
-# A node of a tree of quotas; below it are more of them.
+# Node of a quota tree; its children have the same form.
 _TREE: dict[str, Allowed] = {
     **paths("name namespaces min.* max.*"),
     "attributes": dict.fromkeys(ANNOTATIONS, SCALARS),
 }
 _TREE["children"] = _TREE
 _WHO = "namespace name uid"
-# Ours, and Koordinator's.
+# Reservations of Phalanx and of Koordinator.
 _RESERVATION: dict[str, Allowed] = paths(
     _under("spec", "count gang.namespace gang.name start notBefore end duration queue magnetic flex ignoreRunning"),
     _under("spec", "overlap replace onEnd unusedAfter ttl expires allocateOnce allocatePolicy unschedulable"),
@@ -194,7 +194,7 @@ _RESERVATION["spec"]["template"] = {  # type: ignore[index]
 }
 _WORKLOAD_OF_KUEUE = paths("spec.maximumExecutionTimeSeconds status.accumulatedPastExecutionTimeSeconds")
 
-# By kind; kinds of the same name in several groups share what is kept.
+# Rules by kind; kinds of one name in several groups share their rules.
 KINDS: Final[Mapping[str, Mapping[str, Allowed]]] = {
     "Pod": {"spec": fields_of(PodSpec, _SOURCES), "status": fields_of(PodStatus, _SOURCES)},
     "Node": {"spec": fields_of(NodeSpec), "status": fields_of(NodeStatus)},
@@ -297,7 +297,7 @@ KINDS: Final[Mapping[str, Mapping[str, Allowed]]] = {
 
 
 def captured(api_version: str, kind: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What leaves the cluster of an object; of a kind that is not known here its metadata alone."""
+    """Return the captured part of an object; of an unknown kind only the metadata."""
     kept = {
         "apiVersion": api_version,
         "kind": kind,
@@ -309,7 +309,7 @@ def captured(api_version: str, kind: str, document: Mapping[str, Any]) -> dict[s
 
 
 def _cut_conditions(kept: dict[str, Any], document: Mapping[str, Any]) -> None:
-    """Reasons that decoders know; of the fields by which a scheduler tells whom it evicts, its own name."""
+    """Keep the reasons that decoders know, and of an eviction message the scheduler's own name."""
     status = kept.get("status", {})
     status.pop("reason", None)
     stated = document.get("status") or {}
@@ -319,6 +319,6 @@ def _cut_conditions(kept: dict[str, Any], document: Mapping[str, Any]) -> None:
             now["reason"] = reason
         if now.get("type") != EVICTION:
             continue
-        told = read_eviction(str(reason), str(before.get("message") or ""))
-        if told is not None and told.scheduler == (document.get("spec") or {}).get("schedulerName"):
-            now["reason"], now["message"] = told.reason.value, eviction_fields(told.scheduler)
+        eviction = read_eviction(str(reason), str(before.get("message") or ""))
+        if eviction is not None and eviction.scheduler == (document.get("spec") or {}).get("schedulerName"):
+            now["reason"], now["message"] = eviction.reason.value, eviction_fields(eviction.scheduler)

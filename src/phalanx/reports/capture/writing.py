@@ -1,4 +1,4 @@
-"""Reads a live cluster and writes down what a scheduler would see of it."""
+"""Capture of a live cluster: reading and encoding."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ async def capture_cluster(
     own_namespace: str = "",
     told: Told = lambda plural, count: None,
 ) -> tuple[Capture, list[dict[str, Any]]]:
-    """What is known of the whole, and the objects by kind and name. `told` is called with each kind that is being
-    read, and how many objects there are so far."""
-    found: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    """Return the capture's header, and the objects by kind and name.
+
+    `told` is called with each kind during reading, and the number of objects so far.
+    """
+    documents: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
     def keep(resource: Resource, raw: bytes) -> None:
         document = captured(resource.api_version, resource.kind, msgspec.json.decode(raw))
         metadata = document["metadata"]
         key = (resource.kind, resource.group, str(metadata.get("namespace") or ""), str(metadata["name"]))
-        found[key] = document
-        told(resource.plural, len(found))
+        documents[key] = document
+        told(resource.plural, len(documents))
 
     names = tuple(schedulers)
     snapshot = await read_cluster(
@@ -64,18 +66,18 @@ async def capture_cluster(
         tuple(snapshot.usages),
         promises.origin,
     )
-    return capture, [found[key] for key in sorted(found)]
+    return capture, [documents[key] for key in sorted(documents)]
 
 
 def encode_capture(capture: Capture, documents: Iterable[dict[str, Any]], packed: bool) -> bytes:
-    """A List of API objects as JSON, one a line; the first says what is known of the whole. `packed` by gzip."""
+    """Return a List of API objects as JSON, one per line, with the header first; gzipped if `packed`."""
     head = {
         "apiVersion": OWN_VERSION,
         "kind": KIND,
         "metadata": {"name": "capture"},
         "spec": msgspec.to_builtins(capture),
     }
-    items = b",\n".join(msgspec.json.encode(each) for each in (head, *documents))
+    items = b",\n".join(msgspec.json.encode(document) for document in (head, *documents))
     raw = b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
-    # (Without a time of its own, so that the same cluster makes the same file.)
+    # Without a timestamp, equal clusters yield equal files.
     return gzip.compress(raw, mtime=0) if packed else raw

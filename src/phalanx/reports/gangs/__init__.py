@@ -1,1 +1,1 @@
-"""Gangs of a cluster one line each, whichever dialect declares them."""
+"""One-line entries of gangs, for all dialects."""

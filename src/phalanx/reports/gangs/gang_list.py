@@ -1,4 +1,4 @@
-"""Gangs from the objects of the API; rights in a namespace will do."""
+"""List of gangs from API objects; rights in one namespace suffice."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from phalanx.views.promises import PromisedStart, Promises
 Json = Mapping[str, Any]
 
 _DONE = frozenset({"Succeeded", "Failed"})
-# Why groups are not admitted.
+# Reasons of groups that are not admitted.
 _BEFORE_PODS = frozenset(
     {"AwaitingAdmission", "QuotaExceeded", "QueueNotFound", "QueueNotLeaf", "QueueClosed", "BudgetSpent"}
 )
 
 
 def gang_entries(jobs: Sequence[FoundJob], options: DialectOptions, promises: Promises) -> list[GangEntry]:
-    """In the order of the jobs; `options` say who is behind pods."""
+    """Return the entries in the order of the jobs. `options` define the user of a pod."""
     return [_entry(job, options, promises) for job in jobs]
 
 
@@ -93,10 +93,10 @@ def _promise(found: FoundJob, promises: Promises) -> StoredReservation | None:
 def _reason(job: JobEntry, state: GangState, alive: Sequence[PodEntry]) -> tuple[str, str]:
     if state in (GangState.RUNNING, GangState.COMPLETED):
         return "", ""
-    # Operators make no pods before a group is admitted.
+    # Operators create pods only after the group's admission.
     asks = job.phase == "Pending" and job.reason in _BEFORE_PODS
     if job.kind == GANG and state is GangState.PENDING and not alive and not asks:
-        # What its group says is what was said when there were some.
+        # The status of its group is outdated: it describes pods that no longer exist.
         return "NoPods", "none of its pods exists"
     return job.reason, job.message
 
@@ -120,7 +120,7 @@ def _target(job: JobEntry) -> str:
 def _key(group: Json) -> tuple[str, str, str]:
     metadata = mapping(group.get("metadata"))
     annotations = mapping(metadata.get("annotations"))
-    # The pods stay the declaration of a gang whose PodGroup is generated from them.
+    # Such a PodGroup is generated from the pods, which remain the gang's declaration.
     generated = GENERATED_FROM_PODS in annotations or FORMER_GENERATED_FROM_PODS in annotations
     uid = "" if generated else text(metadata.get("uid"))
     return text(metadata.get("namespace")), text(metadata.get("name")), uid
@@ -131,11 +131,13 @@ def _of_groups(found: FoundJob, field: str) -> str:
 
 
 def _of_pods(found: FoundJob) -> str:
-    """What the pods of a gang say that has no job: the scheduler charges whoever says nothing to the default."""
+    """Return the queue of a gang without a job from its pods; the scheduler charges pods without a queue to the
+    default queue.
+    """
     if found.entry.kind != GANG:
         return ""
-    for each in found.members:
-        metadata = mapping(each.get("metadata"))
+    for pod in found.members:
+        metadata = mapping(pod.get("metadata"))
         for part in ("annotations", "labels"):
             if queue := text(mapping(metadata.get(part)).get(QUEUE_ANNOTATION)):
                 return queue
@@ -143,9 +145,9 @@ def _of_pods(found: FoundJob) -> str:
 
 
 def _user(found: FoundJob, options: DialectOptions) -> str:
-    """Who is behind its pods, as the policy's label or annotation says: on a pod, or on its template."""
+    """Return the user of the gang by the policy's label or annotation, on a pod or on its template."""
     template = mapping(mapping(mapping(found.document.get("spec")).get("template")).get("metadata"))
-    places = [mapping(each.get("metadata")) for each in (*found.members[:1], found.document)] + [template]
+    places = [mapping(document.get("metadata")) for document in (*found.members[:1], found.document)] + [template]
     for key, part in ((options.user_label, "labels"), (options.user_annotation, "annotations")):
         for place in places if key else ():
             if user := text(mapping(place.get(part)).get(key)):
@@ -154,55 +156,55 @@ def _user(found: FoundJob, options: DialectOptions) -> str:
 
 
 def _gpus(found: FoundJob) -> int | float:
-    """Of its pods that have not ended; while it has none, of as many as its PodGroup says."""
+    """Return the GPUs of the unfinished pods; without pods, the GPUs of the PodGroup's minResources."""
     percent = [
-        _pod_gpus(each) for each in found.members if text(mapping(each.get("status")).get("phase")) not in _DONE
+        _pod_gpus(pod) for pod in found.members if text(mapping(pod.get("status")).get("phase")) not in _DONE
     ]
     if percent:
         return whole_or_part(sum(percent))
     for group in found.groups:
-        least = mapping(mapping(group.get("spec")).get("minResources"))
-        return whole_or_part(gpu_percent(_counts(least)))
+        min_resources = mapping(mapping(group.get("spec")).get("minResources"))
+        return whole_or_part(gpu_percent(_counts(min_resources)))
     return 0
 
 
 def _pod_gpus(pod: Json) -> int:
     spec = mapping(pod.get("spec"))
-    found = 0
+    gpus = 0
     for part in ("containers", "initContainers"):
         containers = spec.get(part)
         amounts = []
-        for each in containers if isinstance(containers, list) else ():
-            resources = mapping(mapping(each).get("resources"))
+        for container in containers if isinstance(containers, list) else ():
+            resources = mapping(mapping(container).get("resources"))
             asked = mapping(resources.get("requests")) | mapping(resources.get("limits"))
             amounts.append(gpu_percent(_counts(asked)))
-        # Init containers come one after the other.
-        found = max(found, (sum if part == "containers" else max)(amounts or [0]))
-    return found
+        # Init containers run one after another.
+        gpus = max(gpus, (sum if part == "containers" else max)(amounts or [0]))
+    return gpus
 
 
 def _counts(amounts: Json) -> list[tuple[str, int]]:
-    found = []
+    starts = []
     for resource, amount in amounts.items():
         if is_gpu(resource):
             try:
-                found.append((resource, parse_amount(resource, amount)))
+                starts.append((resource, parse_amount(resource, amount)))
             except QuantityError:
                 continue
-    return found
+    return starts
 
 
 def _started(members: Sequence[Json], minimum: int) -> str:
-    """When as many as start together had begun, "" while they have not."""
+    """Return the time at which `minimum` members had started; "" before that."""
     begun = sorted(
         filter(
             None,
             (
                 text(status.get("startTime"))
-                for status in (mapping(each.get("status")) for each in members)
+                for status in (mapping(member.get("status")) for member in members)
                 if status.get("phase") in ("Running", *_DONE)
             ),
         )
     )
-    least = max(1, minimum)
-    return begun[least - 1] if len(begun) >= least else ""
+    required = max(1, minimum)
+    return begun[required - 1] if len(begun) >= required else ""

@@ -1,1 +1,1 @@
-"""Jobs of all kinds as their users look at them."""
+"""Jobs of all kinds as users see them."""

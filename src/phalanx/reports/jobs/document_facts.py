@@ -1,4 +1,4 @@
-"""Facts about a gang from documents of the API: a job or PodGroup with its pods."""
+"""Facts about a gang from API documents: a job or PodGroup with its pods."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _STOPPING = frozenset({"Aborting", "Terminating", "Completing", "Restarting"})
 
 
 def document_facts(job: JobEntry, document: Json, pods: Sequence[PodEntry]) -> GangFacts:
-    """Return the facts about a job or gang. Its pods say more than its status, where they could be read."""
+    """Return the facts about a job or gang. Readable pods take precedence over its status."""
     alive = [pod for pod in pods if not pod.finished and not pod.terminating]
     waiting = [pod for pod in alive if not pod.node]
     running = sum(bool(pod.node) and pod.phase == "Running" for pod in alive)
     gone = [pod for pod in pods if pod.terminating and not pod.finished]
-    # The status of a PodGroup is written by the scheduler and lags behind the pods; only a job decides its own end.
+    # The scheduler writes the status of a PodGroup with a delay, so the pods are newer; only a job decides its own
+    # end.
     owned = job.kind != GANG
     phase = job.phase if owned or not pods else ""
     return GangFacts(
@@ -49,7 +50,9 @@ def is_queued(kind: str, document: Json) -> bool:
     """Return whether a suspended job of another controller waits in a queue, so that its admission resumes it."""
     metadata = document.get("metadata")
     labels, annotations = (
-        found if isinstance(metadata, dict) and isinstance(found := metadata.get(part), dict) else {}
+        part_of_metadata
+        if isinstance(metadata, dict) and isinstance(part_of_metadata := metadata.get(part), dict)
+        else {}
         for part in ("labels", "annotations")
     )
     return kind in (JOB, JOB_SET) and bool(labels.get(QUEUE_LABEL)) and annotations.get(HOLD) != "true"

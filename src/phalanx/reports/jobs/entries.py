@@ -1,4 +1,4 @@
-"""What a job is to the person who looks at it, whichever kind it is."""
+"""User-visible facts of a job of any kind."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from phalanx.views.gang_state import GangState
 
 FINISHED = frozenset({"Completed", "Failed", "Terminated"})
 SUSPENDED = frozenset({"Aborted", "Suspended"})
-# A controller has had time to take up a job by then.
+# Seconds within which a running controller would have accepted a job.
 PATIENCE_WITH_CONTROLLERS = 10.0
 
 
 class PodEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One pod of a job. `index` is that of the task, or of an indexed Job; -1 for none. `reason` is why it does not
-    run. `owner` is its controller. `gated` pods have scheduling gates; an `evicted` pod has the condition
-    DisruptionTarget."""
+    """Pod of a job.
+
+    `index` is that of the task or of an indexed Job, -1 for none. `reason` states why it is not running. `owner` is
+    its controller. A `gated` pod has scheduling gates; an `evicted` pod has the condition DisruptionTarget.
+    """
 
     name: str
     uid: str = ""
@@ -52,11 +54,12 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. `state` is that of its gang, `phase` the word of its own API for it.
+    """Job. `state` is the state of its gang, `phase` the phase in the job's own API.
 
-    `total` are the pods that the job wants, `minimum` those that start together. `reason` and `message` say why
-    it waits or how it ended. `retries` counts restarts, of at most `retry_limit` (None: unknown). `group` is its
-    PodGroup, `owner` who made it. `shown` is its name in lists, "" where it was read alone."""
+    `total` is the number of wanted pods, `minimum` the number that starts together. `reason` and `message` state
+    why it waits or how it ended. `retries` counts restarts, at most `retry_limit` (None: unknown). `group` is its
+    PodGroup, `owner` its creator. `shown` is its name in lists, "" if it was read alone.
+    """
 
     kind: str
     namespace: str
@@ -93,12 +96,12 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """As it is named on the command line."""
+        """Return the name of the job for the command line."""
         return self.name if self.kind == "vcjob" else f"{self.kind}/{self.name}"
 
 
 class ConditionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`about` is the object that says so."""
+    """Condition of a job; `about` is the object that carries it."""
 
     about: str
     type: str

@@ -1,4 +1,4 @@
-"""Shown names of jobs and gangs that are read as documents, and the one that a user means by a name."""
+"""Shown names of jobs and gangs from documents, and lookup by such a name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def name_facts(found: FoundJob) -> GangNameFacts:
         return facts_of(key, Gang(key, owner=job_of_group(mapping(found.document.get("metadata")))))
     owner = controller_of(found.document)
     if text(owner.get("name")) == job.name:
-        # The row of pods that one controller makes has the name of the controller.
+        # The row of one controller's pods has the controller's name.
         group = text(owner.get("apiVersion")).rpartition("/")[0]
         return GangNameFacts(kind_word(group, text(owner.get("kind"))), job.name, uid=text(owner.get("uid")))
     return GangNameFacts(PODGROUP, job.name)
@@ -54,14 +54,14 @@ def name_facts(found: FoundJob) -> GangNameFacts:
 
 def with_shown_names(jobs: Sequence[FoundJob]) -> list[FoundJob]:
     """Return the jobs with their shown names, which are unique in each namespace."""
-    facts = [name_facts(each) for each in jobs]
-    keys = [GangKey(each.entry.namespace, str(number)) for number, each in enumerate(jobs)]
+    facts = [name_facts(job) for job in jobs]
+    keys = [GangKey(job.entry.namespace, str(number)) for number, job in enumerate(jobs)]
     names = shown_names(dict(zip(keys, facts, strict=True)))
     return [
         msgspec.structs.replace(
-            found, entry=msgspec.structs.replace(found.entry, shown=names[key]), target=_target(each, names[key])
+            job, entry=msgspec.structs.replace(job.entry, shown=names[key]), target=_target(fact, names[key])
         )
-        for found, each, key in zip(jobs, facts, keys, strict=True)
+        for job, fact, key in zip(jobs, facts, keys, strict=True)
     ]
 
 
@@ -72,18 +72,21 @@ def _target(facts: GangNameFacts, shown: str) -> str:
 def find_named(
     jobs: Iterable[tuple[FoundJob, frozenset[str]]], namespace: str, name: str, kind: str
 ) -> FoundJob | None:
-    """Return the job that a user means by a name; None where there is none. `jobs` come with the names of their
-    PodGroups and of the gangs of their pods. `kind` is "" for any. Raises AmbiguousGangError."""
+    """Return the job of a name; None if there is none.
+
+    `jobs` include the names of their PodGroups and of their pods' gangs. `kind` is "" for any. Raises
+    AmbiguousGangError.
+    """
     word = normal_word(kind) if kind else ""
-    found = []
+    matches = []
     for job, gangs in jobs:
         facts = name_facts(job)
         shown = name in (job.entry.shown, job.target, job.entry.name, facts.name, facts.short)
         of_gangs = name in gangs or name in map(shown_name, gangs)
         if (word in ("", facts.kind) and shown) or (word in ("", PODGROUP) and (shown or of_gangs)):
-            found.append((facts.kind, job))
-    exact = [each for each in found if name in (each[1].entry.shown, each[1].target) or each[0] == word]
-    found = exact or found
-    if len({each for each, _ in found}) > 1:
-        raise AmbiguousGangError(namespace, name, {job.target for _, job in found})
-    return found[0][1] if found else None
+            matches.append((facts.kind, job))
+    exact = [match for match in matches if name in (match[1].entry.shown, match[1].target) or match[0] == word]
+    matches = exact or matches
+    if len({match for match, _ in matches}) > 1:
+        raise AmbiguousGangError(namespace, name, {job.target for _, job in matches})
+    return matches[0][1] if matches else None

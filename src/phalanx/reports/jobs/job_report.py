@@ -1,4 +1,4 @@
-"""Jobs of a namespace or of all, read from the API with what belongs to them; rights in the namespace will do."""
+"""Jobs of one or all namespaces with their pods and groups; rights in one namespace suffice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from phalanx.views.gang_state import gang_state
 EVENTS = Resource("", "v1", "events", "Event")
 _MOST_EVENTS = 12
 _RAY_CLUSTER = Resource("ray.io", "v1", "rayclusters", "RayCluster")
-# Whose pods come and go one by one.
+# Kinds with pods that start and end one by one.
 _SERVICES = frozenset({"ReplicaSet", "ReplicationController", "DaemonSet", "Node"})
 _SELECTORS = {
     VCJOB: "volcano.sh/job-name",
@@ -61,9 +61,11 @@ Key = tuple[str, str, str]  # kind, namespace, name
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """A job with its objects: `document` is its own, `groups` are its PodGroups', `members` its pods'.
-    `target` is KIND/NAME, as commands take it, "" where it was read alone. `job` is the
-    job that a user wrote, where it is neither this one nor a controller of it."""
+    """Job with its objects.
+
+    `document` is its own, `groups` are the PodGroups, `members` the pods. `target` is KIND/NAME for commands, "" if
+    it was read alone. `job` is the job that the user created, if it is neither this one nor its controller.
+    """
 
     entry: JobEntry
     document: Json
@@ -82,28 +84,28 @@ class _Row:
         self.resource = resource
         self.pods: list[Json] = []
         self.groups: list[Json] = []
-        # What its pods state, where they alone declare the gang that they are.
+        # Minimum that the pods state, if only pods declare the gang.
         self.minimum = ""
         self.job: GangOwner | None = None
 
 
 class JobReader:
-    """`warnings` names kinds that could not be read. Kinds are looked up once."""
+    """Reader of jobs. `warnings` names unreadable kinds. Kinds are discovered once."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._served: Discovery | None = None
         self._gangs = GangDeclarations([naming for dialect in installed_dialects() for naming in dialect.namings])
-        self._progress: Callable[[str, int, int], object] = lambda kind, read, left: None
+        self._progress: Callable[[str, int, int], object] = lambda kind, read, remaining: None
         self.warnings: list[str] = []
-        # The kinds that may not be listed, and what the API server says.
+        # Forbidden kinds, with the API server's message.
         self.forbidden: dict[Resource, str] = {}
 
     async def has_volcano_jobs(self) -> bool:
         return VOLCANO_JOBS in (await self._discovery()).find(VOLCANO_JOBS.group, VOLCANO_JOBS.plural)
 
     async def kinds(self) -> list[Resource]:
-        """All whose objects are read for a list."""
+        """Return all kinds that a list reads."""
         return [PODS, *(await self._resources()).values(), *await self._group_resources()]
 
     async def jobs(
@@ -113,11 +115,13 @@ class JobReader:
         kinds: Collection[str] = (),
         *,
         loose: Collection[str] = (),
-        progress: Callable[[str, int, int], object] = lambda kind, read, left: None,
+        progress: Callable[[str, int, int], object] = lambda kind, read, remaining: None,
     ) -> list[FoundJob]:
-        """All of a namespace, or of the cluster, of some kinds or of all; by namespace and name. Pods of the
-        schedulers `loose` that belong to none of them have rows of their own, together where one controller makes
-        them. `progress` is told how many objects of a kind are read, and how many are left."""
+        """Return the jobs of a namespace or of the cluster, by namespace and name.
+
+        `kinds` restricts them. Unowned pods of the schedulers `loose` have rows of their own, one row per
+        controller. `progress` receives a kind, its number of objects read, and the number remaining.
+        """
         self.warnings.clear()
         self.forbidden.clear()
         self._progress = progress
@@ -147,52 +151,55 @@ class JobReader:
             _add_loose(rows, pods, loose)
         await self._note_submitted(rows.values(), namespace)
         named = with_shown_names([_found(row, now) for row in rows.values()])
-        found = [each for each in named if not kinds or each.entry.kind in kinds]
-        return sorted(found, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
+        selected = [found for found in named if not kinds or found.entry.kind in kinds]
+        return sorted(selected, key=lambda job: (job.entry.namespace, job.entry.name, job.entry.kind))
 
     async def _note_submitted(self, rows: Iterable[_Row], namespace: str | None) -> None:
         """Note the RayJobs and RayServices above the RayClusters that control pods or PodGroups."""
         of_cluster = [row for row in rows if controller_of(row.document).get("kind") == _RAY_CLUSTER.kind]
         if not of_cluster or not (await self._discovery()).find(_RAY_CLUSTER.group, _RAY_CLUSTER.plural):
             return
-        clusters = {_uid(each): each for each in await self._list(_RAY_CLUSTER, namespace)}
+        clusters = {_uid(document): document for document in await self._list(_RAY_CLUSTER, namespace)}
         for row in of_cluster:
             cluster = clusters.get(text(controller_of(row.document).get("uid")))
             row.job = submitted_job(cluster["metadata"]) if cluster is not None else None
 
     async def job(self, kind: str, namespace: str, name: str, now: float) -> FoundJob | None:
-        """One job; without a kind the first of that name, Volcano Jobs first. Raises AmbiguousName."""
-        found = []
-        for each in (kind,) if kind else (VCJOB, JOB, JOB_SET):
-            resource = (await self._resources()).get(each)
+        """Return one job; without a kind the first of that name, Volcano Jobs first. Raises AmbiguousName."""
+        jobs = []
+        for candidate in (kind,) if kind else (VCJOB, JOB, JOB_SET):
+            resource = (await self._resources()).get(candidate)
             if resource is None:
                 continue
             document = await self._get(resource, namespace, name)
             if document is not None:
-                found.append((each, resource, document))
-        if len(found) > 1:
-            raise AmbiguousName(name, [f"{each}/{name}" for each, _, _ in found])
-        if not found:
+                jobs.append((candidate, resource, document))
+        if len(jobs) > 1:
+            raise AmbiguousName(name, [f"{candidate}/{name}" for candidate, _, _ in jobs])
+        if not jobs:
             gangs = await self.jobs(namespace, now, (GANG,)) if kind in ("", GANG) else []
-            return next((each for each in gangs if each.entry.name == name), None)
-        ((kind, resource, document),) = found
+            return next((candidate for candidate in gangs if candidate.entry.name == name), None)
+        ((kind, resource, document),) = jobs
         selector = f"{_SELECTORS[kind]}={name}"
         pods = await self._list(PODS, namespace, selector=selector) if len(name) < 64 else []
         row = _Row(kind, document, resource)
         uid = _uid(document)
-        # Pods of a job of the same name that is gone are not its own; those of a JobSet belong to its jobs.
-        row.pods = [each for each in pods if kind == JOB_SET or controller_of(each).get("uid") == uid]
-        owners = {uid, *(text(controller_of(each).get("uid")) for each in row.pods)}
-        names = {self._gang_of(each)[0] for each in row.pods[:1]}
-        listed = await asyncio.gather(*(self._list(each, namespace) for each in await self._group_resources()))
+        # Pods of a deleted job of the same name are excluded; pods of a JobSet belong to its jobs.
+        row.pods = [
+            candidate for candidate in pods if kind == JOB_SET or controller_of(candidate).get("uid") == uid
+        ]
+        owners = {uid, *(text(controller_of(candidate).get("uid")) for candidate in row.pods)}
+        names = {self._gang_of(candidate)[0] for candidate in row.pods[:1]}
+        listed = await asyncio.gather(
+            *(self._list(candidate, namespace) for candidate in await self._group_resources())
+        )
         for groups in listed:
             row.groups += [group for group in groups if _owners(group) & owners or _name(group) in names]
         return _found(row, now)
 
     async def named(self, namespace: str, name: str, now: float, kind: str = "") -> FoundJob | None:
-        """Return the job that a user means by a name of its own, of its PodGroup, or of a gang of its pods. Raises
-        AmbiguousName."""
-        jobs = [(found, self._gangs_of(found)) for found in await self.jobs(namespace, now)]
+        """Return the job with this name, or with this PodGroup or pods' gang. Raises AmbiguousName."""
+        jobs = [(job, self._gangs_of(job)) for job in await self.jobs(namespace, now)]
         try:
             return find_named(jobs, namespace, name, kind)
         except AmbiguousGangError as error:
@@ -204,10 +211,10 @@ class JobReader:
 
     async def describe(self, job: FoundJob) -> JobDescription:
         uids = {job.entry.uid, *map(_uid, job.groups)} - {""}
-        events = [each for each in await self._list(EVENTS, job.entry.namespace) if _about_uid(each) in uids]
+        events = [event for event in await self._list(EVENTS, job.entry.namespace) if _about_uid(event) in uids]
         events.sort(key=_seen)
         conditions = conditions_of(job.document, job.entry.target)
-        # A generated PodGroup has a name that its user did not write.
+        # Users do not know the name of a generated PodGroup.
         shown = {_name(group): f"podgroup/{name_facts(job).short}" for group in job.groups}
         for group in job.groups:
             if job.entry.kind != GANG:
@@ -221,9 +228,9 @@ class JobReader:
             tasks=task_entries(job.document) if volcano else [],
             pods=list(job.pods),
             run_time=documented_run_time(job.document, job.groups, job.members),
-            # What this one has for programs the others have for people.
-            conditions=_newest_first(each for each in conditions if each.type != LAST_VERDICT),
-            events=[_event(each, shown) for each in events[-_MOST_EVENTS:]],
+            # This condition repeats for programs the text of the other conditions.
+            conditions=_newest_first(event for event in conditions if event.type != LAST_VERDICT),
+            events=[_event(event, shown) for event in events[-_MOST_EVENTS:]],
         )
 
     # reading
@@ -235,15 +242,15 @@ class JobReader:
 
     async def _resources(self) -> dict[str, Resource]:
         served = await self._discovery()
-        return {kind: each for kind, each in RESOURCES.items() if _serves(served, each)}
+        return {kind: resource for kind, resource in RESOURCES.items() if _serves(served, resource)}
 
     async def _group_resources(self) -> list[Resource]:
-        """Of each API group the best version that is served."""
+        """Return the best served version of each API group with PodGroups."""
         served = await self._discovery()
         best: dict[str, Resource] = {}
-        for each in group_kinds():
-            if _serves(served, each):
-                best.setdefault(each.group, each)
+        for resource in group_kinds():
+            if _serves(served, resource):
+                best.setdefault(resource.group, resource)
         return list(best.values())
 
     async def _list(self, resource: Resource, namespace: str | None, selector: str | None = None) -> list[Json]:
@@ -251,7 +258,7 @@ class JobReader:
             listed = await self._client.list_all(
                 resource.path(namespace),
                 {"labelSelector": selector},
-                progress=lambda read, left: self._progress(resource.plural + resource.group, read, left),
+                progress=lambda read, remaining: self._progress(resource.plural + resource.group, read, remaining),
             )
         except ApiError as error:
             if error.status not in (403, 404):
@@ -261,33 +268,35 @@ class JobReader:
             self.warnings.append(f"{resource.plural}.{resource.group or 'core'} not read: {error.message}")
             return []
         items: list[Json] = listed["items"]
-        for item in items:  # a list leaves out what all of its items are
+        for item in items:  # items of a list omit their common apiVersion and kind
             item["apiVersion"], item["kind"] = resource.api_version, resource.kind
         return items
 
     async def _get(self, resource: Resource, namespace: str, name: str) -> Json | None:
         try:
-            found: Json = await self._client.get(resource.path(namespace, name))
+            document: Json = await self._client.get(resource.path(namespace, name))
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return found
+        return document
 
     def unread_groups(self, pods: Iterable[Json]) -> list[str]:
-        """The kinds of PodGroups that may not be listed and of which the pods name one."""
-        named = {each.naming for pod in pods if (each := self._declared(pod)) is not None}
+        """Return the forbidden kinds of PodGroups that the pods name."""
+        named = {resource.naming for pod in pods if (resource := self._declared(pod)) is not None}
         groups = {
             kind.kind.group
             for dialect in installed_dialects()
             if any(naming in named and not naming.rules.alone for naming in dialect.namings)
             for kind in dialect.groups
         }
-        hidden = [each for each in self.forbidden if each.kind == "PodGroup" and each.group in groups]
-        return sorted({f"{each.plural}.{each.group}" for each in hidden})
+        hidden = [
+            resource for resource in self.forbidden if resource.kind == "PodGroup" and resource.group in groups
+        ]
+        return sorted({f"{resource.plural}.{resource.group}" for resource in hidden})
 
     def _gang_of(self, pod: Json) -> tuple[str, str]:
-        """The gang that a pod names and the minimum that it states, "" for none."""
+        """Return the gang that a pod names and its stated minimum, "" for none."""
         declared = self._declared(pod)
         if declared is None:
             return "", ""
@@ -300,9 +309,9 @@ class JobReader:
             return None
 
 
-class AmbiguousName(Exception):  # noqa: N818 - nothing failed yet
+class AmbiguousName(Exception):  # noqa: N818 - not a failure
     def __init__(self, name: str, candidates: Iterable[str]) -> None:
-        super().__init__(f"several jobs have the name {name!r}: write {', '.join(candidates)}")
+        super().__init__(f"several jobs have the name {name!r}: use {', '.join(candidates)}")
 
 
 def _join(
@@ -312,7 +321,7 @@ def _join(
     groups: Iterable[tuple[Resource, Json]],
     gang_of: Any,
 ) -> None:
-    """Gives each job its pods and groups; gangs that are nobody's get rows of their own."""
+    """Assign pods and groups to their jobs; gangs without a job get rows of their own."""
     members: dict[tuple[str, str], list[tuple[str, Json, str]]] = defaultdict(list)
     for pod in pods:
         owner = text(controller_of(pod).get("uid"))
@@ -325,7 +334,7 @@ def _join(
             if name:
                 members[_namespace(pod), name].append((root, pod, minimum))
     for resource, group in groups:
-        owned = [uid for uid in (inner.get(each, each) for each in _owners(group)) if uid in rows]
+        owned = [uid for uid in (inner.get(owner_uid, owner_uid) for owner_uid in _owners(group)) if uid in rows]
         of_group = members.pop((_namespace(group), _name(group)), [])
         roots = owned or ([root for root, _, _ in of_group] if all(root for root, _, _ in of_group) else [])
         for root in dict.fromkeys(roots):
@@ -344,8 +353,8 @@ def _join(
 
 
 def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Row:
-    """A gang that only its pods declare."""
-    stated = next((found for _, minimum in members if (found := _whole(minimum))), 0)
+    """Return the row of a gang that only its pods declare."""
+    stated = next((count for _, minimum in members if (count := _whole(minimum))), 0)
     created = min(text(mapping(pod["metadata"]).get("creationTimestamp")) for pod, _ in members)
     spec = {"minMember": stated}
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": created}
@@ -355,7 +364,7 @@ def _declared(namespace: str, name: str, members: list[tuple[Json, str]]) -> _Ro
 
 
 def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collection[str]) -> None:
-    """Rows for pods that are in none: by their controllers, which mean no service; else one each."""
+    """Add rows for the remaining pods: one per controller unless it is a service, else one per pod."""
     taken = {_uid(pod) for row in rows.values() for pod in row.pods}
     for pod in pods:
         owner = controller_of(pod)
@@ -373,7 +382,7 @@ def _add_loose(rows: dict[str, _Row], pods: Iterable[Json], schedulers: Collecti
 
 
 def _whole(text: str) -> int:
-    """A number of members, 0 for what is none."""
+    """Return a number of members, 0 for an invalid text."""
     return int(text[:9]) if text.isascii() and text.isdecimal() else 0
 
 
@@ -397,19 +406,19 @@ def _found(row: _Row, now: float) -> FoundJob:
     if not row.groups and row.kind in (JOB, JOB_SET) and (stated := _whole(row.minimum)):
         entry = msgspec.structs.replace(entry, minimum=stated)
     if row.kind == GANG and row.resource not in (None, PODS):
-        # What stands beside its spec charges it to nothing: then its pods say the queue.
+        # A queue label outside its spec charges nothing; the pods then name the queue.
         entry = msgspec.structs.replace(entry, queue=text(mapping(row.document.get("spec")).get("queue")))
     entry = msgspec.structs.replace(entry, state=gang_state(document_facts(entry, row.document, pods)))
-    found = FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
-    return msgspec.structs.replace(found, job=row.job) if row.job is not None else found
+    job = FoundJob(entry, row.document, tuple(row.groups), tuple(pods), row.resource, tuple(row.pods))
+    return msgspec.structs.replace(job, job=row.job) if row.job is not None else job
 
 
 def _serves(served: Discovery, resource: Resource) -> bool:
-    return any(each.version == resource.version for each in served.find(resource.group, resource.plural))
+    return any(candidate.version == resource.version for candidate in served.find(resource.group, resource.plural))
 
 
 def _newest_first(conditions: Iterable[ConditionEntry]) -> list[ConditionEntry]:
-    return sorted(conditions, key=lambda each: each.since, reverse=True)
+    return sorted(conditions, key=lambda condition: condition.since, reverse=True)
 
 
 def _uid(document: Json) -> str:
@@ -426,7 +435,7 @@ def _namespace(document: Json) -> str:
 
 def _owners(document: Json) -> set[str]:
     owners = mapping(document.get("metadata")).get("ownerReferences")
-    return {text(mapping(each).get("uid")) for each in (owners if isinstance(owners, list) else ())} - {""}
+    return {text(mapping(owner).get("uid")) for owner in (owners if isinstance(owners, list) else ())} - {""}
 
 
 def _about_uid(event: Json) -> str:
@@ -439,7 +448,7 @@ def _seen(event: Json) -> str:
 
 
 def _event(event: Json, shown: Mapping[str, str]) -> EventEntry:
-    """Return an event; `shown` has the names of PodGroups in views."""
+    """Return an event; `shown` maps PodGroups to their shown names."""
     about = mapping(event.get("involvedObject"))
     kind, name = text(about.get("kind")).lower(), text(about.get("name"))
     return EventEntry(

@@ -1,4 +1,4 @@
-"""For how long a job runs, from the objects in its namespace. (What its queue allows is not among them.)"""
+"""Run-time limit of a job from the objects in its namespace, without its queue's limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def documented_run_time(document: Json, groups: Iterable[Json], pods: Iterable[Json]) -> RunTimeEntry | None:
-    """None where it has no pods (any more)."""
+    """Return the run time of a job; None without pods."""
     intake = Intake((), dialects=installed_dialects())
     shown: dict[str, Pod] = {}
     events = []
@@ -29,11 +29,11 @@ def documented_run_time(document: Json, groups: Iterable[Json], pods: Iterable[J
             events += intake.pod(decode_pod(msgspec.json.encode(pod)))
         except msgspec.DecodeError:
             continue
-    for each in groups:
-        group, _, version = str(each.get("apiVersion")).partition("/")
+    for pod_group in groups:
+        group, _, version = str(pod_group.get("apiVersion")).partition("/")
         kind = ServedKind(group, version, "podgroups")
         if (group, "podgroups") in intake.dialects.groups:
-            events += intake.group(kind, each)
+            events += intake.group(kind, pod_group)
     group, _, version = str(document.get("apiVersion")).partition("/")
     owner = BY_KIND.get((group, str(document.get("kind"))))
     if owner is not None:

@@ -1,4 +1,4 @@
-"""The kinds of objects that users call a job, and how they are named on the command line."""
+"""Kinds that users call a job, and their names on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespa
 VCJOB, JOB, JOB_SET, GANG = "vcjob", "job", "jobset", "gang"
 RESOURCES = {VCJOB: VOLCANO_JOBS, JOB: NATIVE_JOBS, JOB_SET: JOB_SETS}
 
-# What people type before the slash.
+# Words before the slash on the command line.
 WORDS = {
     "vcjob": VCJOB,
     "vcjobs": VCJOB,
@@ -39,16 +39,20 @@ WORDS = {
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
-    """VCJOB, JOB, JOB_SET or GANG; "" for anything else."""
+    """Return VCJOB, JOB, JOB_SET or GANG; "" for any other kind."""
     group = str(document.get("apiVersion")).rpartition("/")[0]
     for kind, resource in RESOURCES.items():
         if (group, document.get("kind")) == (resource.group, resource.kind):
             return kind
-    return GANG if (group, document.get("kind")) in {(each.group, each.kind) for each in group_kinds()} else ""
+    return (
+        GANG
+        if (group, document.get("kind")) in {(resource.group, resource.kind) for resource in group_kinds()}
+        else ""
+    )
 
 
 def group_kinds() -> list[Resource]:
-    """PodGroups of every family, each in all versions that we read, the best first."""
+    """Return the PodGroups of every family in all supported versions, the best first."""
     return [
         Resource(group.kind.group, version, group.kind.plural, group.kind.kind)
         for dialect in installed_dialects()

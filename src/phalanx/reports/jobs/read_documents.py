@@ -1,4 +1,4 @@
-"""Entries from the objects as the API tells them. Fields of the wrong type are as if they were absent."""
+"""Entries from API objects. A field of a wrong type counts as absent."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Json = Mapping[str, Any]
 QUEUE_KEYS = ("scheduling.volcano.sh/queue-name", "kueue.x-k8s.io/queue-name", "volcano.sh/queue-name")
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
-# Conditions with which PodGroups say that their members cannot start.
+# Conditions of PodGroups with members that cannot start.
 _SHORT = frozenset({("Unschedulable", "True"), ("PodGroupScheduled", "False")})
 _DONE = frozenset({"Succeeded", "Failed"})
 _NO_CONTROLLER = (
     "NoController",
-    "no controller has taken it up: run `phalanx controllers` (or Volcano's own), or see its log",
+    "no controller has accepted it: run `phalanx controllers` (or Volcano's own), or check its log",
 )
 
 
@@ -51,11 +51,11 @@ def text(value: object) -> str:
 
 def controller_of(document: Json) -> dict[str, Any]:
     owners = mapping(document.get("metadata")).get("ownerReferences")
-    found = [mapping(each) for each in owners] if isinstance(owners, list) else []
-    return next((each for each in found if each.get("controller")), {})
+    references = [mapping(reference) for reference in owners] if isinstance(owners, list) else []
+    return next((reference for reference in references if reference.get("controller")), {})
 
 
-# Pods
+# pods
 
 
 def read_pod(document: Json) -> PodEntry:
@@ -64,7 +64,7 @@ def read_pod(document: Json) -> PodEntry:
     notes = mapping(metadata.get("annotations"))
     index = text(notes.get(TASK_INDEX) or labels.get(TASK_INDEX) or notes.get(_INDEX) or labels.get(_INDEX))
     conditions = conditions_of(document)
-    statuses = [mapping(each) for each in status.get("containerStatuses") or ()]
+    statuses = [mapping(container_status) for container_status in status.get("containerStatuses") or ()]
     owner = controller_of(document)
     reason, message = _trouble(conditions, statuses, text(status.get("reason")), text(status.get("message")))
     return PodEntry(
@@ -73,23 +73,31 @@ def read_pod(document: Json) -> PodEntry:
         task=text(notes.get(TASK_SPEC) or labels.get(TASK_SPEC) or labels.get(_REPLICATED_JOB)),
         index=int(index) if index.isascii() and index.isdecimal() and len(index) < 10 else -1,
         phase=text(status.get("phase")) or "Pending",
-        ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
+        ready=any(
+            container_status.type == "Ready" and container_status.status == "True"
+            for container_status in conditions
+        ),
         terminating=bool(metadata.get("deletionTimestamp")),
         node=text(spec.get("nodeName")),
         created=text(metadata.get("creationTimestamp")),
-        restarts=sum(number(each.get("restartCount")) for each in statuses),
+        restarts=sum(number(container_status.get("restartCount")) for container_status in statuses),
         exit_code=_exit_code(statuses),
         reason=reason,
         message=message,
-        containers=tuple(text(mapping(each).get("name")) for each in spec.get("containers") or ()),
+        containers=tuple(
+            text(mapping(container_status).get("name")) for container_status in spec.get("containers") or ()
+        ),
         owner=f"{owner.get('kind')}/{owner.get('name')}" if owner else "",
         gated=bool(spec.get("schedulingGates")),
-        evicted=any(each.type == "DisruptionTarget" and each.status == "True" for each in conditions),
+        evicted=any(
+            container_status.type == "DisruptionTarget" and container_status.status == "True"
+            for container_status in conditions
+        ),
     )
 
 
 def conditions_of(document: Json, about: str = "") -> list[ConditionEntry]:
-    found = mapping(document.get("status")).get("conditions")
+    conditions = mapping(document.get("status")).get("conditions")
     return [
         ConditionEntry(
             about=about,
@@ -99,7 +107,7 @@ def conditions_of(document: Json, about: str = "") -> list[ConditionEntry]:
             message=text(entry.get("message")),
             since=text(entry.get("lastTransitionTime")),
         )
-        for entry in (found if isinstance(found, list) else ())
+        for entry in (conditions if isinstance(conditions, list) else ())
         if isinstance(entry, dict)
     ]
 
@@ -107,15 +115,15 @@ def conditions_of(document: Json, about: str = "") -> list[ConditionEntry]:
 def _trouble(
     conditions: Iterable[ConditionEntry], statuses: Iterable[Json], reason: str, message: str
 ) -> tuple[str, str]:
-    """Why a pod does not run, or not any more."""
+    """Return (reason, message) of a pod that is not running."""
     if reason:
         return reason, message
-    told = {entry.type: entry for entry in conditions}
-    # Who is held by a queue or a quota may have no other word; with a node it is held no more.
-    scheduled = "PodScheduled" in told and told["PodScheduled"].status == "True"
-    for entry in filter(None, map(told.get, () if scheduled else (ADMITTED, "PodScheduled"))):
+    by_type = {entry.type: entry for entry in conditions}
+    # A pod that a queue or quota delays can lack other reasons; a bound pod is no longer delayed.
+    scheduled = "PodScheduled" in by_type and by_type["PodScheduled"].status == "True"
+    for entry in filter(None, map(by_type.get, () if scheduled else (ADMITTED, "PodScheduled"))):
         if entry.status == "False":
-            return exact_code(entry.reason, told_verdict(told.values())), entry.message
+            return exact_code(entry.reason, told_verdict(by_type.values())), entry.message
     for status in statuses:
         state = mapping(status.get("state"))
         waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
@@ -135,11 +143,11 @@ def _exit_code(statuses: Iterable[Json]) -> int | None:
     return max(codes) if codes else None
 
 
-# Jobs
+# jobs
 
 
 def job_entry(kind: str, document: Json, pods: Sequence[PodEntry], groups: Sequence[Json], now: float) -> JobEntry:
-    """A job with its pods and PodGroups."""
+    """Return the entry of a job with its pods and PodGroups."""
     read = {VCJOB: _volcano, JOB: _native, JOB_SET: _job_set, GANG: _gang}[kind]
     entry = _common(kind, document, pods)
     entry = read(entry, document, pods)
@@ -153,8 +161,8 @@ def job_entry(kind: str, document: Json, pods: Sequence[PodEntry], groups: Seque
             queue=entry.queue or text(spec.get("queue")),
         )
     if is_vague(entry.reason) and not entry.over:
-        # A Volcano Job has its group's word.
-        exact = next(filter(None, (told_verdict(conditions_of(each)) for each in groups)), None)
+        # A Volcano Job has the verdict of its group.
+        exact = next(filter(None, (told_verdict(conditions_of(pod_group)) for pod_group in groups)), None)
         entry = msgspec.structs.replace(entry, reason=_of_pods(exact_code(entry.reason, exact), pods))
     if not entry.reason and not entry.over:
         reason, message = _waits_for(entry, document, pods, groups, now)
@@ -236,14 +244,14 @@ def _native(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEnt
 
 
 def _native_phase(document: Json, entry: JobEntry) -> tuple[str, str, str, str]:
-    """Phase, reason, message, when it ended."""
-    for each in conditions_of(document):
-        if each.status != "True":
+    """Return phase, reason, message and end time."""
+    for condition in conditions_of(document):
+        if condition.status != "True":
             continue
-        if each.type in ("Complete", "Completed"):
-            return "Completed", "", "", each.since
-        if each.type == "Failed":
-            return "Failed", each.reason, each.message, each.since
+        if condition.type in ("Complete", "Completed"):
+            return "Completed", "", "", condition.since
+        if condition.type == "Failed":
+            return "Failed", condition.reason, condition.message, condition.since
     if mapping(document.get("spec")).get("suspend") is True:
         return "Suspended", "", "", ""
     if entry.running:
@@ -254,9 +262,9 @@ def _native_phase(document: Json, entry: JobEntry) -> tuple[str, str, str, str]:
 def _job_set(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry:
     spec = mapping(document.get("spec"))
     total = 0
-    for each in spec.get("replicatedJobs") or ():
-        job = mapping(mapping(mapping(each).get("template")).get("spec"))
-        total += number(mapping(each).get("replicas", 1)) * number(job.get("parallelism", 1))
+    for replicated_job in spec.get("replicatedJobs") or ():
+        job = mapping(mapping(mapping(replicated_job).get("template")).get("spec"))
+        total += number(mapping(replicated_job).get("replicas", 1)) * number(job.get("parallelism", 1))
     phase, reason, message, finished = _native_phase(document, entry)
     status = mapping(document.get("status"))
     return msgspec.structs.replace(
@@ -287,13 +295,15 @@ def _gang(entry: JobEntry, document: Json, pods: Sequence[PodEntry]) -> JobEntry
 
 
 def _minimum(kind: str, entry: JobEntry, groups: Sequence[Json]) -> int:
-    """Of a job with PodGroups. A Volcano Job states its own; of others the groups say what starts together."""
+    """Return the minimum of a job with PodGroups: a Volcano Job states it itself; for other kinds the groups state
+    it.
+    """
     stated = sum(map(minimum_of, groups))
     return entry.minimum or stated if kind == VCJOB else stated or entry.minimum
 
 
 def minimum_of(group: Json) -> int:
-    """Of a PodGroup of any family."""
+    """Return the minimum of a PodGroup of any family."""
     spec = mapping(group.get("spec"))
     gang = mapping(mapping(spec.get("schedulingPolicy")).get("gang"))
     return number(spec.get("minMember")) or number(gang.get("minCount"))
@@ -315,40 +325,44 @@ def _queue_of(document: Json) -> str:
 def _waits_for(
     entry: JobEntry, document: Json, pods: Sequence[PodEntry], groups: Sequence[Json], now: float
 ) -> tuple[str, str]:
-    """Why it does not run, as somebody has said it: the group's condition, then what a pod was told."""
+    """Return why a job waits: the verdict in its group's condition, else in a pod's condition."""
     if entry.phase in SUSPENDED and not is_queued(entry.kind, document):
         return "", ""
     created = parse_time(entry.created)
     if entry.kind == VCJOB and not entry.phase:
         return _NO_CONTROLLER if now - created > PATIENCE_WITH_CONTROLLERS else ("", "")
     for group in groups:
-        for each in conditions_of(group):
-            if (each.type, each.status) in _SHORT and entry.running < entry.minimum:
-                exact = exact_code(each.reason, told_verdict(conditions_of(group)))
-                return _of_pods(exact, pods), each.message
+        for condition in conditions_of(group):
+            if (condition.type, condition.status) in _SHORT and entry.running < entry.minimum:
+                exact = exact_code(condition.reason, told_verdict(conditions_of(group)))
+                return _of_pods(exact, pods), condition.message
     for pod in pods:
         if pod.reason and pod.phase == "Pending" and not pod.terminating:
             return pod.reason, pod.message
-    for each in conditions_of(document):
-        if each.status == "False" and each.reason:
-            return each.reason, each.message
+    for condition in conditions_of(document):
+        if condition.status == "False" and condition.reason:
+            return condition.reason, condition.message
     return "", ""
 
 
 def told_verdict(conditions: Iterable[ConditionEntry]) -> ToldVerdict | None:
-    """Return the last verdict that an object's conditions carry; None where there is none."""
-    found = next((each for each in conditions if each.type == LAST_VERDICT and each.status == "True"), None)
-    return read_told(found.reason, found.message) if found is not None else None
+    """Return the last verdict in an object's conditions; None without one."""
+    verdict = next(
+        (condition for condition in conditions if condition.type == LAST_VERDICT and condition.status == "True"),
+        None,
+    )
+    return read_told(verdict.reason, verdict.message) if verdict is not None else None
 
 
 def _of_pods(reason: str, pods: Sequence[PodEntry]) -> str:
-    """Return the pods' own reason where the group has one word for all: some kinds of groups have no conditions
-    that could tell more."""
+    """Return the pods' common reason if the group has only one word: some kinds of groups have no detailed
+    conditions.
+    """
     waiting = (pod.reason for pod in pods if pod.reason and pod.phase == "Pending" and not pod.terminating)
     return next(waiting, reason) if is_vague(reason) else reason
 
 
-# Further parts of a description
+# further parts of a description
 
 
 def task_entries(document: Json) -> list[TaskEntry]:
@@ -372,7 +386,7 @@ def task_entries(document: Json) -> list[TaskEntry]:
 
 
 def policy_lines(document: Json) -> list[str]:
-    """`PodFailed: RestartJob`; those of a task with its name before them."""
+    """Return lines such as `PodFailed: RestartJob`; lines of a task have its name in front."""
     job, _ = read_job(document)
     lines = [_policy(policy) for policy in job.spec.policies]
     for task in job.spec.named_tasks():

@@ -1,1 +1,1 @@
-"""What another scheduler's objects mean here: object by object, field by field."""
+"""Findings about another scheduler's objects, per object and field."""

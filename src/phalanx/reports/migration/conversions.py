@@ -1,4 +1,4 @@
-"""Objects of ours in the place of foreign ones that nobody here reads: KAI's queues and groups."""
+"""Conversion of KAI's queues and groups, which Phalanx does not read, to objects that it reads."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from phalanx.reports.migration.readers import Path, spelled
 _API = "scheduling.volcano.sh/v1beta1"
 _GPU = "nvidia.com/gpu"
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
-# What one of KAI's units is in thousandths of ours: of a CPU, of a byte, of a card.
+# Amounts of KAI in Phalanx's thousandths: of a CPU, of a byte, of a GPU.
 _UNITS = {"cpu": ("cpu", 1), "memory": ("memory", 10**9), "gpu": (_GPU, 1000)}
 _OURS = {"quota": "deserved", "limit": "capability"}
 _UNLIMITED = -1
 
 
 def kai_queue(document: Document) -> dict[str, Any]:
-    """A Queue of scheduling.volcano.sh. In KAI -1 of a limit means no limit, of a quota all there is."""
+    """Convert a KAI queue to a Queue of scheduling.volcano.sh.
+
+    In KAI, -1 as a limit means unlimited, -1 as a quota means everything.
+    """
     stated = mapping(document.get("spec"))
     spec: dict[str, Any] = {"reclaimable": True}
     if stated.get("parentQueue"):
@@ -54,7 +57,7 @@ def kai_queue(document: Document) -> dict[str, Any]:
 
 
 def said_of_kai(document: Document, path: Path) -> Said | None:
-    """What is said of a field of KAI's because of its value; None where it is said whatever it holds."""
+    """Return the finding for the value of a KAI field; None if the finding is independent of the value."""
     value: Any = document
     for step in path:
         value = value[step]
@@ -68,22 +71,22 @@ def said_of_kai(document: Document, path: Path) -> Said | None:
         return _said_of_preemptibility(value)
     if path in (("spec", "parentQueue"), ("spec", "queue")) and queue_name(value) != value:
         ours = f"spec.{'parent' if path[-1] == 'parentQueue' else 'queue'}"
-        return MigrationVerdict.CHANGE, f"{ours}: {queue_name(value)}, as the new Queue of this name is called"
+        return MigrationVerdict.CHANGE, f"{ours}: {queue_name(value)}, the name of the new Queue"
     return None
 
 
 def renamed_queue(document: Document, made: Iterable[Document]) -> Iterator[FieldFinding]:
-    """What is said of a queue whose name is taken here."""
+    """Yield a finding for a renamed queue: Phalanx reserves its name."""
     name = mapping(document.get("metadata")).get("name")
-    for each in made:
-        ours = each["metadata"].get("name")
+    for manifest in made:
+        ours = manifest["metadata"].get("name")
         if ours != name:
-            message = f"{name} is above all queues here and cannot be changed: the new Queue is called {ours}"
+            message = f"queue {name} is reserved in Phalanx: the new Queue has the name {ours}"
             yield FieldFinding("metadata.name", MigrationVerdict.CHANGE, message)
 
 
 def queue_name(name: Any) -> Any:
-    """What a queue of KAI's is called here, where nobody may change the one called root."""
+    """Return the Phalanx name of a KAI queue. The queue `root` is reserved and gets another name."""
     return f"kai-{ROOT_QUEUE}" if name == ROOT_QUEUE else name
 
 
@@ -91,63 +94,63 @@ def _said_of_amount(kind: str, field: str, value: object) -> Said | None:
     name = _UNITS[kind][0] if kind in _UNITS else kind
     ours = spelled(("spec", _OURS[field], name))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is no number: nothing is written for it; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is not a number and is left out; correct it"
     if value == _UNLIMITED and field == "limit":
         return MigrationVerdict.CHANGE, f"no limit: {ours} is left out"
     if value == _UNLIMITED:
         return (
             MigrationVerdict.CHANGE,
-            f"-1 is all there is, which nothing says here: write {ours} as large as what is above the queue has; "
+            f"Phalanx has no value for -1 (everything): write {ours} as large as the parent queue has; "
             "without it a queue counts as full under the plugin capacity (docs/policy.md)",
         )
     if value < 0:
         return (
             MigrationVerdict.NOT_HONOURED,
-            f"{value:g} is below 0 and not -1: nothing is written for it; correct it",
+            f"{value:g} is negative and not -1, so it is left out; correct it",
         )
     lost = round(value - int(value), 3)
     if kind == "gpu" and lost:
-        rounded = f"{value:g} is rounded down to {int(value)}: {lost:g} of a card is lost"
-        return MigrationVerdict.CHANGE, f"{ours}, in whole cards: {rounded}"
+        rounded = f"{value:g} is rounded down to {int(value)}: {lost:g} of a GPU is lost"
+        return MigrationVerdict.CHANGE, f"{ours}, in whole GPUs: {rounded}"
     return None
 
 
 def _said_of_priority(value: object) -> Said | None:
     if not _is_whole(value):
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is no whole number: nothing is written for it; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is not an integer and is left out; correct it"
     if isinstance(value, int) and value < 0:
-        return MigrationVerdict.NOT_HONOURED, f"the least priority of a Queue is 0 here: {value} becomes 0"
+        return MigrationVerdict.NOT_HONOURED, f"the minimum priority of a Queue is 0: {value} becomes 0"
     return None
 
 
 def _said_of_preemptibility(value: object) -> Said | None:
     if value not in _PREEMPTIBILITIES:
         words = " nor ".join(_PREEMPTIBILITIES)
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is neither {words}: nothing is written for it; correct it"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is neither {words}: it is left out; correct it"
     if value == _PREEMPTIBILITIES[0]:
         return (
             MigrationVerdict.CHANGE,
-            f"nothing to write: whoever does not write the label {PREEMPTABLE} may be evicted",
+            f"nothing to write: pods without the label {PREEMPTABLE} are preemptible",
         )
     return None
 
 
 def _said_of_weight(document: Document, value: object) -> Said | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return MigrationVerdict.NOT_HONOURED, f"{value!r} is no weight: the new Queue has 1"
+        return MigrationVerdict.NOT_HONOURED, f"{value!r} is not a weight: the new Queue has weight 1"
     if value == 0:
         return (
             MigrationVerdict.NOT_HONOURED,
-            "0 gives a queue in KAI no part of what is over quota, and the least spec.weight here is 1; to keep it "
-            "within its quota write spec.capability as high as spec.deserved",
+            "weight 0 excludes a KAI queue from over-quota capacity; the minimum spec.weight is 1. To limit the "
+            "queue to its quota, set spec.capability equal to spec.deserved",
         )
     if value != int(value) or value < 1:
         weight = max(1, int(value))
         return (
             MigrationVerdict.NOT_HONOURED,
-            f"weights are whole numbers of at least 1 here: {value:g} becomes {weight}",
+            f"weights are integers of at least 1: {value:g} becomes {weight}",
         )
-    # A Queue of KAI that weighs all its resources alike means what one of ours does: nothing is lost.
+    # KAI weights that are equal for all resources convert without loss.
     resources = mapping(mapping(document.get("spec")).get("resources"))
     if len({repr(mapping(resources.get(kind)).get("overQuotaWeight")) for kind in _UNITS}) == 1:
         return MigrationVerdict.CHANGE, "spec.weight, for all resources"
@@ -155,7 +158,7 @@ def _said_of_weight(document: Document, value: object) -> Said | None:
 
 
 def kai_group(document: Document) -> dict[str, Any]:
-    """A PodGroup of scheduling.volcano.sh."""
+    """Convert a KAI group to a PodGroup of scheduling.volcano.sh."""
     stated = mapping(document.get("spec"))
     spec = {key: stated[key] for key in ("minMember", "queue", "priorityClassName") if stated.get(key)}
     if "queue" in spec:
@@ -177,7 +180,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _amount(value: object, unit: int, name: str) -> str:
-    """A quantity; "" for none. Parts of a card are rounded down: quotas count whole ones."""
+    """Return a quantity; "" for none. Fractions of a GPU are rounded down because quotas count whole GPUs."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         return ""
     thousandths = int(value * unit)

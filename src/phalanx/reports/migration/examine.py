@@ -1,4 +1,4 @@
-"""Says of each object of another scheduler what works, what would change and what is not honoured."""
+"""Findings per object of another scheduler: fields that work, that need a change, and that are not honoured."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from phalanx.reports.migration.workloads import WorkloadExaminer
 from phalanx.scheduling.policy.lint import policies_in
 
 NO_OBJECT = "no object with apiVersion and kind"
-# As Volcano's chart calls the ConfigMap of its scheduler, after the name of the release.
+# ConfigMap name in Volcano's chart, after the name of the release.
 _POLICY_NAME = "-scheduler-configmap"
-# Its template is that of room, and what stands on it is read as the object's own.
+# Its pod template describes reserved resources, so its own labels and annotations count.
 _ROOM = "Reservation"
 
 
@@ -47,7 +47,7 @@ def is_object(document: object) -> TypeGuard[Document]:
 
 
 class Examiner:
-    """Objects go in one by one; pods of one template are told once."""
+    """Examiner of objects, added one by one. Pods with the same template are reported once."""
 
     def __init__(self, scheduler_name: str = "phalanx", readers: Readers | None = None) -> None:
         self._readers = readers or Readers()
@@ -56,32 +56,32 @@ class Examiner:
         self._found: list[ObjectFinding] = []
         self._accounts = self._readers.accounts()
         self.references = References()
-        # Policies without what no scheduler here would start with, by where they stand.
+        # Usable policies by their place, without parts that the scheduler rejects.
         self.policies: dict[str, str] = {}
 
     @property
     def found(self) -> list[ObjectFinding]:
-        """All that is said so far; what a name lacks is said against all that was told."""
-        found = list(self._found)
+        """Return all findings so far. References are checked against all objects so far."""
+        findings = list(self._found)
         for place, missing in self.references.missing():
-            fields = with_missing(found[place].fields, missing)
-            found[place] = msgspec.structs.replace(found[place], fields=fields)
-        for place, refusal in refused_queues(found):
-            found[place] = msgspec.structs.replace(found[place], fields=(*found[place].fields, refusal))
-        return [*found, *self._workloads.jobs_of_operators, *self._workloads.pods]
+            fields = with_missing(findings[place].fields, missing)
+            findings[place] = msgspec.structs.replace(findings[place], fields=fields)
+        for place, refusal in refused_queues(findings):
+            findings[place] = msgspec.structs.replace(findings[place], fields=(*findings[place].fields, refusal))
+        return [*findings, *self._workloads.jobs_of_operators, *self._workloads.pods]
 
     def add_all(self, documents: Iterable[object]) -> None:
         for document in documents:
             self.add(document)
 
     def add(self, document: object) -> None:
-        """An object that nobody could make sense of is told as such, and harms no other."""
+        """Add an object. An undecodable object becomes a finding; the other objects are still examined."""
         if not isinstance(document, Mapping):
             return
         try:
             self._add(document)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError, msgspec.MsgspecError) as error:
-            self._not_read(document, "", f"it cannot be read: {error}; correct it")
+            self._not_read(document, "", f"decoding failed: {error}; correct it")
 
     def _add(self, document: Document) -> None:
         kind, group = str(document.get("kind") or ""), _group(document)
@@ -103,7 +103,7 @@ class Examiner:
             self._found.append(workload)
 
     def _list(self, document: Document, kind: str) -> None:
-        """What the API server answers leaves out of each object what kind it is."""
+        """Add the items of a list. The API server leaves out the kind of each item."""
         head = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
         for at, item in enumerate(document["items"]):
             if is_object(stated := {**head, **item} if isinstance(item, Mapping) else item):
@@ -114,7 +114,7 @@ class Examiner:
     def _config_map(self, document: Document) -> None:
         labels = mapping(mapping(document.get("metadata")).get("labels"))
         if LABELS.items() <= labels.items():
-            return  # the scheduler's own, such as the policy that it says it uses
+            return  # own object of the scheduler, such as its published policy
         head = head_of(document, VOLCANO)
         policies = policies_in(document)
         for key, text in policies.items():
@@ -123,12 +123,12 @@ class Examiner:
                 self.policies[f"{head.title} {key}"] = usable
         if not policies and head.name.endswith(_POLICY_NAME):
             advice = "write the policy as a text, such as volcano-scheduler.conf: |"
-            self._not_read(document, "data", f"{show(document.get('data'))} holds no policy; {advice}", VOLCANO)
+            self._not_read(document, "data", f"{show(document.get('data'))} contains no policy; {advice}", VOLCANO)
 
     def _not_read(self, document: Document, field: str, message: str, system: str = "") -> None:
         head = head_of(document, system or system_of(_group(document)))
-        found = FieldFinding(field, MigrationVerdict.NOT_HONOURED, message)
-        self._found.append(msgspec.structs.replace(head, fields=(found,)))
+        field_finding = FieldFinding(field, MigrationVerdict.NOT_HONOURED, message)
+        self._found.append(msgspec.structs.replace(head, fields=(field_finding,)))
 
     def _object(self, document: Document, system: str) -> None:
         finding = head_of(document, system)
@@ -146,7 +146,7 @@ class Examiner:
             return
         foreign = FOREIGN_KINDS.get((_group(document), str(document.get("kind"))))
         if foreign is None:
-            unread = FieldFinding("spec", MigrationVerdict.NOT_HONOURED, "nothing here reads this kind")
+            unread = FieldFinding("spec", MigrationVerdict.NOT_HONOURED, "Phalanx does not read this kind")
             self._found.append(msgspec.structs.replace(finding, fields=(unread, *faults)))
             return
         fields_found: dict[str, FieldFinding] = {}
@@ -160,48 +160,50 @@ class Examiner:
     def _foreign(self, document: Document, kind: ForeignKind, path: Path, system: str) -> FieldFinding:
         of_value = said_of_kai(document, path) if system == KAI else None
         verdict, message = of_value or said_of_field(kind, spelled(path))
-        said = FieldFinding(spelled(path), verdict, message)
+        finding_of_field = FieldFinding(spelled(path), verdict, message)
         name = value_at(document, path)
         if verdict is not MigrationVerdict.WORKS or path[-1] != "schedulerName" or name == self._fields.name:
-            return said
+            return finding_of_field
         if kind.copies_owner:
             owner = f"its owner{_owner_of(document)}"
             return FieldFinding(
-                said.field, MigrationVerdict.CHANGE, f"copied from {owner}: write {self._fields.name} there"
+                finding_of_field.field,
+                MigrationVerdict.CHANGE,
+                f"copied from {owner}: write {self._fields.name} there",
             )
-        # Whoever acts on it writes it into pods.
+        # The component that acts on this field writes the name into pods.
         return self._fields.scheduler(path, str(name))
 
     def _read(self, document: Document, finding: ObjectFinding, read: Read) -> ObjectFinding:
-        """An object that a reader of ours knows: what it acts on, and what it tells."""
-        told = list(read(document)[1])
-        fields = [self._fields.field(document, read, path, told) for path in written_paths(document)]
+        """Return the findings about an object of a readable kind: honoured fields and the reader's messages."""
+        messages = list(read(document)[1])
+        fields = [self._fields.field(document, read, path, messages) for path in written_paths(document)]
         within = self._workloads.in_templates(document) if finding.kind != _ROOM else []
         for path in scheduler_names(document):
             name = str(value_at(document, path))
-            if name != self._fields.name and not any(each.field == spelled(path) for each in within):
-                fields = [each for each in fields if each.field != spelled(path)]
+            if name != self._fields.name and not any(field.field == spelled(path) for field in within):
+                fields = [field for field in fields if field.field != spelled(path)]
                 fields.append(self._fields.scheduler(path, name))
         fields += within
-        said = {each.message for each in fields}
+        known_messages = {field.message for field in fields}
         for refusal in refusals(document):
-            if refusal not in said:
-                told = [message for message in told if message != refusal]
+            if refusal not in known_messages:
+                messages = [message for message in messages if message != refusal]
                 fields = _refused(document, fields, refusal)
-        # What concerns no single field, or one that cannot be told from the words.
-        fields += [FieldFinding("", MigrationVerdict.CHANGE, message) for message in told]
+        # Messages about no single field, or about an unidentified field.
+        fields += [FieldFinding("", MigrationVerdict.CHANGE, message) for message in messages]
         return msgspec.structs.replace(finding, fields=tuple(fields))
 
 
 def _refused(document: Document, fields: list[FieldFinding], refusal: str) -> list[FieldFinding]:
-    """Nothing comes of the object; the field for which it is refused says so."""
+    """Return the fields with the refusal of the object at the field that causes it."""
     paths = {spelled(path): path for path in written_paths(document)}
     path = field_at_fault(document, paths.values(), refusal)
-    found = FieldFinding(spelled(path) if path is not None else "", MigrationVerdict.NOT_HONOURED, refusal)
-    at = next((at for at, each in enumerate(fields) if each.field == found.field), None)
+    finding = FieldFinding(spelled(path) if path is not None else "", MigrationVerdict.NOT_HONOURED, refusal)
+    at = next((at for at, field in enumerate(fields) if field.field == finding.field), None)
     if at is None or fields[at].verdict is MigrationVerdict.NOT_HONOURED:
-        return [*fields, found]
-    return [*fields[:at], found, *fields[at + 1 :]]
+        return [*fields, finding]
+    return [*fields[:at], finding, *fields[at + 1 :]]
 
 
 def _has_key_of_koordinator(document: Document) -> bool:

@@ -1,4 +1,4 @@
-"""What is said of one field of an object that a reader of ours knows."""
+"""Findings about single fields of objects that Phalanx reads."""
 
 from __future__ import annotations
 
@@ -23,28 +23,31 @@ from phalanx.reports.migration.readers import Path, Read, Readers, leaves, spell
 from phalanx.reports.migration.schemas import refused_value
 from phalanx.reports.migration.templates import BATCH_SCHEDULER, value_at
 
-NOBODY = "nothing here acts on it; leave it out, or keep the component that does"
+NOBODY = "Phalanx ignores it; remove it, or keep the component that acts on it"
 _PLACES = ("labels", "annotations")
-# What is no field that somebody writes for a scheduler.
+# Fields that carry no scheduling settings.
 _HEAD = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 
 class FieldExaminer:
-    """`name` is the scheduler to move to."""
+    """Examiner of fields. `name` is the name of the new scheduler."""
 
     def __init__(self, name: str, readers: Readers) -> None:
         self.name = name
         self.readers = readers
 
-    def field(self, document: Document, read: Read, path: Path, told: list[str]) -> FieldFinding:
-        """`told` is what the reader says of the object; what is about this field is taken from there."""
+    def field(self, document: Document, read: Read, path: Path, messages: list[str]) -> FieldFinding:
+        """Return the finding about a field.
+
+        `messages` are the reader's messages about the object; one that names this field is removed from them.
+        """
         field = spelled(path)
         marks = (field, str(path[-1])) if path[0] == "metadata" else (field,)
         value = value_at(document, path)
         known = said_of_value(str(path[-1]), value)
-        for message in told:
+        for message in messages:
             if any(f"{mark} " in message or f"{mark}:" in message for mark in marks):
-                told.remove(message)
+                messages.remove(message)
                 return FieldFinding(field, *(known or (MigrationVerdict.CHANGE, message)))
         if known is not None:
             return FieldFinding(field, *known)
@@ -54,39 +57,42 @@ class FieldExaminer:
             return FieldFinding(
                 field,
                 MigrationVerdict.NOT_HONOURED,
-                "with the plugin deviceshare in the policy a pod that asks for Koordinator's GPUs waits: "
-                f"annotation {path[-1]} is not supported yet; without the plugin nothing reads it; leave it out",
+                "with the plugin deviceshare in the policy a pod that requests Koordinator's GPUs stays pending: "
+                f"annotation {path[-1]} is not supported yet; without the plugin it is ignored; remove it",
             )
         if self.readers.honoured(document, read, path):
             return FieldFinding(field, MigrationVerdict.WORKS, said_of_policy(field))
         if path[:2] == ("metadata", "annotations") and path[-1] in ANNOTATIONS:
-            return FieldFinding(field, MigrationVerdict.WORKS, "read, and changes nothing on this object alone")
+            return FieldFinding(field, MigrationVerdict.WORKS, "read; no effect on this object alone")
         if path[0] != "metadata" and _is_made_by_controller(document):
             return FieldFinding(
-                field, MigrationVerdict.WORKS, "the controller of its owner writes it; nothing here acts on it"
+                field, MigrationVerdict.WORKS, "written by the controller of its owner; Phalanx ignores it"
             )
         return self.unread(path)
 
     def unread(self, path: Path) -> FieldFinding:
-        """Of a field that no reader acts on."""
-        said = said_of_key(str(path[-1])) if path[0] == "metadata" else None
-        verdict, message = said or (MigrationVerdict.NOT_HONOURED, NOBODY)
+        """Return the finding about a field that no reader acts on."""
+        known = said_of_key(str(path[-1])) if path[0] == "metadata" else None
+        verdict, message = known or (MigrationVerdict.NOT_HONOURED, NOBODY)
         return FieldFinding(spelled(path), verdict, message)
 
     def scheduler(self, path: Path, name: str, operator: Operator | None = None) -> FieldFinding:
-        """Of a field that names another scheduler, in a job or pod of an operator if one writes it."""
+        """Return the finding about a field that names another scheduler.
+
+        `operator` writes the name into pods, if any.
+        """
         if path[-1] == BATCH_SCHEDULER:
             operator = SPARK
         if operator is not None and name in SCHEDULER_NAMES:
-            told = operator.told(name, self.name)
-            return FieldFinding(spelled(path), MigrationVerdict.CHANGE, told, served=name, kept=operator.keeps_name)
-        if name != DEFAULT_SCHEDULER and name not in SCHEDULER_NAMES:
-            words = (
-                f"write {self.name}; nobody here knows whose name {name} is: if it is that of the scheduler that"
+            operator_advice = operator.advice_for(name, self.name)
+            return FieldFinding(
+                spelled(path), MigrationVerdict.CHANGE, operator_advice, served=name, kept=operator.keeps_name
             )
-            words += f" is replaced, start ours with --scheduler-name {name}, too, once that is stopped"
+        if name != DEFAULT_SCHEDULER and name not in SCHEDULER_NAMES:
+            words = f"write {self.name}; scheduler {name} is unknown: if it is the"
+            words += f" replaced scheduler, stop it and start Phalanx with --scheduler-name {name} as well"
             return FieldFinding(spelled(path), MigrationVerdict.CHANGE, words)
-        advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+        advice = f"or run `phalanx scheduler --scheduler-name {name}` after the other scheduler is stopped"
         served = name
         if name == DEFAULT_SCHEDULER:
             advice, served = f"{name} is kube-scheduler's name", ""
@@ -94,7 +100,7 @@ class FieldExaminer:
 
 
 def name_faults(document: Document) -> list[FieldFinding]:
-    """Without a name, or with one that is no text, the API server takes nothing."""
+    """Return a finding for a missing or invalid name, which the API server rejects."""
     metadata = document.get("metadata")
     stated = metadata if isinstance(metadata, Mapping) else {}
     name, prefix = stated.get("name"), stated.get("generateName")
@@ -102,21 +108,26 @@ def name_faults(document: Document) -> list[FieldFinding]:
         return []
     if name is None and isinstance(prefix, str) and prefix:
         return []
-    words = "it has no name; write one" if not name and name != 0 else f"{name!r} is no text; write it in quotes"
+    words = (
+        "it has no name; write one" if not name and name != 0 else f"{name!r} is not a string; write it in quotes"
+    )
     return [FieldFinding("metadata.name", MigrationVerdict.NOT_HONOURED, words)]
 
 
 def _is_made_by_controller(document: Document) -> bool:
-    """Whether nobody wrote it: a PodGroup of a Job has more names of amounts than anybody reads."""
+    """Return whether a controller wrote the object: a PodGroup of a Job contains more resource names than any
+    reader knows.
+    """
     metadata = document.get("metadata")
     owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
     return isinstance(owners, list) and any(
-        isinstance(each, Mapping) and str(each.get("apiVersion") or "").startswith(f"{BATCH}/") for each in owners
+        isinstance(owner, Mapping) and str(owner.get("apiVersion") or "").startswith(f"{BATCH}/")
+        for owner in owners
     )
 
 
 def written_paths(document: Document) -> Iterator[Path]:
-    """The fields that somebody has written for a scheduler; a template is one."""
+    """Yield the fields with scheduling settings; a pod template counts as one field."""
     written = (
         path
         for key, content in document.items()
@@ -128,7 +139,7 @@ def written_paths(document: Document) -> Iterator[Path]:
 
 
 def marked_paths(document: Document) -> Iterator[Path]:
-    """Its labels and annotations that are words of one of these systems."""
+    """Yield the labels and annotations that belong to one of these systems."""
     metadata = document.get("metadata")
     for place in _PLACES:
         stated = metadata.get(place) if isinstance(metadata, Mapping) else None
@@ -138,5 +149,5 @@ def marked_paths(document: Document) -> Iterator[Path]:
 
 
 def _upto_template(path: Path) -> Path:
-    """Templates are handed on as they are, and judged as pods."""
+    """Return the path up to a pod template, which is examined as a pod."""
     return path[: path.index("template") + 1] if "template" in path else path

@@ -1,4 +1,4 @@
-"""What is said of the objects of another scheduler."""
+"""Findings about objects of another scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.dialects.reader import Document
 
 
 class MigrationVerdict(enum.StrEnum):
-    """From the best to the worst."""
+    """Verdicts, from the best to the worst."""
 
     WORKS = "works as it is"
     CHANGE = "works after a change"
@@ -20,10 +20,11 @@ class MigrationVerdict(enum.StrEnum):
 
 
 class FieldFinding(msgspec.Struct, frozen=True):
-    """`field` is a path such as spec.weight; `message` says why, and what to write instead.
+    """Finding about one field. `field` is a path such as spec.weight; `message` states the reason and the
+    replacement.
 
-    `served` is the name of a scheduler under which pods wait now, where the message advises to serve it too; `kept`
-    is True where that name has to stay served.
+    `served` is a scheduler name of existing pods that the message advises to serve as well. `kept` tells that this
+    name must stay served.
     """
 
     field: str
@@ -34,9 +35,9 @@ class FieldFinding(msgspec.Struct, frozen=True):
 
 
 class ObjectFinding(msgspec.Struct, frozen=True):
-    """All that is said of one object, and of `alike` others of the same template.
+    """All findings about one object and about `alike` more objects with the same template.
 
-    `manifests` are what to apply in its place or beside it, `patch` what to merge into it.
+    `manifests` replace or complement the object, `patch` is merged into it.
     """
 
     system: str
@@ -52,9 +53,9 @@ class ObjectFinding(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> MigrationVerdict:
-        """The worst of its fields."""
+        """Return the worst verdict of the fields."""
         order = list(MigrationVerdict)
-        return max((each.verdict for each in self.fields), key=order.index, default=MigrationVerdict.WORKS)
+        return max((field.verdict for field in self.fields), key=order.index, default=MigrationVerdict.WORKS)
 
     @property
     def title(self) -> str:
@@ -63,7 +64,7 @@ class ObjectFinding(msgspec.Struct, frozen=True):
 
 
 def head_of(document: Document, system: str) -> ObjectFinding:
-    """Nothing is said of it yet."""
+    """Return an ObjectFinding without findings."""
     stated = document.get("metadata")
     metadata: Document = stated if isinstance(stated, Mapping) else {}
     return ObjectFinding(

@@ -1,6 +1,6 @@
-"""Kinds and keys of other systems that nobody here reads: what becomes of them, in data.
+"""Kinds and keys of other systems that Phalanx does not read, with their findings, as data.
 
-Whatever one of our readers comes to know is taken from there first (`readers.py`); an entry here is then idle.
+Keys and fields that a reader acts on take precedence (`readers.py`); their entries here are unused.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ Said = tuple[MigrationVerdict, str]
 
 
 class ForeignKind(msgspec.Struct, frozen=True):
-    """`fields` say what becomes of a field and all below it; "spec" stands for those that are not named.
+    """Kind of another system. `fields` map a field to the finding for it and everything below; "spec" covers all
+    unlisted fields.
 
-    Of what `copies_owner` nobody writes the templates: they are those of the owner.
+    With `copies_owner` the templates are copies of the owner's templates.
     """
 
     plural: str
@@ -55,7 +56,7 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
         "queues",
         ("v2",),
         {
-            "spec": (_N, "nothing here stands for it"),
+            "spec": (_N, "Phalanx has no equivalent"),
             "spec.displayName": (_C, "the new Queue has the name of the object"),
             "spec.parentQueue": (_C, "spec.parent of a Queue of scheduling.volcano.sh"),
             "spec.priority": (_C, "spec.priority of a Queue of scheduling.volcano.sh"),
@@ -65,8 +66,8 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
             "spec.resources.cpu.limit": (_C, "spec.capability.cpu"),
             "spec.resources.memory.quota": (_C, "spec.deserved.memory"),
             "spec.resources.memory.limit": (_C, "spec.capability.memory"),
-            "spec.resources.gpu.quota": (_C, "spec.deserved[nvidia.com/gpu], in whole cards"),
-            "spec.resources.gpu.limit": (_C, "spec.capability[nvidia.com/gpu], in whole cards"),
+            "spec.resources.gpu.quota": (_C, "spec.deserved[nvidia.com/gpu], in whole GPUs"),
+            "spec.resources.gpu.limit": (_C, "spec.capability[nvidia.com/gpu], in whole GPUs"),
             "spec.resources.cpu.overQuotaWeight": (_N, "one spec.weight counts for all resources of a Queue"),
             "spec.resources.memory.overQuotaWeight": (_N, "one spec.weight counts for all resources of a Queue"),
             "spec.resources.gpu.overQuotaWeight": (_C, "spec.weight, for all resources"),
@@ -77,7 +78,7 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
         "podgroups",
         ("v2alpha2",),
         {
-            "spec": (_N, "nothing here stands for it"),
+            "spec": (_N, "Phalanx has no equivalent"),
             "spec.minMember": (_C, "spec.minMember of a PodGroup of scheduling.volcano.sh"),
             "spec.queue": (_C, "spec.queue of a PodGroup of scheduling.volcano.sh"),
             "spec.priorityClassName": (_C, "spec.priorityClassName of a PodGroup of scheduling.volcano.sh"),
@@ -85,12 +86,12 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
             "spec.minSubGroup": (_N, "write CompositePodGroups (docs/native-gangs.md)"),
             "spec.subGroups": (_N, "write spec.subGroupPolicy of Volcano's PodGroup, or CompositePodGroups"),
             "spec.topologyConstraint": (_N, "write spec.networkTopology and HyperNodes (docs/topology.md)"),
-            "spec.markUnschedulable": (_W, "pods are always told"),
-            "spec.schedulingBackoff": (_W, "groups are tried again whenever something changes that may help"),
+            "spec.markUnschedulable": (_W, "pods always receive the message"),
+            "spec.schedulingBackoff": (_W, "a group is retried after each helpful change"),
         },
     ),
     ("scheduling.run.ai", "BindRequest"): ForeignKind(
-        "bindrequests", ("v1alpha2",), {"spec": (_W, "made and used up by KAI itself; nothing to move")}
+        "bindrequests", ("v1alpha2",), {"spec": (_W, "created and deleted by KAI itself; nothing to migrate")}
     ),
     ("kai.scheduler", "Topology"): ForeignKind(
         "topologies", ("v1alpha1",), {"spec": (_N, "write HyperNodes (docs/topology.md)")}, False
@@ -104,13 +105,18 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
     ("config.koordinator.sh", "ClusterColocationProfile"): ForeignKind(
         "clustercolocationprofiles",
         ("v1alpha1",),
-        {"spec": (_W, "koord-manager's webhook acts on it when pods are made; it may stay")},
+        {"spec": (_W, "koord-manager's webhook acts on it at pod creation; keep it")},
         False,
     ),
     ("scheduling.koordinator.sh", "PodMigrationJob"): ForeignKind(
         "podmigrationjobs",
         ("v1alpha1",),
-        {"spec": (_N, "koord-descheduler's affair; here `phalanx defrag` and the action shuffle move pods")},
+        {
+            "spec": (
+                _N,
+                "used by koord-descheduler only; in Phalanx `phalanx defrag` and the action shuffle move pods",
+            )
+        },
         False,
     ),
     ("scheduling.koordinator.sh", "ClusterNetworkTopology"): ForeignKind(
@@ -120,7 +126,7 @@ FOREIGN_KINDS: Mapping[tuple[str, str], ForeignKind] = {
 
 _ENTRY = re.compile(r"\[[0-9]+\]")
 
-# What stands on pods and groups. A key that ends in `/` means all of that domain.
+# Keys of pods and groups. A key that ends in `/` covers all keys of that domain.
 FOREIGN_KEYS: Mapping[str, Said] = {
     "kueue.x-k8s.io/": (_W, "Kueue's own controller acts on it; keep it running"),
     **dict.fromkeys(
@@ -140,37 +146,37 @@ FOREIGN_KEYS: Mapping[str, Said] = {
     ),
     "kai.scheduler/subgroup-name": (_N, "write CompositePodGroups (docs/native-gangs.md)"),
     "pod-group-name": (_C, "write the annotation scheduling.k8s.io/group-name"),
-    "gpu-fraction": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
-    "gpu-memory": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
-    "gpu-fraction-num-devices": (_C, "write what docs/gpu-sharing.md names for shares of a card"),
+    "gpu-fraction": (_C, "write the settings for GPU shares of docs/gpu-sharing.md"),
+    "gpu-memory": (_C, "write the settings for GPU shares of docs/gpu-sharing.md"),
+    "gpu-fraction-num-devices": (_C, "write the settings for GPU shares of docs/gpu-sharing.md"),
     "gpu-fraction-container-name": (
         _C,
-        "write what docs/gpu-sharing.md names for shares of a card, in that container",
+        "write the settings for GPU shares of docs/gpu-sharing.md, in that container",
     ),
-    "kai.scheduler/topology": (_C, "leave it out: a level names its label itself (docs/topology.md)"),
+    "kai.scheduler/topology": (_C, "remove it: a level names its label itself (docs/topology.md)"),
     "kai.scheduler/topology-required-placement": (_C, f"write {REQUIRED_LEVEL} with the same label of nodes"),
     "kai.scheduler/topology-preferred-placement": (_C, f"write {PREFERRED_LEVEL} with the same label of nodes"),
-    "kai.scheduler/": (_N, "nothing here stands for it"),
+    "kai.scheduler/": (_N, "Phalanx has no equivalent"),
 }
 
-# Keys of a template that have a word of ours, an annotation.
+# Keys of a template with an equivalent annotation of Phalanx.
 RENAMED_KEYS: Mapping[str, str] = {
     "kai.scheduler/queue": "scheduling.volcano.sh/queue-name",
     "pod-group-name": "scheduling.k8s.io/group-name",
 }
-# Values that are understood, and not done.
+# Values that are parsed and not honoured.
 _VALUES: Mapping[tuple[str, str], Said] = {
     ("gang.scheduling.koordinator.sh/mode", "NonStrict"): (
         _N,
-        "no room is held for part of a gang: its minimum starts in one step; write Strict (docs/gangs.md)",
+        "nothing is reserved for a part of a gang: its minimum starts in one step; write Strict (docs/gangs.md)",
     ),
 }
-# Fields that are read always, and acted on with this plugin in the policy.
+# Fields that are always read, and honoured only with this plugin in the policy.
 _PLUGINS_OF_FIELDS: Mapping[str, str] = {
     "spec.affinity": "nodegroup",
 }
 
-# Which system a domain of keys and API groups belongs to.
+# Owning system of each domain of keys and API groups.
 _DOMAINS = (
     ("volcano.sh", VOLCANO),
     ("scheduling.x-k8s.io", SCHEDULER_PLUGINS),
@@ -182,7 +188,7 @@ _DOMAINS = (
     ("kueue.x-k8s.io", KUEUE),
 )
 DEFAULT_SCHEDULER = "default-scheduler"
-# The names under which these schedulers run unless somebody says otherwise.
+# Default scheduler names of these systems.
 SCHEDULER_NAMES: Mapping[str, str] = {
     "volcano": VOLCANO,
     "scheduler-plugins-scheduler": SCHEDULER_PLUGINS,
@@ -204,7 +210,7 @@ _LONE_KEYS: Mapping[str, str] = {
 
 
 def system_of(word: str) -> str:
-    """Whose an API group or a label's key is; "" for nobody's of these."""
+    """Return the system that owns an API group or the key of a label; "" for none of them."""
     if word in _LONE_KEYS:
         return _LONE_KEYS[word]
     domain = word.partition("/")[0]
@@ -212,17 +218,17 @@ def system_of(word: str) -> str:
 
 
 def said_of_key(key: str) -> Said | None:
-    """What becomes of a label or annotation that no reader acts on; None where nobody knows it."""
+    """Return the finding about a label or annotation that no reader acts on; None for an unknown key."""
     return FOREIGN_KEYS.get(key) or FOREIGN_KEYS.get(key.partition("/")[0] + "/")
 
 
 def said_of_value(key: str, value: object) -> Said | None:
-    """What becomes of a value that is known and not honoured."""
+    """Return the finding about a parsed value that is not honoured."""
     return _VALUES.get((key, value)) if isinstance(value, str) else None
 
 
 def said_of_policy(field: str) -> str:
-    """Which plugin a field needs."""
+    """Return the plugin that a field needs."""
     for prefix, plugin in _PLUGINS_OF_FIELDS.items():
         if field == prefix or field.startswith(f"{prefix}."):
             return f"with the plugin {plugin} in the policy"
@@ -230,7 +236,7 @@ def said_of_policy(field: str) -> str:
 
 
 def said_of_field(kind: ForeignKind, field: str) -> Said:
-    """The word on the nearest field above; all entries of a list are alike."""
+    """Return the finding of the nearest listed field above; all entries of a list are equal."""
     field = _ENTRY.sub("", field)
     while field not in kind.fields and "." in field:
         field = field.rpartition(".")[0]

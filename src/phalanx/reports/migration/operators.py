@@ -1,5 +1,7 @@
-"""Operators that write the name of a scheduler into the pods of their jobs, and make PodGroups: whose pods they are
-is said to them, not in the templates of jobs (docs/workloads.md)."""
+"""Operators that write a scheduler name into the pods of their jobs and create PodGroups.
+
+The scheduler name is an option of the operator, not a field of the job (docs/workloads.md).
+"""
 
 from __future__ import annotations
 
@@ -12,46 +14,50 @@ import msgspec
 from phalanx.admission.fields import mapping, text
 from phalanx.dialects.reader import Document
 
-_POD_GROUPS = "it then makes PodGroups of scheduling.x-k8s.io"
+_POD_GROUPS = "it then creates PodGroups of scheduling.x-k8s.io"
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """`advice` says what to do instead of editing templates; `{ours}` is the name of the scheduler to move to,
-    `{name}` the one that its pods have, `{serve}` the command that serves both. `keys` are labels and annotations
-    of its jobs that it acts on, or has written, itself. `keeps_name` is True where the name has to stay served."""
+    """Operator of jobs.
+
+    `advice` replaces edits of templates; in it `{ours}` is the name of the new scheduler, `{name}` the current name
+    of its pods, `{serve}` the command that serves both. `keys` are labels and annotations of its jobs that the
+    operator itself uses or writes. `keeps_name` tells that the name must stay served.
+    """
 
     name: str
     advice: str
     keys: tuple[str, ...] = ()
     keeps_name: bool = False
 
-    def told(self, name: str, ours: str) -> str:
-        serve = f"run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+    def advice_for(self, name: str, ours: str) -> str:
+        serve = f"run `phalanx scheduler --scheduler-name {name}` after the other scheduler is stopped"
         return self.advice.format(name=name, ours=ours, serve=serve)
 
 
 TRAINING = Operator(
     "training-operator",
-    "training-operator --gang-scheduler-name={name} writes {name} where a template names nobody: start it with "
-    f"--gang-scheduler-name={{ours}}, {_POD_GROUPS}; a name in the template stays, so take it out; or {{serve}}",
+    "training-operator --gang-scheduler-name={name} writes {name} into templates without a scheduler name: "
+    f"start it with --gang-scheduler-name={{ours}}, {_POD_GROUPS}; "
+    "a name in the template takes precedence, so remove it; or {serve}",
 )
 MPI = Operator(
     "mpi-operator",
-    "mpi-operator -gang-scheduling {name} writes {name} over what a template names: start it with "
+    "mpi-operator -gang-scheduling {name} overwrites the scheduler name of templates with {name}: start it with "
     f"-gang-scheduling {{ours}}, {_POD_GROUPS}; or {{serve}}",
 )
 RAY = Operator(
     "KubeRay",
-    "KubeRay --batch-scheduler={name} writes {name} over what a template names, and makes PodGroups that are read "
-    "here: {serve}, and keep that name; where KubeRay has no such option write {ours}",
+    "KubeRay --batch-scheduler={name} overwrites the scheduler name of templates with {name} and creates PodGroups "
+    "that Phalanx reads: {serve}, and keep that name; if KubeRay lacks this option, write {ours}",
     ("scheduling.k8s.io/group-name", "volcano.sh/task-spec", "volcano.sh/queue-name", "ray.io/priority-class-name"),
     keeps_name=True,
 )
 SPARK = Operator(
     "spark-operator",
     f"start spark-operator with --kube-scheduler-names={{ours}} and write batchScheduler: {{ours}}: {_POD_GROUPS}, "
-    "which keep a driver waiting until its executors fit too (without batchScheduler nothing does); a queue then "
-    "stands in the annotation scheduling.volcano.sh/queue-name of driver and executor; or {serve}",
+    "which delay a driver until its executors fit too (without batchScheduler nothing does); the queue then "
+    "belongs into the annotation scheduling.volcano.sh/queue-name of driver and executor; or {serve}",
 )
 _TRAINING_KINDS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
 _OPERATORS: Mapping[tuple[str, str], Operator] = MappingProxyType(
@@ -64,17 +70,17 @@ _OPERATORS: Mapping[tuple[str, str], Operator] = MappingProxyType(
 
 
 def operator_of(api_version: str, kind: str) -> Operator | None:
-    """Who makes the pods of such an object."""
+    """Return the operator that creates the pods of such an object; None if there is none."""
     if (api_version, kind) == ("kubeflow.org/v2beta1", "MPIJob"):
         return MPI
     return _OPERATORS.get((api_version.rpartition("/")[0], kind))
 
 
 def maker_of(document: Document) -> Mapping[str, Any]:
-    """The reference to the controller of an object, empty where it has none."""
+    """Return the reference to an object's controller; {} without a controller."""
     owners = mapping(document.get("metadata")).get("ownerReferences")
-    found = (mapping(each) for each in owners) if isinstance(owners, list) else ()
-    return next((each for each in found if each.get("controller") is True), {})
+    references = (mapping(reference) for reference in owners) if isinstance(owners, list) else ()
+    return next((reference for reference in references if reference.get("controller") is True), {})
 
 
 def operator_of_pod(document: Document) -> Operator | None:
@@ -99,14 +105,17 @@ class OperatorJobs:
         self._jobs[_key(document, document)] = document
 
     def made(self, document: Document, scheduler: str) -> None:
-        """A pod or PodGroup with another scheduler's name."""
+        """Note a pod or PodGroup with the name of another scheduler."""
         maker = maker_of(document)
         if operator_of(text(maker.get("apiVersion")), text(maker.get("kind"))) is not None:
             metadata = {**maker, "namespace": mapping(document.get("metadata")).get("namespace")}
             self._names.setdefault(_key(maker, {"metadata": metadata}), scheduler)
 
     def named(self) -> Iterator[tuple[Document, Operator, str]]:
-        """Those whose pods have another scheduler's name, and which. What one of them has made is not told."""
+        """Yield the jobs with pods that name another scheduler, and that name.
+
+        Jobs that another job created are skipped.
+        """
         for key, document in self._jobs.items():
             operator = operator_of(text(document.get("apiVersion")), text(document.get("kind")))
             name = self._names.get(key) or self._below(document)
@@ -114,9 +123,9 @@ class OperatorJobs:
                 yield document, operator, name
 
     def _below(self, job: Document) -> str:
-        """What is said of the one that it has made."""
+        """Return the scheduler name of the pods of jobs that this job created; "" if unknown."""
         uid = mapping(job.get("metadata")).get("uid")
-        made = (key for key, each in self._jobs.items() if uid and maker_of(each).get("uid") == uid)
+        made = (key for key, child in self._jobs.items() if uid and maker_of(child).get("uid") == uid)
         return next((self._names[key] for key in made if key in self._names), "")
 
 

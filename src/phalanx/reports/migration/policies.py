@@ -1,4 +1,4 @@
-"""The policies of other schedulers: Volcano's ConfigMap and kube-scheduler's configuration file."""
+"""Policies of other schedulers: Volcano's ConfigMap and kube-scheduler's configuration file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _W, _C, _N = MigrationVerdict.WORKS, MigrationVerdict.CHANGE, MigrationVerdict.N
 
 # Plugins of scheduler-plugins by their names in a KubeSchedulerConfiguration.
 _PLUGINS: Mapping[str, Said] = {
-    "Coscheduling": (_W, "gangs need no plugin here; the policy's gang orders them"),
+    "Coscheduling": (_W, "gangs need no plugin; the plugin gang orders them"),
     "CapacityScheduling": (
         _C,
-        "quotas hold under every policy; for taking back name the actions preempt and reclaim",
+        "quotas apply under every policy; for evictions name the actions preempt and reclaim",
     ),
     "NodeResourceTopologyMatch": (_N, "NodeResourceTopology is not read; numa-aware reads Volcano's NumaTopology"),
     "NodeResourcesAllocatable": (_C, "name the plugin nodeorder or binpack"),
@@ -34,37 +34,38 @@ _PLUGINS: Mapping[str, Said] = {
     "Trimaran": (_C, "name the plugin usage"),
     "LowRiskOverCommitment": (_C, "name the plugin usage"),
     "PreemptionToleration": (_N, "write phalanx.dev/min-run-time on queues and quotas (docs/quotas.md)"),
-    "SySched": (_N, "nothing here stands for it"),
-    "PodState": (_N, "nothing here stands for it"),
+    "SySched": (_N, "Phalanx has no equivalent"),
+    "PodState": (_N, "Phalanx has no equivalent"),
     "QOSSort": (_N, "priorities order pods; QoS classes do not"),
-    "CrossNodePreemption": (_W, "victims are looked for on several nodes as it is"),
+    "CrossNodePreemption": (_W, "preemption searches victims on several nodes by default"),
     "NodeResourcesFit": (_C, "nodeorder spreads (leastrequested.weight), binpack packs (binpack.weight)"),
 }
 _ARGUMENTS: Mapping[str, Said] = {
-    "permitWaitingTimeSeconds": (_N, "nobody holds room while it waits: a gang is bound as a whole or not at all"),
-    "podGroupBackoffSeconds": (_N, "a gang is tried again as soon as something changes that may help"),
+    "permitWaitingTimeSeconds": (_N, "waiting gangs reserve nothing: a gang is bound as a whole or not at all"),
+    "podGroupBackoffSeconds": (_N, "a gang is retried after each helpful change"),
     "apiVersion": (_W, ""),
     "kind": (_W, ""),
 }
 
 
 def examine_policy(head: ObjectFinding, field: str, text: str) -> ObjectFinding:
-    """A policy of Volcano's as our loader takes it: mistakes keep it from being used, doubts do not."""
+    """Return the linter's findings about a Volcano policy: errors prevent its use, warnings do not."""
     fields = [
         FieldFinding(
-            f"{field}:{each.line}",
-            MigrationVerdict.NOT_HONOURED if _idle(each.severity, each.message) else _W,
-            each.message,
+            f"{field}:{problem.line}",
+            MigrationVerdict.NOT_HONOURED if _idle(problem.severity, problem.message) else _W,
+            problem.message,
         )
-        for each in lint_policy(text)
+        for problem in lint_policy(text)
     ]
     fields.insert(0, FieldFinding(field, MigrationVerdict.WORKS, "the policy file of `phalanx scheduler --config`"))
     return msgspec.structs.replace(head, fields=tuple(fields))
 
 
 def usable_policy(text: str) -> str:
-    """The policy itself if it loads, else without the actions, plugins and arguments that nobody knows; "" if it
-    does not load then either."""
+    """Return the policy if it loads, else the policy without unknown actions, plugins and arguments; "" if that
+    does not load either.
+    """
     if not _errors(text):
         return text
     try:
@@ -73,19 +74,25 @@ def usable_policy(text: str) -> str:
         named = [name.strip() for name in str(document.get("actions", "")).split(",")]
         document["actions"] = ", ".join(name for name in named if name in actions)
         for tier in document.get("tiers") or ():
-            tier["plugins"] = [each for each in tier["plugins"] if each["name"] in {*plugins, *RETIRED_PLUGINS}]
-            for each in tier["plugins"]:
-                kind = plugins.get(each["name"])
-                stated = each.get("arguments") or {}
+            tier["plugins"] = [
+                configuration
+                for configuration in tier["plugins"]
+                if configuration["name"] in {*plugins, *RETIRED_PLUGINS}
+            ]
+            for configuration in tier["plugins"]:
+                kind = plugins.get(configuration["name"])
+                stated = configuration.get("arguments") or {}
                 if kind is not None and stated:
-                    each["arguments"] = {
+                    configuration["arguments"] = {
                         key: value
                         for key, value in stated.items()
                         if any(fnmatchcase(key, known) for known in kind.arguments)
                     }
-        for each in document.get("configurations") or ():
-            known = ACTION_ARGUMENTS.get(each["name"], ())
-            each["arguments"] = {k: v for k, v in (each.get("arguments") or {}).items() if k in known}
+        for configuration in document.get("configurations") or ():
+            known = ACTION_ARGUMENTS.get(configuration["name"], ())
+            configuration["arguments"] = {
+                k: v for k, v in (configuration.get("arguments") or {}).items() if k in known
+            }
     except (AttributeError, KeyError, TypeError, yaml.YAMLError):
         return ""
     cleaned: str = yaml.safe_dump(document, sort_keys=False)
@@ -93,7 +100,7 @@ def usable_policy(text: str) -> str:
 
 
 def _errors(text: str) -> bool:
-    return any(each.severity == ERROR for each in lint_policy(text))
+    return any(problem.severity == ERROR for problem in lint_policy(text))
 
 
 def _idle(severity: str, message: str) -> bool:
@@ -112,21 +119,21 @@ def _configuration(document: Document) -> Iterator[FieldFinding]:
         place = f"profiles[{at}]"
         if profile.get("schedulerName"):
             name = profile["schedulerName"]
-            advice = f"or run `phalanx scheduler --scheduler-name {name}` once the other one is stopped"
+            advice = f"or run `phalanx scheduler --scheduler-name {name}` after the other scheduler is stopped"
             served = str(name)
             if name == DEFAULT_SCHEDULER:
-                advice, served = "kube-scheduler itself goes by this name", ""
+                advice, served = "this is kube-scheduler's own name", ""
             yield FieldFinding(f"{place}.schedulerName", _C, f"write phalanx into pods; {advice}", served=served)
         enabled = _enabled(profile.get("plugins"))
         for name in dict.fromkeys(enabled):
-            verdict, message = _PLUGINS.get(name, (_N, "no plugin of a policy stands for it (docs/policy.md)"))
+            verdict, message = _PLUGINS.get(name, (_N, "no plugin of Phalanx is equivalent (docs/policy.md)"))
             yield FieldFinding(f"{place}.plugins[{name}]", verdict, message)
         configs = profile.get("pluginConfig")
         for config in configs if isinstance(configs, list) else ():
             if not isinstance(config, Mapping) or not isinstance(config.get("args"), Mapping):
                 continue
             for key in config["args"]:
-                verdict, message = _ARGUMENTS.get(key, (_N, "arguments are those of docs/policy.md"))
+                verdict, message = _ARGUMENTS.get(key, (_N, "use the arguments of docs/policy.md"))
                 if message:
                     yield FieldFinding(f"{place}.pluginConfig[{config.get('name')}].args.{key}", verdict, message)
 

@@ -1,4 +1,4 @@
-"""Where the objects of another scheduler come from: a cluster, which is only read, or files."""
+"""Sources of another scheduler's objects: a cluster, which is only read, or files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WEBHOOKS = (
     (Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False), True),
     (Resource(_ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False), False),
 )
-# Who makes pods, and has a template that names the scheduler: also one that has no pods now.
+# Workload kinds with a template that names the scheduler, even without pods at present.
 _WORKLOADS = (
     Resource("apps", "v1", "deployments", "Deployment"),
     Resource("apps", "v1", "statefulsets", "StatefulSet"),
@@ -42,7 +42,7 @@ _WORKLOADS = (
 
 
 class Source(msgspec.Struct):
-    """`missing` names what could not be read, with the reason."""
+    """Source of objects. `missing` names unreadable kinds with the reason."""
 
     examiner: Examiner
     webhooks: list[Webhook] = []
@@ -71,7 +71,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 async def read_cluster_objects(client: KubeClient, source: Source, namespace: str | None) -> None:
-    """Kinds that are not served are none of this cluster's; those that may not be read are named."""
+    """Read all objects of the cluster. Unserved kinds are skipped, forbidden kinds are named in `missing`."""
     served = await discover(client)
     source.missing += [f"{name}: {why}" for name, why in sorted(served.degraded.items()) if system_of(name)]
     for resource in (*_foreign(served), *_operators(served), *_WORKLOADS, PODS, _CONFIG_MAPS, PRIORITY_CLASSES):
@@ -86,7 +86,7 @@ async def read_cluster_objects(client: KubeClient, source: Source, namespace: st
 
 
 def _foreign(served: Discovery) -> list[Resource]:
-    """All kinds of these systems, read here or not, each once."""
+    """Return all kinds of these systems, each once."""
     known = {*Readers().kinds, *FOREIGN_KINDS}
     return [
         resource
@@ -97,13 +97,13 @@ def _foreign(served: Discovery) -> list[Resource]:
 
 
 def _operators(served: Discovery) -> list[Resource]:
-    """Kinds of operators that make pods, and say in templates whose they are."""
+    """Return the kinds of operators with templates that name the scheduler."""
     kinds = {kind for kind in grouped_kinds() if kind[0] not in NATIVE_GROUPS and not system_of(kind[0])}
-    return [each for each in _listed(served) if (each.group, each.kind) in kinds]
+    return [resource for resource in _listed(served) if (resource.group, resource.kind) in kinds]
 
 
 def _listed(served: Discovery) -> list[Resource]:
-    """What can be listed, each in the version that the server prefers."""
+    """Return the listable kinds, each in the server's preferred version."""
     preferred: dict[tuple[str, str], Resource] = {}
     for entry in served.served:
         if "/" not in entry.resource.plural and "list" in entry.verbs:
@@ -111,7 +111,7 @@ def _listed(served: Discovery) -> list[Resource]:
     return list(preferred.values())
 
 
-# Made and deleted by the systems themselves.
+# Created and deleted by the systems themselves.
 _TRANSIENT = frozenset({"BindRequest", "NodeMetric", "NodeShard"})
 
 

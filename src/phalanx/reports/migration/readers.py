@@ -1,7 +1,7 @@
-"""Which fields of an object our own decoders act on, found out by changing each of them.
+"""Detection of the fields that Phalanx's decoders act on, by changing each of them.
 
-A field is honoured if the decoder makes something else of the object once the field holds something else. So the
-answer is that of the scheduler and the controllers, whatever they learn to read.
+A field is honoured if a change of its value changes the decoded object. So the result is that of the scheduler and
+the controllers, and needs no list of fields.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from phalanx.jobs.pod_group import desired_pod_group
 from phalanx.model.events import ClusterEvent, PodUpdated
 from phalanx.model.gang import GangKey
 
-# What a decoder makes of an object: (the facts, what it tells about them). Facts are compared, and never read.
+# Result of a decoder: (facts, messages). Facts are only compared.
 Reading = tuple[object, tuple[str, ...]]
 Read = Callable[[Document], Reading]
 Path = tuple[str | int, ...]
@@ -47,7 +47,7 @@ _STRUCTS: dict[tuple[str, str], type[msgspec.Struct]] = {
     (jobs.FLOW, "JobTemplate"): jobs.JobTemplate,
     (jobs.BUS, "Command"): jobs.Command,
 }
-# Every reader takes at least one of them for another value than what stands there.
+# Each decoder accepts at least one of these values as different from the current one.
 _PROBES: tuple[object, ...] = (
     {"probe": ["?"]},
     "?",
@@ -62,7 +62,7 @@ _PROBES: tuple[object, ...] = (
     "*",
     "a,b",
 )
-_TEXT_PROBES = tuple(each for each in _PROBES if isinstance(each, str))
+_TEXT_PROBES = tuple(probe for probe in _PROBES if isinstance(probe, str))
 
 
 class Readers:
@@ -78,16 +78,16 @@ class Readers:
         }
 
     def _group_kinds(self) -> Iterator[WantedKind]:
-        yield from (each.kind for each in self._all.groups.values())
-        yield from (each.kind for each in self._all.accounts.values())
+        yield from (group_source.kind for group_source in self._all.groups.values())
+        yield from (group_source.kind for group_source in self._all.accounts.values())
 
     @property
     def kinds(self) -> list[tuple[str, str]]:
-        """(group, kind) of all objects that are read, pods left out."""
+        """Return (group, kind) of all readable objects except pods."""
         return [*self._kinds, *_STRUCTS]
 
     def reader(self, document: Document) -> Read | None:
-        """None for a kind that nobody reads."""
+        """Return the reader of an object's kind; None for a kind that Phalanx does not read."""
         group, _, version = str(document.get("apiVersion") or "").rpartition("/")
         kind = str(document.get("kind") or "")
         if (group, kind) == ("", "Pod"):
@@ -96,15 +96,15 @@ class Readers:
             return self._job
         if (group, kind) in _STRUCTS:
             struct = _STRUCTS[group, kind]
-            return lambda each: _struct(struct, each)
+            return lambda content: _struct(struct, content)
         wanted = self._kinds.get((group, kind))
         if wanted is None:
             return None
         served = wanted.served_as(version)
-        return lambda each: self._object(served, each)
+        return lambda content: self._object(served, content)
 
     def owner(self, document: Document) -> Read | None:
-        """What the owner of pods says of their gang; None where nobody asks such an object."""
+        """Return the reader of a workload's own gang settings; None for a kind without such settings."""
         kind = (str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind") or ""))
         for rule in BUILT_IN_RULES:
             if rule.owner is not None and rule.sizes is not None and (rule.owner.group, rule.owner.kind) == kind:
@@ -112,7 +112,9 @@ class Readers:
         return None
 
     def accounts(self) -> Callable[[Document], list[ClusterEvent]]:
-        """What becomes of accounts by objects that are told one after the other; other kinds are passed over."""
+        """Return a function that applies objects one after another and returns their account events; other kinds
+        yield none.
+        """
         intake = Intake((), dialects=self._dialects)
 
         def take(document: Document) -> list[ClusterEvent]:
@@ -128,7 +130,7 @@ class Readers:
         return take
 
     def honoured(self, document: Document, read: Read, path: Path) -> bool:
-        """Whether anybody acts on what stands at `path`."""
+        """Return whether a decoder acts on the field at `path`."""
         shape = tuple("*" if isinstance(step, int) else step for step in path)
         key = (str(document.get("apiVersion")), str(document.get("kind")), shape)
         if key in self._honoured:
@@ -146,49 +148,51 @@ class Readers:
         address = (kind.group, kind.plural)
         if address in self._all.groups:
             specs = self._all.read_group(kind, document)
-            return specs, tuple(dict.fromkeys(told for each in specs for told in self._told_of_group(each)))
+            return specs, tuple(
+                dict.fromkeys(message for account_spec in specs for message in self._told_of_group(account_spec))
+            )
         if address in self._all.accounts:
             account = self._all.accounts[address]
             if account.read is not None:
                 spec = account.read(kind, document)
-                found = [*spec.warnings]
-                for each in spec.accounts:
-                    found += [*([each.problem] if each.problem else ()), *each.warnings]
-                return spec, tuple(problem.message for problem in found)
-            # Which nodes a profile means shows only where there are nodes.
+                problems = [*spec.warnings]
+                for account_spec in spec.accounts:
+                    problems += [*([account_spec.problem] if account_spec.problem else ()), *account_spec.warnings]
+                return spec, tuple(problem.message for problem in problems)
+            # The selected nodes of a profile depend on existing nodes, so the selector itself is compared.
             facts: object = (intake.account(kind, document), node_selector_of(kind, document))
         else:
             facts = intake.apply(intake.enrichers.updated(kind, document))
             if kind.kind == "Reservation":
-                # Who may use one shows at the pods of others only.
+                # The owners of a reservation matter only for other pods, so they are compared separately.
                 facts = (facts, read_owners(ReservationReader(kind, document)))
         return facts, _told(intake)
 
     def _told_of_group(self, spec: GroupSpec) -> list[str]:
-        """What is said of a gang that has nothing yet but its object."""
+        """Return the messages about a gang that has no pods yet."""
         key = GangKey(spec.ref.namespace, spec.ref.name)
         context = GangContext(naming_of=self._all.naming_of)
         gang = resolve(key, (), (spec,), context, DialectOptions()).gang
         known = [spec.problem, *spec.warnings]
-        said = (told.message for told in (*known, gang.problem, *gang.warnings) if told is not None)
-        # Which classes there are is looked up among all that was read.
-        return [message for message in said if "does not exist" not in message]
+        messages = (notice.message for notice in (*known, gang.problem, *gang.warnings) if notice is not None)
+        # Missing classes are reported against all objects that were read (`references.py`).
+        return [message for message in messages if "does not exist" not in message]
 
     def _job(self, document: Document) -> Reading:
-        """A Job's labels and annotations are those of its PodGroup as well."""
-        job, told = _struct(jobs.Job, document)
+        """Read a Job and its PodGroup, which has the Job's labels and annotations."""
+        job, faults = _struct(jobs.Job, document)
         if not isinstance(job, jobs.Job):
-            return job, told
+            return job, faults
         group = desired_pod_group(job)
         kind = self._kinds[VOLCANO, "PodGroup"].served_as("v1beta1")
         keys = (*job.metadata.labels, *job.metadata.annotations)
-        more = [each for each in self._object(kind, group)[1] if any(f"{key} " in each for key in keys)]
-        return job, (*told, *more)
+        more = [message for message in self._object(kind, group)[1] if any(f"{key} " in message for key in keys)]
+        return job, (*faults, *more)
 
     def _pod(self, document: Document) -> Reading:
         pod = decode_pod(msgspec.json.encode(document))
         intake = Intake((pod.spec.scheduler_name,), dialects=self._dialects)
-        # Every label is kept for whoever selects pods by it; that is not to act on it.
+        # Labels are stored for selectors of other pods, which does not count as acting on them.
         facts = [
             PodUpdated(msgspec.structs.replace(event.pod, labels=())) if isinstance(event, PodUpdated) else event
             for event in intake.pod(pod)
@@ -197,7 +201,7 @@ class Readers:
 
 
 def _schedulers(document: Document) -> tuple[str, ...]:
-    """The scheduler that an object with a template of one pod names: what is said holds once it is ours."""
+    """Return the scheduler name in an object's pod template, so that the reader treats the object as ours."""
     value: object = document
     for step in ("spec", "template", "spec", "schedulerName"):
         value = value.get(step) if isinstance(value, Mapping) else None
@@ -224,7 +228,7 @@ def _struct(kind: type[msgspec.Struct], document: Document) -> Reading:
 
 
 def leaves(value: object, path: Path = ()) -> Iterator[Path]:
-    """Where the values of an object stand; an empty map or list is one too."""
+    """Yield the paths of all values of an object; an empty map or list counts as a value."""
     if isinstance(value, Mapping) and value:
         for key, content in value.items():
             yield from leaves(content, (*path, str(key)))
@@ -236,7 +240,7 @@ def leaves(value: object, path: Path = ()) -> Iterator[Path]:
 
 
 def spelled(path: Path) -> str:
-    """As people write it: spec.tasks[0].name, metadata.annotations[a/b]."""
+    """Return the display form of a path: spec.tasks[0].name, metadata.annotations[a/b]."""
     text = ""
     for step in path:
         if isinstance(step, int) or "/" in step or "." in step:
@@ -247,7 +251,7 @@ def spelled(path: Path) -> str:
 
 
 def _with(document: Document, path: Path, value: object) -> dict[str, Any]:
-    """A copy in which `value` stands at `path`."""
+    """Return a copy of the document with `value` at `path`."""
     changed: dict[str, Any] = copy.copy(dict(document))
     place: Any = changed
     for step in path[:-1]:

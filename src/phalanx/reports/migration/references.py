@@ -1,5 +1,7 @@
-"""Names that objects give to others: queues and quotas above them, the queues that they wait in, PriorityClasses.
-Who is missing is said as the scheduler says it."""
+"""References between objects: parent queues and quotas, queues of groups, and PriorityClasses.
+
+Missing targets are reported in the scheduler's own words.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ from phalanx.status.warnings.orphaned_accounts import CHARGES_NOTHING
 
 _PARENTS = {Tree.QUEUE: "spec.parent", Tree.KOORDINATOR: spelled(("metadata", "labels", PARENT))}
 _KINDS = {Tree.QUEUE: "Queue", Tree.KOORDINATOR: "ElasticQuota"}
-# Made by the scheduler, or the cluster, itself.
+# Accounts that the scheduler or the cluster creates itself.
 _ALWAYS = {AccountKey(Tree.QUEUE, ROOT_QUEUE), AccountKey(Tree.QUEUE, DEFAULT_QUEUE)}
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """What an object calls its queue and its class ("" where it names none), in fields below `place`."""
+    """Queue and class that an object names ("" for none), in fields below `place`."""
 
     ref: GroupRef
     place: str
@@ -42,16 +44,16 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 class References:
-    """Objects are told one by one; what is missing shows when all are there.
+    """Collector of references. Missing targets are determined after all objects are added.
 
-    `partial` are kinds of which not all were read: of these nobody can say that one is missing.
+    `partial` names kinds that were read only in part: their objects are never reported as missing.
     """
 
     def __init__(self) -> None:
         self.partial: set[str] = set()
         self._accounts: dict[AccountKey, Account] = {}
         self._classes: set[str] = set()
-        # By the place of the finding that it belongs to.
+        # Keyed by the index of the finding that the entry belongs to.
         self._parents: dict[int, AccountKey] = {}
         self._names: dict[int, _Names] = {}
         self._hypernodes: dict[str, tuple[int, HyperNode, Document]] = {}
@@ -60,7 +62,7 @@ class References:
         self._classes.add(str(mapping(document.get("metadata")).get("name")))
 
     def add(self, place: int, document: Document, facts: object) -> None:
-        """What a reader made of an object, whose finding stands at `place`."""
+        """Add the references in a reader's facts; `place` is the index of the object's finding."""
         names = _names_of(document, facts)
         if names is not None:
             self._names[place] = names
@@ -69,7 +71,7 @@ class References:
                 self._hypernodes[event.hypernode.name] = place, event.hypernode, document
 
     def add_accounts(self, place: int, document: Document, events: Iterable[object]) -> None:
-        """What becomes of all accounts by the object, whose finding stands at `place`."""
+        """Apply an object's account events; `place` is the index of the object's finding."""
         metadata = mapping(document.get("metadata"))
         name = (str(document.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
         for event in events:
@@ -95,7 +97,7 @@ class References:
                 )
         yield from self._missing_queues()
         yield from self._hypernode_faults()
-        # Every cluster has classes of its own: where none was read nobody could look.
+        # Every cluster has built-in classes: no class at all means that classes were not read.
         if self._classes and "PriorityClass" not in self.partial:
             known = self._classes | set(SYSTEM_CLASSES) | {""}
             for place, names in self._names.items():
@@ -104,7 +106,7 @@ class References:
                     yield place, FieldFinding(f"{names.place}.priorityClassName", MigrationVerdict.CHANGE, message)
 
     def _hypernode_faults(self) -> Iterator[tuple[int, FieldFinding]]:
-        """As the scheduler finds them; which nodes there are nobody knows here."""
+        """Yield the faults that the scheduler finds in HyperNodes. Nodes are unknown here and are not checked."""
         if "HyperNode" in self.partial:
             return
         tree = HyperNodeTree(NodeRows(ResourceSpace()))
@@ -118,21 +120,21 @@ class References:
             )
 
     def _missing_queues(self) -> Iterator[tuple[int, FieldFinding]]:
-        """Nothing where neither a queue nor a cluster was read: nobody could look."""
+        """Yield references to missing queues; nothing if neither queues nor a cluster was read."""
         known = {key.name for key in (*self._accounts, *_ALWAYS) if key.tree is Tree.QUEUE} | {""}
         if "Queue" in self.partial or not (self._classes or len(known) > len(_ALWAYS) + 1):
             return
         for place, names in self._names.items():
             if names.queue not in known:
                 message = (
-                    f"{describe(names.ref)}: queue {names.queue} does not exist; create it: until then nothing "
+                    f"{describe(names.ref)}: queue {names.queue} does not exist; create it: until then no gang "
                     "that names it starts"
                 )
                 yield place, FieldFinding(f"{names.place}.queue", MigrationVerdict.CHANGE, message)
 
 
 def _member_named(document: Document, message: str) -> str:
-    """The member that a fault of a HyperNode is about."""
+    """Return the path of the member that a HyperNode's fault concerns."""
     members = mapping(document.get("spec")).get("members")
     for at, member in enumerate(members if isinstance(members, list) else ()):
         name = mapping(mapping(mapping(member).get("selector")).get("exactMatch")).get("name")
@@ -142,7 +144,7 @@ def _member_named(document: Document, message: str) -> str:
 
 
 def _names_of(document: Document, facts: object) -> _Names | None:
-    """None for what names neither."""
+    """Return the names in an object; None without any."""
     match facts:
         case (GroupSpec() as group,):
             return _Names(group.ref, "spec", group.queue, group.priority_class)
@@ -161,8 +163,8 @@ def _of_job(document: Document, place: str, spec: JobSpec) -> _Names:
     return _Names(ref, place, spec.queue, spec.priority_class_name)
 
 
-def with_missing(fields: tuple[FieldFinding, ...], found: FieldFinding) -> tuple[FieldFinding, ...]:
-    """What is said of a field in the place of what was said of it before."""
-    if any(each.field == found.field for each in fields):
-        return tuple(found if each.field == found.field else each for each in fields)
-    return (*fields, found)
+def with_missing(fields: tuple[FieldFinding, ...], finding: FieldFinding) -> tuple[FieldFinding, ...]:
+    """Return the fields with `finding` in place of an earlier finding about the same field."""
+    if any(field_finding.field == finding.field for field_finding in fields):
+        return tuple(finding if field_finding.field == finding.field else field_finding for field_finding in fields)
+    return (*fields, finding)

@@ -1,4 +1,4 @@
-"""Jobs, and what makes jobs, that the webhook and the controllers would not take, in their words."""
+"""Jobs and job-creating objects that the webhook and the controllers would refuse, with their messages."""
 
 from __future__ import annotations
 
@@ -17,43 +17,46 @@ from phalanx.jobs.plugins.registry import plugins_of
 from phalanx.jobs.spec import BATCH, FLOW, read_job
 from phalanx.reports.migration.readers import Path
 
-# Queues are looked for elsewhere, among all that was read.
+# Missing queues are reported by `references.py`, which knows all objects.
 _NOWHERE = AdmissionContext()
-# What a generated name ends in, as the webhook takes it.
+# Suffix of a generated name, in a form that the webhook accepts.
 _SUFFIX = "x" * 5
 
 
 def refusals(document: Document) -> list[str]:
-    """Why nothing would come of the object; none for kinds that nobody judges."""
+    """Return the reasons to refuse the object; [] for a kind without validation."""
     group, _, _ = str(document.get("apiVersion") or "").rpartition("/")
     judge = _JUDGES.get((group, str(document.get("kind"))))
     return list(dict.fromkeys(refusal.rstrip(";") for refusal in judge(document))) if judge is not None else []
 
 
 def field_at_fault(document: Document, paths: Iterable[Path], refusal: str) -> Path | None:
-    """The first of the fields without which the object would not be refused so: those after which nothing new is
-    wrong before the others, then those whose value is quoted. None if it is no single one."""
+    """Return the field that causes the refusal; None if no single field does.
+
+    It is the first field whose removal removes the refusal. Fields whose removal adds no new refusal come first,
+    then fields whose value the refusal quotes.
+    """
     before = set(refusals(document))
-    found: list[tuple[bool, Path]] = []
+    candidates: list[tuple[bool, Path]] = []
     for path in sorted(paths, key=lambda path: f'"{_at(document, path)}"' not in refusal):
         after = set(refusals(_without(document, path)))
         if refusal not in after:
-            found.append((not after <= before, path))
-    return min(found, key=lambda each: each[0])[1] if found else None
+            candidates.append((not after <= before, path))
+    return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
 
 def _of_job(document: Document) -> Iterator[str]:
-    """A job that was begun is finished, whatever is new against it: but for its plugins, which are asked again."""
-    said: list[str] = []
+    """Yield the refusals of a Job. A started Job is checked for its plugins only, because it continues anyway."""
+    refusals_of_job: list[str] = []
     if not mapping(mapping(document.get("status")).get("state")).get("phase"):
-        said = jobs.validate(jobs.defaults(named(document), _NOWHERE).document, None, _NOWHERE)
-    yield from said
-    if not any("job plugin" in refusal for refusal in said):
+        refusals_of_job = jobs.validate(jobs.defaults(named(document), _NOWHERE).document, None, _NOWHERE)
+    yield from refusals_of_job
+    if not any("job plugin" in refusal for refusal in refusals_of_job):
         yield from _of_plugins(named(document))
 
 
 def _of_plugins(document: Document) -> Iterator[str]:
-    """Their arguments are looked at where pods are made."""
+    """Yield invalid plugin arguments, which controllers check at pod creation."""
     try:
         job, _ = read_job(document)
         plugins_of(job)
@@ -64,7 +67,7 @@ def _of_plugins(document: Document) -> Iterator[str]:
 
 
 def _of_cron_job(document: Document) -> Iterator[str]:
-    """Its own and those of its job one by one: together they would be one sentence."""
+    """Yield the refusals of a CronJob and of its job one by one; the webhook joins them into one sentence."""
     whole = named(document)
     template = mapping(whole.get("spec")).get("jobTemplate")
     yield from cron_jobs.own_refusals(whole)
@@ -89,7 +92,7 @@ _JUDGES: Mapping[tuple[str, str], Callable[[Document], Iterator[str]]] = {
 
 
 def named(document: Document) -> dict[str, Any]:
-    """A copy with a name: one that the API server generates is not there yet."""
+    """Return a copy with a name; a generated name does not exist yet."""
     metadata = mapping(document.get("metadata"))
     name = name_of(document) or text(metadata.get("generateName")) + _SUFFIX
     return {**copy.deepcopy(dict(document)), "metadata": {**metadata, "name": name}}

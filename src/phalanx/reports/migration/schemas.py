@@ -1,4 +1,4 @@
-"""What the definitions that `phalanx install` applies let the API server take."""
+"""Values that the CRDs of `phalanx install` permit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.reports.migration.readers import Path
 
 
 def refused_value(document: Document, path: Path, value: object) -> str:
-    """Why the API server would not take a word, "" where it would: it knows all that may stand there."""
+    """Return why the API server would refuse an enum value, "" for a permitted one."""
     group, _, version = str(document.get("apiVersion") or "").rpartition("/")
     schema = _schemas(group).get((str(document.get("kind")), version), {})
     for step in path:
@@ -31,13 +31,13 @@ def refused_value(document: Document, path: Path, value: object) -> str:
 
 @cache
 def _schemas(group: str) -> Mapping[tuple[str, str], Mapping[str, Any]]:
-    """By kind and version."""
-    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    """Return the schemas by kind and version."""
+    schemas: dict[tuple[str, str], Mapping[str, Any]] = {}
     for folder in (dialect.definitions for dialect in BUILT_IN if dialect.definitions is not None):
         for entry in folder.iterdir():
             if entry.name.endswith(f".{group}.yaml"):
                 spec = decode_yaml(entry.read_text(encoding="utf-8"))["spec"]
                 for version in spec["versions"]:
                     schema = version["schema"]["openAPIV3Schema"]
-                    found[spec["names"]["kind"], version["name"]] = schema
-    return found
+                    schemas[spec["names"]["kind"], version["name"]] = schema
+    return schemas

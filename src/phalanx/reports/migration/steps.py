@@ -1,4 +1,4 @@
-"""What to do in which order to move in, and what to apply for it."""
+"""Ordered migration steps and the files to apply."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from phalanx.reports.migration.foreign import (
 
 _NAME_LABEL = "app.kubernetes.io/name"
 _OUR_WEBHOOKS = ".webhook.phalanx.dev"
-# Webhooks of these groups speak about what we and our users write.
+# Webhooks of these groups check objects that users still create for Phalanx.
 _STAYS: Mapping[str, str] = {
     VOLCANO: (
-        "Volcano: stop volcano-scheduler; volcano-controllers and its webhooks may stay "
+        "Volcano: stop volcano-scheduler; volcano-controllers and its webhooks can stay "
         "(or run `phalanx controllers` and `phalanx webhook` in their place, never both)"
     ),
-    SCHEDULER_PLUGINS: "scheduler-plugins: stop its scheduler; its controller may stay",
-    KOORDINATOR: "Koordinator: stop koord-scheduler; koordlet, koord-manager and their webhooks may stay",
-    KAI: "KAI: stop its operator, scheduler, binder, podgrouper and admission: nothing here reads their objects",
+    SCHEDULER_PLUGINS: "scheduler-plugins: stop its scheduler; its controller can stay",
+    KOORDINATOR: "Koordinator: stop koord-scheduler; koordlet, koord-manager and their webhooks can stay",
+    KAI: "KAI: stop its operator, scheduler, binder, podgrouper and admission: Phalanx does not read their objects",
     KUEUE: "Kueue: nothing to stop; it admits, Phalanx places",
 }
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """A webhook configuration that is in the cluster; `ours` is what `phalanx webhook` has made."""
+    """Webhook configuration in the cluster; `ours` marks one of `phalanx webhook`."""
 
     name: str
     groups: tuple[str, ...]
@@ -46,24 +46,24 @@ class Webhook(msgspec.Struct, frozen=True):
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """`counts` are objects by system and verdict, those alike included."""
+    """Migration steps. `counts` are numbers of objects by system and verdict, including equal ones."""
 
     counts: Mapping[str, Mapping[str, int]]
     steps: tuple[str, ...]
 
 
-def summary(found: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = (), written: str = "") -> Steps:
-    """`written` is the directory to which what to apply was written, "" if it was not."""
-    findings = list(found)
+def summary(object_findings: Iterable[ObjectFinding], webhooks: Iterable[Webhook] = (), written: str = "") -> Steps:
+    """Return the steps. `written` is the directory of the written files, "" for none."""
+    findings = list(object_findings)
     counts = {
         system: {
             verdict.value: sum(
-                1 + each.alike for each in findings if (each.system, each.verdict) == (system, verdict)
+                1 + finding.alike for finding in findings if (finding.system, finding.verdict) == (system, verdict)
             )
             for verdict in MigrationVerdict
         }
         for system in SYSTEMS
-        if any(each.system == system for each in findings)
+        if any(finding.system == system for finding in findings)
     }
     return Steps(counts, tuple(_steps(findings, list(webhooks), set(counts), written)))
 
@@ -74,15 +74,15 @@ def _steps(
     if not systems:
         return
     place = f"{written.rstrip('/')}/" if written else ""
-    if not written and any(each.manifests or each.patch or _is_policy(each) for each in findings):
+    if not written and any(finding.manifests or finding.patch or _is_policy(finding) for finding in findings):
         yield "phalanx migrate --write DIR: policy.yaml, objects/ and patches/ of the steps below"
-    yield "phalanx install: definitions that are there stay as they are"
-    policies = [each for each in findings if _is_policy(each)]
+    yield "phalanx install: existing definitions are not changed"
+    policies = [finding for finding in findings if _is_policy(finding)]
     config = f" --config {place}policy.yaml" if policies else ""
     if policies:
         yield f"phalanx policy lint {place}policy.yaml: the policy that Volcano's ConfigMap holds"
-    if any(each.manifests for each in findings):
-        yield f"kubectl apply -f {place}objects/: queues and groups in the place of those that are not read"
+    if any(finding.manifests for finding in findings):
+        yield f"kubectl apply -f {place}objects/: queues and groups that replace unreadable ones"
     names = _scheduler_names(findings)
     running = "".join(f" --scheduler-name {name}" for name in ("phalanx", *names))
     for system in SYSTEMS:
@@ -92,26 +92,26 @@ def _steps(
     if clashing:
         yield (
             f"webhooks {', '.join(clashing)}: they need their own controller; "
-            "delete them once it is gone, or what they speak about is refused"
+            "delete them with it, otherwise their objects are refused"
         )
     yield f"phalanx scheduler{config}{running if names else ''}"
-    kept = any(field.kept for each in findings for field in each.fields)
-    if any(each.patch for each in findings):
+    kept = any(field.kept for finding in findings for field in finding.fields)
+    if any(finding.patch for finding in findings):
         patches = f"{place}patches/"
         enough = "" if kept else " (then --scheduler-name phalanx is enough)"
         yield f"kubectl patch with {patches}: schedulerName in templates{enough}"
     elif names:
-        yield "write schedulerName: phalanx into what makes pods, whenever it suits"
+        yield "write schedulerName: phalanx into workloads at any time"
 
 
 def _is_policy(finding: ObjectFinding) -> bool:
-    return any(each.field.startswith("data.") for each in finding.fields)
+    return any(field.field.startswith("data.") for field in finding.fields)
 
 
 def _scheduler_names(findings: list[ObjectFinding]) -> list[str]:
-    """Under which names pods wait now."""
-    found = {field.served for each in findings for field in each.fields} - {""}
-    return sorted(found, key=lambda name: (name not in SCHEDULER_NAMES, name))
+    """Return the scheduler names of existing pods."""
+    served = {field.served for finding in findings for field in finding.fields} - {""}
+    return sorted(served, key=lambda name: (name not in SCHEDULER_NAMES, name))
 
 
 def _clashes(webhook: Webhook) -> bool:
@@ -124,7 +124,7 @@ def _clashes(webhook: Webhook) -> bool:
 
 def read_webhook(document: Mapping[str, Any], mutating: bool) -> Webhook:
     metadata, groups = mapping(document.get("metadata")), []
-    hooks = [mapping(each) for each in document.get("webhooks") or ()]
+    hooks = [mapping(item) for item in document.get("webhooks") or ()]
     for hook in hooks:
         for rule in hook.get("rules") or ():
             groups += [str(group) for group in rule.get("apiGroups") or ()]
@@ -132,8 +132,11 @@ def read_webhook(document: Mapping[str, Any], mutating: bool) -> Webhook:
 
 
 def _is_ours(metadata: Mapping[str, Any], hooks: Sequence[Mapping[str, Any]]) -> bool:
-    """By the label that our installer and the chart write, whatever the release is called; else by the names of all
-    webhooks, which carry our domain. The name of the object says nothing."""
+    """Return whether the webhook configuration belongs to Phalanx: by the label of the installer and the chart,
+    else by the domain in all webhook names.
+
+    The object's name is not significant.
+    """
     if mapping(metadata.get("labels")).get(_NAME_LABEL) == LABELS[_NAME_LABEL]:
         return True
     return bool(hooks) and all(text(hook.get("name")).endswith(_OUR_WEBHOOKS) for hook in hooks)

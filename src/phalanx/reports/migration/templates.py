@@ -1,4 +1,4 @@
-"""Where an object, whatever its kind, has templates of pods and names schedulers."""
+"""Pod templates and scheduler names in objects of any kind."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from phalanx.reports.migration.foreign import RENAMED_KEYS, SCHEDULER_NAMES
 from phalanx.reports.migration.readers import Path
 from phalanx.reports.owner_kinds import job_kinds
 
-# The one of SparkApplication (sparkoperator.k8s.io): its operator writes it into the pods.
+# Field of SparkApplication (sparkoperator.k8s.io); the operator writes its value into pods.
 BATCH_SCHEDULER = "batchScheduler"
 NAME_FIELDS = ("schedulerName", BATCH_SCHEDULER)
-# Its pods are known by their labels.
+# Labels identify its pods.
 SPARK_APPLICATION = ("sparkoperator.k8s.io", "SparkApplication")
 _NOT_WRITTEN = frozenset(("apiVersion", "kind", "metadata", "status"))
-# What an object has that makes pods in several steps: what stands in a `template` is then no pod's.
+# Fields of objects that create pods in several steps: their `template` is not a pod template.
 _STEPS = ("template", "tasks", "jobTemplate")
-# Kinds of Kubernetes itself that make pods; their pods are told of as those of any owner.
+# API groups of Kubernetes' own workload kinds: their pods are examined like pods of any owner.
 NATIVE_GROUPS = frozenset(("", "apps", "batch"))
 _PATCHED = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"))
 
 
 def pod_templates(document: Document) -> list[Path]:
-    """Where mappings stand that hold the `spec`, and mostly the `metadata`, of pods."""
+    """Return the paths of pod templates: mappings with `spec` and usually `metadata`."""
     return [path for key in _written(document) for path in _templates(document[key], (key,))]
 
 
 def scheduler_names(document: Document) -> list[Path]:
-    """Where a scheduler's name stands, in templates and elsewhere."""
+    """Return the paths of scheduler names, in templates and elsewhere."""
     return [path for key in _written(document) for path in _named(document[key], (key,))]
 
 
@@ -42,7 +42,7 @@ def in_template(path: Path, templates: list[Path]) -> bool:
 
 
 def is_grouped(document: Document) -> bool:
-    """Whether somebody here knows the pods of such an owner as his."""
+    """Return whether Phalanx groups the pods of such an owner."""
     group, kind = str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind"))
     if group in NATIVE_GROUPS:
         return True
@@ -50,21 +50,24 @@ def is_grouped(document: Document) -> bool:
 
 
 def grouped_kinds() -> set[tuple[str, str]]:
-    """(group, kind) of the owners whose pods somebody here knows as theirs."""
+    """Return (group, kind) of the owners with pods that Phalanx groups."""
     owners = {(rule.owner.group, rule.owner.kind) for rule in BUILT_IN_RULES if rule.owner is not None}
     submitted = ((group, kind) for group, _, kind in job_kinds())
     return owners.union(*(rule.controllers for rule in BUILT_IN_RULES), (SPARK_APPLICATION,), submitted)
 
 
 def patch_of(document: Document, place: Path, scheduler_name: str, renamed: bool) -> dict[str, Any] | None:
-    """What to merge into a workload so that the pods that it makes from now on are ours; `renamed` where its
-    template names another scheduler. None where nothing is to be merged, or nothing can be."""
+    """Return the patch that makes Phalanx schedule the workload's future pods; None if no patch is needed or
+    possible.
+
+    `renamed` tells that its template names another scheduler.
+    """
     if document.get("kind") == "Job" or place not in _PATCHED:
         return None
     made: dict[str, Any] = {}
     if renamed:
         made["spec"] = {"schedulerName": scheduler_name}
-    # KAI looks at the owner too, and at the pods first.
+    # KAI reads the pods first, then their owner.
     stated: dict[str, Any] = {}
     for holder in (document, value_at(document, place)):
         metadata = mapping(holder.get("metadata"))
@@ -121,7 +124,7 @@ def _named(value: object, path: Path) -> Iterator[Path]:
             if not isinstance(key, str):
                 continue
             if key in NAME_FIELDS and isinstance(content, str) and content:
-                # Other operators' batch schedulers are no schedulers of pods.
+                # Other operators use the field for something else than a scheduler name.
                 if key != BATCH_SCHEDULER or content in SCHEDULER_NAMES:
                     yield (*path, key)
             else:

@@ -1,4 +1,4 @@
-"""Pods, and what makes pods: each template is judged as the pods that come of it."""
+"""Findings about pods and workloads: each template is examined as the pods that it creates."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from phalanx.reports.migration.templates import (
     value_at,
 )
 
-_FIXED = "the template of a Job cannot be changed: write it into what makes the next one"
+_FIXED = "the template of a Job is immutable: write it into the source of the next Job"
 
 
 class WorkloadExaminer:
-    """Pods of one owner are told once."""
+    """Examiner of workloads. Pods of one owner are reported once."""
 
     def __init__(self, fields: FieldExaminer) -> None:
         self._fields = fields
@@ -42,18 +42,18 @@ class WorkloadExaminer:
 
     @property
     def jobs_of_operators(self) -> list[ObjectFinding]:
-        """Those that name no scheduler, and whose pods have another's name."""
-        found = []
+        """Return findings about operator jobs without a scheduler name, if their pods name another scheduler."""
+        findings = []
         for document, operator, name in self.operator_jobs.named():
             places = [spelled((*place, "spec", "schedulerName")) for place in pod_templates(document)]
-            told = operator.told(name, self._fields.name)
-            fields = tuple(FieldFinding(place, MigrationVerdict.CHANGE, told) for place in places[:1])
+            advice = operator.advice_for(name, self._fields.name)
+            fields = tuple(FieldFinding(place, MigrationVerdict.CHANGE, advice) for place in places[:1])
             head = head_of(document, SCHEDULER_NAMES.get(name, ""))
-            found.append(msgspec.structs.replace(head, fields=fields))
-        return found
+            findings.append(msgspec.structs.replace(head, fields=fields))
+        return findings
 
     def add_pod(self, document: Document) -> None:
-        """One that is over, or nobody's of these, is passed over."""
+        """Examine a pod. Finished pods and pods without settings of these systems are skipped."""
         paths, spec = list(marked_paths(document)), mapping(document.get("spec"))
         name = str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
         system = _system(paths, name)
@@ -75,8 +75,10 @@ class WorkloadExaminer:
         self._pods[key] = msgspec.structs.replace(head, fields=self._of_pod(document, name, operator))
 
     def examined(self, document: Document) -> ObjectFinding | None:
-        """A workload of somebody else's kind; None if it has nothing of these systems. A Deployment's ReplicaSets
-        have its template."""
+        """Return the findings about a foreign workload; None without settings of these systems.
+
+        ReplicaSets of a Deployment are skipped: they have its template.
+        """
         if _is_deployments(document):
             return None
         templates = pod_templates(document)
@@ -89,37 +91,39 @@ class WorkloadExaminer:
             template = value_at(document, place)
             stated = str(mapping(template.get("spec")).get("schedulerName") or DEFAULT_SCHEDULER)
             if operator is not None and stated == DEFAULT_SCHEDULER:
-                # Its operator writes a name: what pods have says which.
+                # The operator writes the name; only the pods show which one.
                 stated = self._fields.name
             system = _system(list(marked_paths(template)), stated) or system_of_own
             if system:
-                told = self._of_template(document, place, stated, operator)
-                patch = patch_of(document, place, self._fields.name, any(_names(each) for each in told))
+                template_fields = self._of_template(document, place, stated, operator)
+                patch = patch_of(
+                    document, place, self._fields.name, any(_names(candidate) for candidate in template_fields)
+                )
                 systems.append(system)
-                fields += _fixed(told) if document.get("kind") == "Job" else told
+                fields += _fixed(template_fields) if document.get("kind") == "Job" else template_fields
         for path in scheduler_names(document):
-            # Whatever else names one of these schedulers hands the name on to its pods.
+            # Any other field with one of these names passes it on to the pods.
             name = str(value_at(document, path))
             if not in_template(path, templates) and name in SCHEDULER_NAMES and name != self._fields.name:
                 systems.append(SCHEDULER_NAMES[name])
                 fields.append(self._fields.scheduler(path, name, operator))
-        system = next((each for each in reversed(systems) if each), "")
-        if operator is not None and not any(each.field.endswith(NAME_FIELDS) for each in fields):
+        system = next((candidate for candidate in reversed(systems) if candidate), "")
+        if operator is not None and not any(candidate.field.endswith(NAME_FIELDS) for candidate in fields):
             self.operator_jobs.add(document)
         if not system or not (templates or len(systems) > 1):
             return None
         if operator is not None and (maker := maker_of(document)):
-            words = f"{maker.get('kind')} {maker.get('name')} makes it: what is said of that holds"
+            words = f"{maker.get('kind')} {maker.get('name')} creates it: see the finding about that object"
             fields = [FieldFinding("", MigrationVerdict.CHANGE, words)]
         if not is_grouped(document):
             kind = document.get("kind")
-            words = f"nothing here reads a {kind}: its pods are placed one by one unless they name their gang"
+            words = f"Phalanx does not read a {kind}: its pods are placed one by one unless they name their gang"
             fields.append(FieldFinding("kind", MigrationVerdict.CHANGE, f"{words} (docs/workloads.md)"))
         fields += name_faults(document)
         return msgspec.structs.replace(head_of(document, system), fields=tuple(fields), patch=patch)
 
     def _of_owner(self, document: Document, path: Path) -> FieldFinding:
-        """What stands on the object itself, where those who ask owners of pods look."""
+        """Return the finding about a label or annotation of the workload itself."""
         document = named(document)
         read = self._fields.readers.owner(document)
         if read is not None and self._fields.readers.honoured(document, read, path):
@@ -127,21 +131,23 @@ class WorkloadExaminer:
         _, place, key = path
         metadata = {"name": "-", "namespace": "-", str(place): {key: value_at(document, path)}}
         on_pod = self._of_pod({"metadata": metadata, "spec": {}}, self._fields.name)
-        read_there = any((each.field, each.verdict) == (spelled(path), MigrationVerdict.WORKS) for each in on_pod)
+        read_there = any(
+            (finding.field, finding.verdict) == (spelled(path), MigrationVerdict.WORKS) for finding in on_pod
+        )
         if read_there and said_of_key(str(key)) is None:
-            words = "nothing reads it on the object itself: write it into the template of its pods"
+            words = "it has no effect on the object itself: write it into its pod template"
             return FieldFinding(spelled(path), MigrationVerdict.CHANGE, words)
         return self._fields.unread(path)
 
     def in_templates(self, document: Document) -> list[FieldFinding]:
-        """What is said within the templates of an object that a reader of ours knows and hands on."""
-        found: list[FieldFinding] = []
+        """Return the findings about pod templates in an object that Phalanx reads."""
+        findings: list[FieldFinding] = []
         for place in pod_templates(document):
             stated = mapping(value_at(document, place).get("spec")).get("schedulerName")
-            # Where it names nobody the object says who it is.
+            # If the template names no scheduler, the object's own field decides.
             name = stated if isinstance(stated, str) and stated else self._fields.name
-            found += self._of_template(document, place, name)
-        return found
+            findings += self._of_template(document, place, name)
+        return findings
 
     def _of_template(
         self, document: Document, place: Path, name: str, operator: Operator | None = None
@@ -156,28 +162,32 @@ class WorkloadExaminer:
             "spec": mapping(template.get("spec")),
         }
         return tuple(
-            msgspec.structs.replace(each, field=f"{spelled(place)}.{each.field}" if each.field else spelled(place))
-            for each in self._of_pod(pod, name, operator)
+            msgspec.structs.replace(
+                finding, field=f"{spelled(place)}.{finding.field}" if finding.field else spelled(place)
+            )
+            for finding in self._of_pod(pod, name, operator)
         )
 
     def _of_pod(self, document: Document, name: str, operator: Operator | None = None) -> tuple[FieldFinding, ...]:
-        """As it is once its scheduler is ours."""
+        """Return the findings about a pod as if Phalanx were its scheduler."""
         spec = {**mapping(document.get("spec")), "schedulerName": self._fields.name}
         document = {**document, "apiVersion": "v1", "kind": "Pod", "spec": spec}
         read = self._fields.readers.reader(document)
         assert read is not None
-        told = list(read(document)[1])
-        found = [self._fields.field(document, read, path, told) for path in marked_paths(document)]
+        messages = list(read(document)[1])
+        findings = [self._fields.field(document, read, path, messages) for path in marked_paths(document)]
         if name != self._fields.name:
-            found.append(self._fields.scheduler(("spec", "schedulerName"), name, operator))
-        found += [FieldFinding("", MigrationVerdict.CHANGE, message) for message in told if _is_final(message)]
-        return tuple(found)
+            findings.append(self._fields.scheduler(("spec", "schedulerName"), name, operator))
+        findings += [
+            FieldFinding("", MigrationVerdict.CHANGE, message) for message in messages if _is_final(message)
+        ]
+        return tuple(findings)
 
 
 def _is_deployments(document: Document) -> bool:
     owners = mapping(document.get("metadata")).get("ownerReferences")
     owned = isinstance(owners, list) and any(
-        isinstance(each, Mapping) and each.get("kind") == "Deployment" for each in owners
+        isinstance(owner, Mapping) and owner.get("kind") == "Deployment" for owner in owners
     )
     return owned and document.get("kind") == "ReplicaSet"
 
@@ -188,19 +198,19 @@ def _names(finding: FieldFinding) -> bool:
 
 def _fixed(fields: tuple[FieldFinding, ...]) -> list[FieldFinding]:
     return [
-        msgspec.structs.replace(each, message=f"{each.message}; {_FIXED}")
-        if each.verdict is MigrationVerdict.CHANGE
-        else each
-        for each in fields
+        msgspec.structs.replace(finding, message=f"{finding.message}; {_FIXED}")
+        if finding.verdict is MigrationVerdict.CHANGE
+        else finding
+        for finding in fields
     ]
 
 
 def _system(paths: list[Path], name: str) -> str:
-    """Whose words they are; the scheduler's name says most."""
+    """Return the system of these keys; the scheduler's name takes precedence."""
     systems = [system_of(str(path[-1])) for path in paths] + [SCHEDULER_NAMES.get(name, "")]
-    return next((each for each in reversed(systems) if each), "")
+    return next((candidate for candidate in reversed(systems) if candidate), "")
 
 
 def _is_final(message: str) -> bool:
-    """Whether a notice is about what is written and not about what else is (not) there."""
+    """Return whether a notice depends on the pod alone and not on other objects."""
     return not any(words in message for words in ("not found", "does not exist", "is not there"))

@@ -1,1 +1,1 @@
-"""The nodes of a cluster: what they do, what is free, and why one is not used."""
+"""Nodes of a cluster: state, free amounts, and reasons why a node is closed."""

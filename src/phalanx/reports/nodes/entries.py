@@ -1,4 +1,4 @@
-"""What a node, or a set of nodes that are alike, is to the person who looks at it."""
+"""User-visible facts of a node or of a group of equal nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.model.pools import POOL_LABEL
 
-#: Labels by which nodes are in a pool, Volcano's first, then those of the clouds and of autoscalers.
+#: Pool labels: Volcano's first, then those of clouds and autoscalers.
 POOL_LABELS = (
     POOL_LABEL,
     "karpenter.sh/nodepool",
@@ -23,22 +23,22 @@ POOL_LABELS = (
 
 
 class NodeState(enum.StrEnum):
-    """As sinfo says it. Pods of DaemonSets and static pods do not count."""
+    """State of a node in sinfo's terms. Pods of DaemonSets and static pods do not count."""
 
     IDLE = "idle"
     MIXED = "mixed"
-    ALLOCATED = "alloc"  # its GPUs are taken, or of its CPUs, where it has none
+    ALLOCATED = "alloc"  # all its GPUs are allocated, or all CPUs of a node without GPUs
     DRAINING = "drain"  # cordoned, with pods
     DRAINED = "drained"
     DOWN = "down"
 
 
-#: Where new pods do not go.
+#: States in which a node accepts no new pods.
 CLOSED = frozenset({NodeState.DRAINING, NodeState.DRAINED, NodeState.DOWN})
 
 
 class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """CPUs in thousandths, bytes, hundredths of a GPU."""
+    """CPUs in millicores, bytes, GPUs in hundredths."""
 
     cpu: int = 0
     memory: int = 0
@@ -49,8 +49,10 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why new pods do not go to a node, or only some: NotReady, Cordoned, Maintenance, Taint or a pressure.
-    `since` is RFC 3339."""
+    """Reason why a node accepts no or only some new pods.
+
+    `reason` is NotReady, Cordoned, Maintenance, Taint or a pressure. `since` is RFC 3339.
+    """
 
     reason: str
     message: str = ""
@@ -61,7 +63,11 @@ class NodeReason(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`free` is never below 0 and is nothing on a node that is closed to new pods; `pods` are those that count."""
+    """Node.
+
+    `free` is never below 0, and 0 on a node that accepts no new pods; `pods` counts pods except those of DaemonSets
+    and static pods.
+    """
 
     name: str
     pool: str = ""
@@ -74,7 +80,7 @@ class NodeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePoolEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Nodes of a pool in one state. `biggest` is what is free on the node with most GPUs, then CPUs, free."""
+    """Nodes of a pool in one state. `biggest` is the free amount of the node with the most free GPUs, then CPUs."""
 
     pool: str
     state: NodeState
@@ -85,7 +91,9 @@ class NodePoolEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Allocated, idle, other (draining, drained or down), all: nodes, CPUs (thousandths) and GPUs (hundredths)."""
+    """Totals of a pool: allocated, idle, other (draining, drained or down) and all nodes, CPUs (millicores) and
+    GPUs (hundredths).
+    """
 
     pool: str
     nodes: tuple[int, int, int, int]
@@ -95,7 +103,7 @@ class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Nodes that share a reason; `since` is that of the first of them."""
+    """Nodes with a common reason; `since` is that of the first node."""
 
     reason: str
     message: str = ""
@@ -105,10 +113,10 @@ class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def by_state(nodes: Iterable[NodeEntry]) -> list[NodePoolEntry]:
-    """By pool, then state."""
-    found: dict[tuple[str, NodeState], list[NodeEntry]] = {}
+    """Return the entries by pool, then state."""
+    groups: dict[tuple[str, NodeState], list[NodeEntry]] = {}
     for node in nodes:
-        found.setdefault((node.pool, node.state), []).append(node)
+        groups.setdefault((node.pool, node.state), []).append(node)
     order = list(NodeState)
     return [
         NodePoolEntry(
@@ -119,16 +127,16 @@ def by_state(nodes: Iterable[NodeEntry]) -> list[NodePoolEntry]:
             biggest=max((node.free for node in members), key=lambda free: (free.gpu, free.cpu, free.memory)),
             nodes=tuple(node.name for node in members),
         )
-        for (pool, state), members in sorted(found.items(), key=lambda each: (each[0][0], order.index(each[0][1])))
+        for (pool, state), members in sorted(groups.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
     ]
 
 
 def by_pool(nodes: Iterable[NodeEntry]) -> list[PoolSummary]:
-    found: dict[str, list[NodeEntry]] = {}
+    nodes_by_pool: dict[str, list[NodeEntry]] = {}
     for node in nodes:
-        found.setdefault(node.pool, []).append(node)
+        nodes_by_pool.setdefault(node.pool, []).append(node)
     summaries = []
-    for pool, members in sorted(found.items()):
+    for pool, members in sorted(nodes_by_pool.items()):
         open_nodes = [node for node in members if node.state not in CLOSED]
         idle = sum(node.state is NodeState.IDLE for node in open_nodes)
         counts = (len(open_nodes) - idle, idle, len(members) - len(open_nodes), len(members))
@@ -144,12 +152,12 @@ def by_pool(nodes: Iterable[NodeEntry]) -> list[PoolSummary]:
 
 
 def by_reason(nodes: Iterable[NodeEntry]) -> list[ReasonGroup]:
-    """Those with most nodes first."""
-    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    """Return the groups by descending number of nodes."""
+    causes: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for node in nodes:
         for reason in node.reasons:
             state = str(node.state) if node.state in CLOSED else ""
-            found.setdefault((reason.reason, reason.message, state), []).append((reason.since, node.name))
+            causes.setdefault((reason.reason, reason.message, state), []).append((reason.since, node.name))
     groups = [
         ReasonGroup(
             reason=reason,
@@ -158,6 +166,6 @@ def by_reason(nodes: Iterable[NodeEntry]) -> list[ReasonGroup]:
             since=min((since for since, _ in members if since), default=""),
             nodes=tuple(name for _, name in members),
         )
-        for (reason, message, state), members in found.items()
+        for (reason, message, state), members in causes.items()
     ]
     return sorted(groups, key=lambda group: (-len(group.nodes), group.reason, group.message))

@@ -1,4 +1,4 @@
-"""The nodes with what is free on them, from two lists of the API: nodes, and the pods that have one."""
+"""Nodes with their free amounts, from two API lists: nodes and bound pods."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from phalanx.reports.nodes.entries import CLOSED, POOL_LABELS, Amounts, NodeEntr
 
 _ON_NODES = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
-# What conditions and the cordon say already.
+# Prefix of taints that repeat a condition or the cordon.
 _OF_CONDITIONS = "node.kubernetes.io/"
-# Less than this is no CPU to speak of, in thousandths.
+# CPU below this amount in millicores counts as none.
 _NO_CPU = 100
 
 Json = Mapping[str, Any]
@@ -38,9 +38,11 @@ Progress = Callable[[str, int, int], object]
 async def read_nodes(
     client: KubeClient, selector: str, pool_label: str, options: DialectOptions, progress: Progress
 ) -> list[NodeEntry]:
-    """By name. `pool_label` is the label by which nodes are in pools, "" for the first of those that are known."""
+    """Return the nodes by name. `pool_label` is the label of pools, "" for the first known label of a node."""
     listed = await client.list_all(
-        NODES.path(), {"labelSelector": selector or None}, progress=lambda read, left: progress("nodes", read, left)
+        NODES.path(),
+        {"labelSelector": selector or None},
+        progress=lambda read, remaining: progress("nodes", read, remaining),
     )
     state = ClusterState()
     intake = Intake((), options, Signer(unchecked=True), dialects=installed_dialects())
@@ -49,7 +51,7 @@ async def read_nodes(
         try:
             node = decode_node(msgspec.json.encode(document))
         except msgspec.DecodeError:
-            continue  # it is listed, and offers nothing
+            continue  # the node is listed without capacity
         for event in intake.node(node):
             state.apply(event)
     await _read_pods(client, state, intake, progress)
@@ -70,7 +72,7 @@ async def _read_pods(client: KubeClient, state: ClusterState, intake: Intake, pr
             try:
                 pod = decode_pod(bytes(raw))
             except msgspec.DecodeError:
-                continue  # it cannot be told what it takes
+                continue  # its requests cannot be parsed
             for event in intake.pod(pod):
                 state.apply(event)
         read += len(page.items)
@@ -111,7 +113,7 @@ def _amounts(state: ClusterState, row: int, table: Any) -> Amounts:
 
 
 def _state(document: Json, reasons: Sequence[NodeReason], pods: int, free: Amounts, offered: Amounts) -> NodeState:
-    if any(each.reason == "NotReady" for each in reasons):
+    if any(reason.reason == "NotReady" for reason in reasons):
         return NodeState.DOWN
     if mapping(document.get("spec")).get("unschedulable") is True:
         return NodeState.DRAINING if pods else NodeState.DRAINED
@@ -122,27 +124,27 @@ def _state(document: Json, reasons: Sequence[NodeReason], pods: int, free: Amoun
 
 
 def _reasons(document: Json, closed_by: str) -> list[NodeReason]:
-    """What is the matter with a node, the gravest first."""
+    """Return the problems of a node, the most severe first."""
     spec = mapping(document.get("spec"))
-    found: list[NodeReason] = []
+    reasons: list[NodeReason] = []
     conditions = conditions_of(document)
-    ready = next((each for each in conditions if each.type == "Ready"), None)
+    ready = next((taint for taint in conditions if taint.type == "Ready"), None)
     if ready is not None and ready.status != "True":
-        found.append(NodeReason("NotReady", ready.message or ready.reason, ready.since))
+        reasons.append(NodeReason("NotReady", ready.message or ready.reason, ready.since))
     taints = spec.get("taints")
-    marks = [mapping(each) for each in (taints if isinstance(taints, list) else ())]
+    marks = [mapping(taint) for taint in (taints if isinstance(taints, list) else ())]
     if spec.get("unschedulable") is True:
-        mark = next((each for each in marks if each.get("key") == "node.kubernetes.io/unschedulable"), {})
+        mark = next((taint for taint in marks if taint.get("key") == "node.kubernetes.io/unschedulable"), {})
         what = ("Maintenance", closed_by) if closed_by else ("Cordoned", "")
-        found.append(NodeReason(*what, since=text(mark.get("timeAdded"))))
-    found += [
-        NodeReason(each.type, each.message or each.reason, each.since)
-        for each in conditions
-        if each.type in _PRESSURES and each.status == "True"
+        reasons.append(NodeReason(*what, since=text(mark.get("timeAdded"))))
+    reasons += [
+        NodeReason(taint.type, taint.message or taint.reason, taint.since)
+        for taint in conditions
+        if taint.type in _PRESSURES and taint.status == "True"
     ]
     for mark in marks:
         key, value, effect = text(mark.get("key")), text(mark.get("value")), text(mark.get("effect"))
         if effect in ("NoSchedule", "NoExecute") and not key.startswith(_OF_CONDITIONS):
-            told = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
-            found.append(NodeReason("Taint", told, text(mark.get("timeAdded"))))
-    return found
+            taint_text = f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+            reasons.append(NodeReason("Taint", taint_text, text(mark.get("timeAdded"))))
+    return reasons

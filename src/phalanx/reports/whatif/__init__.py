@@ -1,1 +1,1 @@
-"""What would be if: questions to the scheduler over a copy of a cluster, in virtual time."""
+"""What-if questions: simulations of the scheduler over a copy of a cluster, in virtual time."""

@@ -1,4 +1,4 @@
-"""What a what-if question is answered with, as data that people and programs read. Moments are RFC 3339."""
+"""Answer to a what-if question as data. Times are RFC 3339."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NEVER = "NotWithinHorizon"
 
 
 class Blocker(msgspec.Struct):
-    """Pods of a gang (or one on its own) that leave the nodes in question before; the last of them at `end`."""
+    """Pods of a gang (or a pod on its own) that end before the start and use its nodes until then; the last of them
+    ends at `end`.
+    """
 
     name: str
     pods: int
@@ -25,7 +27,9 @@ class Blocker(msgspec.Struct):
 
 
 class WaitSummary(msgspec.Struct, omit_defaults=True):
-    """Why it does not start at once: the dominant reason, how many nodes are out for what, what would help."""
+    """Reason why a unit waits: the dominant reason, the number of nodes that each filter rejects, and the smallest
+    helpful change.
+    """
 
     reason: str
     message: str
@@ -34,13 +38,12 @@ class WaitSummary(msgspec.Struct, omit_defaults=True):
 
 
 class AskedStart(msgspec.Struct, omit_defaults=True):
-    """What becomes of a gang, or of a pod on its own, that was asked about.
+    """Predicted start of a gang or pod on its own.
 
-    `state` is Now, AfterEvictions (as soon as those have left who would be told to), Later, or NotWithinHorizon.
-    `start` is when it starts if everybody runs until killed, `expected` if they run for as long as their users say
-    (where anybody says something else). `promised` is what a policy that keeps starts would promise. `nodes` are
-    where it starts, `domains` how many pods that are by values of topology labels. It starts as soon as `blockers`
-    have left.
+    `state` is Now, AfterEvictions (once its victims have terminated), Later, or NotWithinHorizon. `start` assumes
+    that all pods run to their limits. `expected` assumes the run times that users estimate, if any estimates exist.
+    `promised` is the start that a policy with start reservations would promise. `nodes` are the planned nodes;
+    `domains` counts pods by values of topology labels. The start follows the end of all `blockers`.
     """
 
     name: str
@@ -57,9 +60,11 @@ class AskedStart(msgspec.Struct, omit_defaults=True):
 
 
 class EvictedGang(msgspec.Struct, omit_defaults=True):
-    """Who would be told to leave at `when`; `pod_hours` of work since the start or the last checkpoint are lost. It
-    runs again from `again` on, "" where it does not within the horizon; it is `lost` where nobody makes its pods
-    again."""
+    """Gang that would be evicted at `when`.
+
+    `pod_hours` of work since the start or the last checkpoint are lost. It restarts at `again`, "" for no restart
+    within the horizon; it is `lost` if no controller recreates its pods.
+    """
 
     name: str
     pods: int
@@ -71,8 +76,7 @@ class EvictedGang(msgspec.Struct, omit_defaults=True):
 
 
 class InterruptedGang(msgspec.Struct, omit_defaults=True):
-    """Who loses so many pods with their nodes; it runs again from `again` on, "" where it does not within the
-    horizon."""
+    """Gang that loses pods with the removed nodes. It restarts at `again`, "" for no restart within the horizon."""
 
     name: str
     pods: int
@@ -80,8 +84,10 @@ class InterruptedGang(msgspec.Struct, omit_defaults=True):
 
 
 class MovedStart(msgspec.Struct, omit_defaults=True):
-    """Somebody else who waits and starts at another time; "" where it does not start within the horizon.
-    `delay_seconds` is below 0 for who starts earlier, absent where one of the two is unknown."""
+    """Other waiting unit with a changed start; "" for no start within the horizon.
+
+    `delay_seconds` is negative for an earlier start, None if one of the two starts is unknown.
+    """
 
     name: str
     without: str
@@ -90,8 +96,10 @@ class MovedStart(msgspec.Struct, omit_defaults=True):
 
 
 class MovedPromise(msgspec.Struct, omit_defaults=True):
-    """Promised start that the scheduler would move from `promised` to `moves_to`, "" where it would give it up.
-    `cause` is why, "" where it moves forward."""
+    """Promised start that the scheduler would move from `promised` to `moves_to`, "" for a cancelled promise.
+
+    `cause` states why, "" for an earlier start.
+    """
 
     name: str
     promised: str
@@ -100,7 +108,7 @@ class MovedPromise(msgspec.Struct, omit_defaults=True):
 
 
 class Starts(msgspec.Struct):
-    """How many of those that wait start at once, later, and not within the horizon."""
+    """Numbers of waiting units that start at once, later, and not within the horizon."""
 
     now: int
     later: int
@@ -108,10 +116,12 @@ class Starts(msgspec.Struct):
 
 
 class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
-    """`without` counts what becomes of those that wait as things are, `changed` with all that was asked for.
-    `missing` says what of the cluster is unknown: then the answer rests on what may be seen. The forecasts begin
-    with the promised starts of the scheduler, of the version and time of `origin`; `moved_promises` are those that
-    it would move, with all that was asked for."""
+    """Answer to a what-if question.
+
+    `without` counts the starts without the change, `changed` with it. `missing` names unreadable parts of the
+    cluster: the answer then relies on the readable ones. Forecasts begin with the scheduler's promised starts,
+    whose version and time are in `origin`. `moved_promises` are the promises that the change would move.
+    """
 
     moment: str
     horizon_seconds: int
@@ -129,12 +139,12 @@ class WhatIfAnswer(msgspec.Struct, omit_defaults=True):
 
 
 def with_shown_names(answer: WhatIfAnswer, titles: Mapping[str, str]) -> WhatIfAnswer:
-    """Replace the names of gangs, which tell them apart, by those in `titles`, by which users know them."""
-    blockers = [each for asked in answer.asked for each in asked.blockers]
+    """Replace the internal names of gangs by the shown names in `titles`."""
+    blockers = [item for asked in answer.asked for item in asked.blockers]
     named: list[AskedStart | EvictedGang | MovedStart | MovedPromise | InterruptedGang | Blocker]
     named = [*answer.asked, *answer.evicted, *answer.moved, *answer.moved_promises, *answer.interrupted, *blockers]
-    for each in named:
-        each.name = titles.get(each.name, each.name)
+    for item in named:
+        item.name = titles.get(item.name, item.name)
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Which gang is asked about by `phalanx what-if --gang`, among what a capture holds."""
+"""Lookup of the gang that `phalanx what-if --gang` names in a capture."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from phalanx.simulation.errors import InputError
 
 
 def refuse_running(text: str, key: GangKey, events: Sequence[ClusterEvent]) -> None:
-    """Raises InputError for a gang of which nobody waits, where nothing is said that would be different for it."""
+    """Raise InputError for a gang without waiting pods, if the question changes nothing about it."""
     pods = [pod for pod in _pods(events) if (pod.namespace, pod.gang) == (key.namespace, key.name)]
     if not any(map(_waits, pods)):
-        raise InputError(f"--gang {text}: it does not wait: each of its {len(pods)} pods has a node, or has ended")
+        raise InputError(f"--gang {text}: it is not waiting: all of its {len(pods)} pods are bound or finished")
 
 
 def waiting_gang(
     text: str, namespace: str, events: Sequence[ClusterEvent], entries: Sequence[FileObject]
 ) -> GangKey:
-    """Of several that one job has the first that waits. Raises InputError."""
+    """Return the gang of that name; of several gangs of one job, the first waiting one. Raises InputError."""
     pods = _pods(events)
-    there = {
+    facts_by_gang = {
         GangKey(pod.namespace, pod.gang): facts_of(GangKey(pod.namespace, pod.gang), None)
         for pod in pods
         if pod.gang
@@ -33,30 +33,30 @@ def waiting_gang(
     gangs = {
         event.gang.key: facts_of(event.gang.key, event.gang) for event in events if isinstance(event, GangUpdated)
     }
-    facts = {**there, **gangs}
+    facts = {**facts_by_gang, **gangs}
     waiting = {GangKey(pod.namespace, pod.gang) for pod in pods if _waits(pod)}
-    # Parts of what an owner starts have names with slashes, so the first word may be a namespace or not.
+    # Names of an owner's parts contain slashes, so the first word is a namespace only sometimes.
     space, slash, name = text.partition("/")
     meant = ((space, name), (namespace, text)) if slash else ((namespace, text),)
     try:
         for where, what in meant:
-            found = find_gangs(facts, where, what)
-            with_pods = [key for key in found if key in there]
-            with_pods = with_pods or _gangs_of_job(where, what, events, entries, there)
+            matches = find_gangs(facts, where, what)
+            with_pods = [key for key in matches if key in facts_by_gang]
+            with_pods = with_pods or _gangs_of_job(where, what, events, entries, facts_by_gang)
             if with_pods:
                 return next((key for key in with_pods if key in waiting), with_pods[0])
-            if found:
+            if matches:
                 raise InputError(
-                    f"--gang {text}: it has no pods yet (Volcano makes them when the group is admitted), so their "
-                    f"requests are unknown; ask about the file of the job with -f"
+                    f"--gang {text}: it has no pods yet (Volcano creates them at admission), so their "
+                    f"requests are unknown; use the file of the job with -f"
                 )
     except AmbiguousGangError as error:
         raise InputError(f"--gang {text}: {error}") from error
-    raise InputError(f"--gang {text}: no pod is of such a gang; write NAMESPACE/NAME as `phalanx jobs` has them")
+    raise InputError(f"--gang {text}: unknown gang; use NAMESPACE/NAME as in `phalanx jobs`")
 
 
 def _pods(events: Sequence[ClusterEvent]) -> list[Pod]:
-    """As they were last told of: more may be known of a pod once its owner is."""
+    """Return the last known version of each pod: its owner can add facts later."""
     return list({event.pod.uid: event.pod for event in events if isinstance(event, PodUpdated)}.values())
 
 
@@ -69,17 +69,17 @@ def _gangs_of_job(
     name: str,
     events: Sequence[ClusterEvent],
     entries: Sequence[FileObject],
-    there: Mapping[GangKey, GangNameFacts],
+    facts_by_gang: Mapping[GangKey, GangNameFacts],
 ) -> list[GangKey]:
-    """Those of a job whose operator calls its PodGroup something else."""
+    """Return the gangs of a job if its operator gives the PodGroup another name."""
     tree = OwnerTree(namespace)
     for entry in entries:
         if entry.document["metadata"].get("namespace") == namespace:
             tree.add(entry.document)
-    below, found = tree.below(name), set[GangKey]()
+    below, gangs = tree.below(name), set[GangKey]()
     for event in events if below else ():
         if isinstance(event, PodUpdated) and event.pod.uid in below and event.pod.gang:
-            found.add(GangKey(event.pod.namespace, event.pod.gang))
+            gangs.add(GangKey(event.pod.namespace, event.pod.gang))
         elif isinstance(event, GangUpdated) and event.gang.source and event.gang.source.uid in below:
-            found.add(event.gang.key)
-    return [key for key in there if key in found]
+            gangs.add(event.gang.key)
+    return [key for key in facts_by_gang if key in gangs]

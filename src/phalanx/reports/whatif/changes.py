@@ -1,4 +1,4 @@
-"""Changes to a captured cluster, each asked for by one option."""
+"""Changes to a captured cluster, one per option."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from phalanx.simulation.documents import FileObject
 from phalanx.simulation.errors import InputError
 
 _QUEUE = "scheduling.volcano.sh/v1beta1"
-# Objects that describe the node that they are named after.
+# Kinds of objects that have the name of the node that they describe.
 _NAMED_AFTER = ("Device", "CSINode", "Numatopology")
 _MOST_NODES = 100_000
 _replace = msgspec.structs.replace
 
 
 class QueueChange(msgspec.Struct, frozen=True):
-    """What of a queue is other than it is; amounts as in the API."""
+    """Changed fields of a queue; amounts as in the API."""
 
     name: str
     weight: int | None = None
@@ -30,14 +30,14 @@ class QueueChange(msgspec.Struct, frozen=True):
 
 
 def more_nodes(entries: Sequence[FileObject], count: int, like: str) -> list[FileObject]:
-    """So many more nodes that are like one that is there, with what describes them."""
+    """Return `count` new nodes like an existing one, with their describing objects."""
     if not 1 <= count <= _MOST_NODES:
-        raise InputError(f"--add-nodes is {count}; write a number from 1 to {_MOST_NODES}")
+        raise InputError(f"--add-nodes is {count}; use a number from 1 to {_MOST_NODES}")
     names = {_name(entry) for entry in entries if entry.kind == "Node"}
     if not like:
-        raise InputError("--add-nodes: say what they are like: --like NODE")
+        raise InputError("--add-nodes needs --like NODE")
     if like not in names:
-        raise InputError(f"--like {like}: there is no such node; {_some(names)}")
+        raise InputError(f"--like {like}: unknown node; {_some(names)}")
     added = [name for number in range(count + len(names)) if (name := f"{like}-added-{number}") not in names]
     return [_copied(entry, like, name) for name in added[:count] for entry in entries if _describes(entry, like)]
 
@@ -67,7 +67,7 @@ def _copied(entry: FileObject, like: str, name: str) -> FileObject:
 
 
 def lost_nodes(entries: Iterable[FileObject], chosen: Sequence[str]) -> list[ClusterEvent]:
-    """The loss of nodes, each given by name, or by labels that it has: `rack=r1,zone=a`."""
+    """Return the removals of nodes, each named directly or by labels such as `rack=r1,zone=a`."""
     nodes = {
         _name(entry): entry.document["metadata"].get("labels") or {} for entry in entries if entry.kind == "Node"
     }
@@ -75,21 +75,21 @@ def lost_nodes(entries: Iterable[FileObject], chosen: Sequence[str]) -> list[Clu
     for text in chosen:
         if "=" in text:
             wanted = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-            found = [name for name, labels in nodes.items() if wanted.items() <= labels.items()]
+            matches = [name for name, labels in nodes.items() if wanted.items() <= labels.items()]
         else:
-            found = [name for name in text.split(",") if name in nodes]
+            matches = [name for name in text.split(",") if name in nodes]
             if missing := [name for name in text.split(",") if name not in nodes]:
-                raise InputError(f"--without-nodes {missing[0]}: there is no such node; {_some(nodes)}")
-        if not found:
+                raise InputError(f"--without-nodes {missing[0]}: unknown node; {_some(nodes)}")
+        if not matches:
             raise InputError(f"--without-nodes {text}: no node has these labels")
-        lost.update(dict.fromkeys(found))
+        lost.update(dict.fromkeys(matches))
     if lost and len(lost) == len(nodes):
-        raise InputError("--without-nodes: no node would be left")
+        raise InputError("--without-nodes removes all nodes; keep at least one")
     return [NodeRemoved(name) for name in lost]
 
 
 def changed_queue(entries: Sequence[FileObject], change: QueueChange) -> FileObject:
-    """A queue as it would be; the default queue may have no object yet."""
+    """Return the queue with its changes; the default queue can lack an object."""
     for amounts in (change.capability, change.deserved):
         for name, amount in amounts.items():
             try:
@@ -100,12 +100,12 @@ def changed_queue(entries: Sequence[FileObject], change: QueueChange) -> FileObj
     stated |= {"capability": change.capability} if change.capability else {}
     stated |= {"deserved": change.deserved} if change.deserved else {}
     if not stated:
-        raise InputError(f"--queue {change.name}: say what of it changes: --weight, --capability or --deserved")
+        raise InputError(f"--queue {change.name}: add a change: --weight, --capability or --deserved")
     queues = {_name(entry): entry for entry in entries if entry.kind == "Queue"}
     entry = queues.get(change.name)
     if entry is None:
         if change.name != "default":
-            raise InputError(f"--queue {change.name}: there is no such queue; {_some(queues)}")
+            raise InputError(f"--queue {change.name}: unknown queue; {_some(queues)}")
         document = {"apiVersion": _QUEUE, "kind": "Queue", "metadata": {"name": change.name}, "spec": stated}
         return FileObject(f"--queue {change.name}", document)
     spec = dict(entry.document.get("spec") or {})
@@ -117,19 +117,19 @@ def changed_queue(entries: Sequence[FileObject], change: QueueChange) -> FileObj
 def with_priority(
     events: Iterable[ClusterEvent], pods: frozenset[str], gangs: frozenset[GangKey], priority: int
 ) -> list[ClusterEvent]:
-    """What is asked about at another priority."""
+    """Return the events with another priority of these pods and gangs."""
     if not -(2**31) <= priority < 2**31:
-        raise InputError(f"--priority is {priority}; write a whole number of 32 bits")
-    found: list[ClusterEvent] = []
+        raise InputError(f"--priority is {priority}; use a 32-bit integer")
+    changed: list[ClusterEvent] = []
     for event in events:
         match event:
             case PodUpdated(pod) if pod.uid in pods or (pod.gang and GangKey(pod.namespace, pod.gang) in gangs):
-                found.append(PodUpdated(_replace(pod, priority=priority)))
+                changed.append(PodUpdated(_replace(pod, priority=priority)))
             case GangUpdated(gang) if gang.key in gangs:
-                found.append(GangUpdated(_replace(gang, priority=priority)))
+                changed.append(GangUpdated(_replace(gang, priority=priority)))
             case _:
-                found.append(event)
-    return found
+                changed.append(event)
+    return changed
 
 
 def _name(entry: FileObject) -> str:

@@ -1,4 +1,4 @@
-"""What could start now without waiting for anybody: the largest gang of pods that are alike (Moab's showbf)."""
+"""Largest gang of equal pods that can start now without evictions (like Moab's showbf)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ from phalanx.simulation.documents import FileObject, take_in
 from phalanx.simulation.errors import InputError
 
 _NAME = "what-if-free-room"
-# Nobody has to go for it.
+# The search excludes all actions that evict.
 _EVICTING = ("preempt", "reclaim", "gangpreempt", "gangreclaim", "shuffle")
 _MOST_CYCLES = 20
-# What pods get that say nothing about it, in seconds.
+# Default grace period in seconds.
 _GRACE = 30
 _MOST_LENGTHS = 4
 _replace = msgspec.structs.replace
 
 
 class FreeRoomQuestion(msgspec.Struct, frozen=True):
-    """For pods in a namespace and a queue that ask for `amounts` each ({}: one device of each kind, and one CPU)
-    and run for `seconds` at most (0: every length that makes a difference)."""
+    """Question for pods in a namespace and queue.
+
+    Each pod requests `amounts` ({}: one device of each kind, and one CPU) and runs for at most `seconds` (0: each
+    run time that changes the answer).
+    """
 
     cluster: SimulatedCluster
     policy: Policy
@@ -44,7 +47,9 @@ class FreeRoomQuestion(msgspec.Struct, frozen=True):
 
 
 class FreeRow(msgspec.Struct):
-    """So many pods that ask for `pod` start now as one gang, if they end within `seconds` (0: any time)."""
+    """Result of one pod size: this many pods with the requests `pod` can start now as one gang if they end within
+    `seconds` (0: no limit).
+    """
 
     pod: str
     seconds: int
@@ -61,38 +66,36 @@ class FreeRoom(msgspec.Struct, omit_defaults=True):
 
 
 def free_room(question: FreeRoomQuestion) -> FreeRoom:
-    """Raises InputError."""
+    """Return the free capacity per pod size. Raises InputError."""
     cluster, capture = question.cluster, question.cluster.capture
     if capture is None:
-        raise InputError(f"{cluster.name}: it is no capture; make one by phalanx capture -o FILE")
+        raise InputError(f"{cluster.name}: not a capture; create one with phalanx capture -o FILE")
     policy = _replace(
         question.policy, actions=tuple(name for name in question.policy.actions if name not in _EVICTING)
     )
     queue = question.queue or "default"
     queues = {str(entry.document["metadata"]["name"]) for entry in cluster.entries if entry.kind == "Queue"}
     if queue != "default" and queue not in queues:
-        raise InputError(
-            f"--queue {queue}: there is no such queue; there are {', '.join(sorted(queues)) or 'none'}"
-        )
+        raise InputError(f"--queue {queue}: unknown queue; existing queues: {', '.join(sorted(queues)) or 'none'}")
     shapes = [question.amounts] if question.amounts else _usual_shapes(cluster)
     rows: list[FreeRow] = []
     for shape in shapes:
         search = _Search(cluster, capture, policy, question.namespace, queue, shape)
         lengths = [question.seconds] if question.seconds else [0, *search.lengths()]
-        told = -1
+        last_count = -1
         for seconds in lengths:
             pods, nodes = search.largest(seconds)
-            if pods != told:
+            if pods != last_count:
                 rows.append(FreeRow(_written(shape), seconds, pods, nodes))
-            told = pods
+            last_count = pods
     notes = []
     if policy.reservations is not None and not question.seconds and any(row.seconds for row in rows):
-        notes.append("who ends in time goes before starts that are kept for others")
+        notes.append("pods that end in time run before reserved starts")
     return FreeRoom(format_moment(capture.moment), queue, rows, notes, list(capture.missing))
 
 
 def _usual_shapes(cluster: SimulatedCluster) -> list[dict[str, str]]:
-    """One of each kind of device that nodes offer (names with a domain), and one CPU."""
+    """Return one device of each kind that nodes offer (names with a domain), and one CPU."""
     offered: set[str] = set()
     for entry in cluster.entries:
         if entry.kind == "Node":
@@ -103,7 +106,7 @@ def _usual_shapes(cluster: SimulatedCluster) -> list[dict[str, str]]:
 
 
 class _Search:
-    """Gangs of pods that ask for the same amounts, each tried on a copy of the cluster."""
+    """Search for gangs of equal pods, each tried on a copy of the cluster."""
 
     def __init__(
         self,
@@ -122,30 +125,30 @@ class _Search:
         self._looked = False
 
     def lengths(self) -> list[int]:
-        """For how long something may run that ends before a start that is kept for others."""
+        """Return the run times in seconds that end just before a reserved start."""
         if not self._looked:
             self._state_with(0, 0)
         settings = self._policy.reservations
-        # Until it has left: what it takes to start, and its grace when it is killed.
+        # The time until the pod is deleted includes its start delay and its grace period.
         around = self._capture.moment + _GRACE + (settings.start_delay if settings is not None else 0)
         longest = sorted({start - around for start in self._kept}, reverse=True)
         return [length for length in longest if length > 0][:_MOST_LENGTHS]
 
     def largest(self, seconds: int) -> tuple[int, int]:
-        """Of how many pods the largest gang is that starts now, and on how many nodes."""
-        least, found = 0, 0
-        most = self._most()
-        while least < most:
-            middle = (least + most + 1) // 2
+        """Return (size of the largest gang that starts now, number of its nodes)."""
+        fits, node_count = 0, 0
+        limit = self._most()
+        while fits < limit:
+            middle = (fits + limit + 1) // 2
             nodes = self._state_with(middle, seconds)
             if nodes is None:
-                most = middle - 1
+                limit = middle - 1
             else:
-                least, found = middle, nodes
-        return least, found
+                fits, node_count = middle, nodes
+        return fits, node_count
 
     def _most(self) -> int:
-        """A bound: what nodes have left, each resource for itself."""
+        """Return an upper bound: the free amounts of all nodes, each resource by itself."""
         pod = self._pod(0)
         state = _state(self._events, self._capture)
         wanted = {**dict(pod.pod_class.requests), PODS: 1}
@@ -179,7 +182,7 @@ class _Search:
         return pod
 
     def _state_with(self, count: int, seconds: int) -> int | None:
-        """On how many nodes a gang of so many starts now; None where it does not."""
+        """Return the number of nodes of a gang with `count` pods that starts now; None if it does not start."""
         state, moment = _state(self._events, self._capture), self._capture.moment
         if count:
             pod = self._pod(seconds)
@@ -207,7 +210,10 @@ class _Search:
                     state.apply(GangUpdated(_replace(record.spec, admitted=True)))
         if not self._looked:
             kept = reservation_plan(scheduler.features)
-            self._kept, self._looked = [each.start for each in kept.all()] if kept is not None else [], True
+            self._kept, self._looked = (
+                [reservation.start for reservation in kept.all()] if kept is not None else [],
+                True,
+            )
         return len(set(nodes)) if len(nodes) >= count else None
 
 
@@ -219,7 +225,7 @@ def _state(events: Sequence[ClusterEvent], capture: Capture) -> ClusterState:
 
 
 def _devices(amounts: dict[str, str]) -> dict[str, str]:
-    """(Of devices limits and requests are one.)"""
+    """Return the device requests as limits: for devices, limits and requests are equal."""
     return {name: amount for name, amount in amounts.items() if "/" in name}
 
 

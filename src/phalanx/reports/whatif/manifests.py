@@ -1,4 +1,4 @@
-"""The pods that manifests would become, as controllers make them and an API server completes them."""
+"""Pods of manifests, as controllers create them and the API server completes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEMPLATES = "Job, Volcano Job, Deployment, ReplicaSet or StatefulSet"
 
 
 class PriorityClasses(msgspec.Struct, frozen=True):
-    """Values by name; `default` is what a pod without a class gets."""
+    """Priority values by class name; `default` is the value of pods without a class."""
 
     values: dict[str, int]
     default: int = 0
@@ -41,7 +41,7 @@ class PriorityClasses(msgspec.Struct, frozen=True):
 
 
 class Submission(msgspec.Struct):
-    """The objects that a file would bring about, its `pods` by uid, and what a person should know."""
+    """Objects that a file creates, its `pods` by uid, and notes for the user."""
 
     entries: list[FileObject]
     pods: list[str]
@@ -51,19 +51,19 @@ class Submission(msgspec.Struct):
 def submission(
     objects: list[FileObject], classes: PriorityClasses, scheduler: str, namespace: str, now: int
 ) -> Submission:
-    """Raises InputError for what no pods can be derived of."""
-    found = Submission([], [], [])
+    """Return the objects of a file. Raises InputError for objects without derivable pods."""
+    derived = Submission([], [], [])
     for entry in objects:
         document = _identified(entry, namespace, now)
         for made in _made(FileObject(entry.place, document), scheduler, classes):
             if made.get("kind") == "Pod":
-                found.pods.append(_complete(entry, made, found, classes, scheduler, now))
-            found.entries.append(FileObject(entry.place, made))
-        if len(found.pods) > _MOST_PODS:
-            raise InputError(f"{entry.place}: more than {_MOST_PODS} pods; ask about fewer")
-    if not found.pods:
-        raise InputError(f"no pods in what was asked about; name a Pod, {_TEMPLATES}")
-    return found
+                derived.pods.append(_complete(entry, made, derived, classes, scheduler, now))
+            derived.entries.append(FileObject(entry.place, made))
+        if len(derived.pods) > _MOST_PODS:
+            raise InputError(f"{entry.place}: more than {_MOST_PODS} pods; use fewer")
+    if not derived.pods:
+        raise InputError(f"the input has no pods; use a Pod, {_TEMPLATES}")
+    return derived
 
 
 def _identified(entry: FileObject, namespace: str, now: int) -> dict[str, Any]:
@@ -77,13 +77,13 @@ def _identified(entry: FileObject, namespace: str, now: int) -> dict[str, Any]:
 
 
 def _uid(kind: str, metadata: Mapping[str, Any]) -> str:
-    """The same for the same object; it may be a part of names."""
+    """Return a uid that is equal for equal objects and valid as a part of names."""
     text = f"{kind}/{metadata['namespace']}/{metadata['name']}"
     return f"what-if-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
 def _made(entry: FileObject, scheduler: str, classes: PriorityClasses) -> Iterator[dict[str, Any]]:
-    """The object itself, where the scheduler reads it, and what its controllers would make."""
+    """Yield the object itself, if the scheduler reads it, and the objects that its controllers create."""
     document, kind = dict(entry.document), entry.kind
     if (entry.api_version, kind) == ("batch.volcano.sh/v1alpha1", "Job"):
         yield from _volcano_job(entry, scheduler, classes)
@@ -94,7 +94,7 @@ def _made(entry: FileObject, scheduler: str, classes: PriorityClasses) -> Iterat
         yield document
         yield from _replicas(document)
     elif isinstance(spec := document.get("spec"), Mapping) and "template" in spec:
-        raise InputError(f"{entry.place}: its controller alone knows its pods; ask about a Pod, {_TEMPLATES}")
+        raise InputError(f"{entry.place}: pods of this kind cannot be derived; use a Pod, {_TEMPLATES}")
     else:
         yield document
 
@@ -151,7 +151,7 @@ def _pod(
     owner: Document, name: str, template: object, labels: dict[str, str], annotations: dict[str, str]
 ) -> dict[str, Any]:
     stated: Mapping[str, Any] = template if isinstance(template, Mapping) else {}
-    said: Mapping[str, Any] = stated.get("metadata") or {}
+    stated_metadata: Mapping[str, Any] = stated.get("metadata") or {}
     metadata = owner["metadata"]
     return {
         "apiVersion": "v1",
@@ -159,8 +159,8 @@ def _pod(
         "metadata": {
             "name": name,
             "namespace": metadata["namespace"],
-            "labels": {**(said.get("labels") or {}), **labels},
-            "annotations": {**(said.get("annotations") or {}), **annotations},
+            "labels": {**(stated_metadata.get("labels") or {}), **labels},
+            "annotations": {**(stated_metadata.get("annotations") or {}), **annotations},
             "ownerReferences": [
                 {
                     "apiVersion": owner["apiVersion"],
@@ -178,28 +178,28 @@ def _pod(
 def _complete(
     entry: FileObject,
     pod: dict[str, Any],
-    found: Submission,
+    derived: Submission,
     classes: PriorityClasses,
     scheduler: str,
     now: int,
 ) -> str:
-    """Fills in what an API server would; the uid."""
+    """Fill in the defaults of an API server and return the uid."""
     metadata, spec = pod["metadata"], pod.setdefault("spec", {})
     if not isinstance(spec, dict):
-        raise InputError(f"{entry.place}: spec is no object; write the spec of a pod")
+        raise InputError(f"{entry.place}: spec is not an object; use the spec of a pod")
     metadata["creationTimestamp"] = format_time(now)
     uid = metadata["uid"] = _uid("Pod", metadata)
     pod.pop("status", None)
     if spec.get("priority") is None:
         name = spec.get("priorityClassName")
         if name and name not in classes.values:
-            raise InputError(f"{entry.place}: there is no PriorityClass {name}; its pods would be refused")
+            raise InputError(f"{entry.place}: unknown PriorityClass {name}; the API server would refuse its pods")
         spec["priority"] = classes.values[name] if name else classes.default
     stated = spec.get("schedulerName")
     if stated != scheduler:
         name = f"{entry.kind} {entry.document['metadata']['name']}"
         note = f"{name} is for the scheduler {stated or 'default-scheduler'}; the answer is as if for {scheduler}"
-        if note not in found.notes:
-            found.notes.append(note)
+        if note not in derived.notes:
+            derived.notes.append(note)
         spec["schedulerName"] = scheduler
     return uid

@@ -1,4 +1,4 @@
-"""A question about a copy of a cluster, and its answer: two forecasts side by side, without and with the change."""
+"""What-if questions over a copy of a cluster: two forecasts, without and with the change."""
 
 from __future__ import annotations
 
@@ -50,8 +50,11 @@ _DOMAINS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/rack")
 
 
 class Question(msgspec.Struct, frozen=True):
-    """`objects` would be created, `gang` (namespace/name) is there and waits; all else is what would be different.
-    `policy` is the one in force, `other_policy` the one that would be, `horizon` in seconds."""
+    """Question.
+
+    `objects` would be created, `gang` (namespace/name) is a waiting gang; all other fields are changes. `policy` is
+    the current policy, `other_policy` the changed one, `horizon` in seconds.
+    """
 
     cluster: SimulatedCluster
     policy: Policy
@@ -69,7 +72,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class _Supposed(msgspec.Struct):
-    """One world: the facts that bring it about, and what happens to it at once."""
+    """One simulated world: its events and its immediate changes."""
 
     intake: Intake
     events: list[ClusterEvent]
@@ -79,14 +82,14 @@ class _Supposed(msgspec.Struct):
 
 
 def answer_question(question: Question) -> WhatIfAnswer:
-    """Raises InputError, PolicyError."""
+    """Return the answer to a question. Raises InputError, PolicyError."""
     without = _as_it_is(question)
     changed, asked, notes = _as_it_would_be(question, without)
     capture, horizon = changed.capture, question.horizon
     after = _forecast(changed, AssumedRunTimes.LIMITS, horizon)
     names = _names(after, asked)
     if question.gang and not names:
-        raise InputError(f"--gang {question.gang}: none of its pods is this scheduler's to place, or runs")
+        raise InputError(f"--gang {question.gang}: none of its pods is running or belongs to this scheduler")
     differs = bool(question.objects or question.changes)
     before = _forecast(without, AssumedRunTimes.LIMITS, horizon) if differs else after
     expected = None
@@ -112,18 +115,19 @@ def answer_question(question: Question) -> WhatIfAnswer:
     return with_shown_names(answer, {gang.key.path: gang.title for gang in gangs})
 
 
-def answer_starts(question: Question, others: Collection[str] = (), most_reasons: int = 8) -> list[AskedStart]:
-    """When the gangs of `question.objects` would start, submitted one after another in this order, and when those
-    do (namespace/name) that wait there already: one forecast for all. Why is said of the first that would not.
+def answer_starts(question: Question, waiting: Collection[str] = (), most_reasons: int = 8) -> list[AskedStart]:
+    """Return the starts of the gangs of `question.objects`, submitted one after another in this order, and of
+    waiting gangs (namespace/name), from one forecast. The reasons of the first gangs without a start are
+    included.
 
     Raises InputError, PolicyError.
     """
     changed, (pods, gangs), _ = _as_it_would_be(question, _as_it_is(question))
     changed.events = _in_order(changed.events, question.objects, gangs, changed.capture.moment)
-    named = {*others, *(key.path for key in gangs)}
+    named = {*waiting, *(key.path for key in gangs)}
     after = _forecast(changed, AssumedRunTimes.LIMITS, question.horizon, _waiting(named, changed, pods))
     reasons = _Reasons(changed, question)
-    found = []
+    starts = []
     for name in sorted(after.jobs):
         if name not in named and pods.isdisjoint(after.members[name]):
             continue
@@ -137,12 +141,12 @@ def answer_starts(question: Question, others: Collection[str] = (), most_reasons
             answer.verdict = reasons.verdict(name, job.why)
         else:
             answer.verdict = WaitSummary("", job.why) if job.why else None
-        found.append(answer)
-    return found
+        starts.append(answer)
+    return starts
 
 
 def _waiting(named: Collection[str], world: _Supposed, pods: Collection[str]) -> list[str]:
-    """Whom the forecast waits for: gangs, and pods on their own."""
+    """Return the names of the gangs and pods on their own that the forecast waits for."""
     alone = [
         event.pod.key
         for event in world.events
@@ -154,7 +158,7 @@ def _waiting(named: Collection[str], world: _Supposed, pods: Collection[str]) ->
 def _in_order(
     events: list[ClusterEvent], objects: Sequence[FileObject], gangs: Collection[GangKey], moment: int
 ) -> list[ClusterEvent]:
-    """Those that are asked about were created one after another, the last of them now."""
+    """Set the creation times of the new gangs so that they follow one another, the last at `moment`."""
     order = list(
         dict.fromkeys(
             key
@@ -166,7 +170,7 @@ def _in_order(
         )
     )
     created = {key: moment - len(order) + rank + 1 for rank, key in enumerate(order)}
-    found: list[ClusterEvent] = []
+    ordered: list[ClusterEvent] = []
     for event in events:
         if isinstance(event, GangUpdated) and event.gang.key in created:
             event = GangUpdated(msgspec.structs.replace(event.gang, created=created[event.gang.key]))
@@ -174,8 +178,8 @@ def _in_order(
             key = GangKey(event.pod.namespace, event.pod.gang)
             if key in created:
                 event = PodUpdated(msgspec.structs.replace(event.pod, created=created[key]))
-        found.append(event)
-    return found
+        ordered.append(event)
+    return ordered
 
 
 def _forecast(
@@ -186,7 +190,7 @@ def _forecast(
 
 def _capture_of(cluster: SimulatedCluster) -> Capture:
     if cluster.capture is None:
-        raise InputError(f"{cluster.name}: it is no capture; make one by phalanx capture -o FILE")
+        raise InputError(f"{cluster.name}: not a capture; create one with phalanx capture -o FILE")
     return cluster.capture
 
 
@@ -199,23 +203,23 @@ def _as_it_is(question: Question) -> _Supposed:
 def _as_it_would_be(
     question: Question, without: _Supposed
 ) -> tuple[_Supposed, tuple[frozenset[str], frozenset[GangKey]], list[str]]:
-    """Also who is asked about (pods by uid, gangs), and what a person should know."""
-    there, capture = question.cluster.entries, without.capture
-    # What is lost is what there is now: nodes that are added stay.
-    then = lost_nodes(there, question.without_nodes)
+    """Return the changed world, the subjects of the question (pods by uid, gangs), and notes for the user."""
+    entries, capture = question.cluster.entries, without.capture
+    # Only existing nodes are removed: added nodes stay.
+    then = lost_nodes(entries, question.without_nodes)
     more: list[FileObject] = []
     if question.add_nodes or question.like:
-        more += more_nodes(there, question.add_nodes, question.like)
+        more += more_nodes(entries, question.add_nodes, question.like)
     if question.queue is not None:
-        more.append(changed_queue(there, question.queue))
+        more.append(changed_queue(entries, question.queue))
     pods: frozenset[str] = frozenset()
     notes: list[str] = []
     if question.objects:
-        classes = PriorityClasses.among([*there, *question.objects])
+        classes = PriorityClasses.among([*entries, *question.objects])
         made = submission(
             list(question.objects), classes, capture.schedulers[0], question.namespace, capture.moment
         )
-        _check_new(there, made.entries)
+        _check_new(entries, made.entries)
         pods, notes = frozenset(made.pods), made.notes
         more += made.entries
     policy, intake, events = question.policy, without.intake, without.events
@@ -223,30 +227,30 @@ def _as_it_would_be(
         policy = question.other_policy
         if policy.dialects != question.policy.dialects:
             intake, events = question.cluster.open(dialect_options(policy))
-    events = events + take_in_more(intake, more, there)
+    events = events + take_in_more(intake, more, entries)
     gangs = {
         GangKey(event.pod.namespace, event.pod.gang)
         for event in events
         if isinstance(event, PodUpdated) and event.pod.uid in pods and event.pod.gang
     }
     if question.gang:
-        gangs.add(asked_gang := waiting_gang(question.gang, question.namespace, events, there))
+        gangs.add(asked_gang := waiting_gang(question.gang, question.namespace, events, entries))
         if not (question.changes or question.objects):
             refuse_running(question.gang, asked_gang, events)
     asked = (pods, frozenset(gangs))
     if question.priority is not None:
         if not pods and not gangs:
-            raise InputError("--priority: say whose: -f FILE or --gang NAMESPACE/NAME")
+            raise InputError("--priority needs -f FILE or --gang NAMESPACE/NAME")
         events = with_priority(events, *asked, question.priority)
     return _Supposed(intake, events, then, policy, capture), asked, notes
 
 
-def _check_new(there: Sequence[FileObject], made: Sequence[FileObject]) -> None:
-    """What is created replaces what has its name, but for pods, which cannot be changed so."""
-    taken = {_address(entry) for entry in there}
+def _check_new(existing: Sequence[FileObject], made: Sequence[FileObject]) -> None:
+    """Check the new objects: an object of an existing name replaces it, except a pod, which is immutable."""
+    taken = {_address(entry) for entry in existing}
     for entry in made:
         if entry.kind == "Pod" and _address(entry) in taken:
-            raise InputError(f"{entry.place}: the pod is there already; ask about it by --gang, or rename it")
+            raise InputError(f"{entry.place}: the pod exists already; use --gang, or rename it")
 
 
 def _address(entry: FileObject) -> tuple[str, str, str, str]:
@@ -263,63 +267,65 @@ def _names(after: Forecast, asked: tuple[frozenset[str], frozenset[GangKey]]) ->
 
 def _asked_start(name: str, after: Forecast, expected: Forecast | None, reasons: _Reasons) -> AskedStart:
     job, start = after.jobs[name], after.start(name)
-    found = AskedStart(name, job.pods, NEVER)
+    asked_start = AskedStart(name, job.pods, NEVER)
     if start is not None:
-        found.start, found.wait_seconds = format_moment(start), start - after.moment
-        found.state = NOW if start <= after.moment else LATER
+        asked_start.start, asked_start.wait_seconds = format_moment(start), start - after.moment
+        asked_start.state = NOW if start <= after.moment else LATER
         counts = Counter(after.nodes(name))
-        found.nodes = [NodeRoom(node, count) for node, count in sorted(counts.items())]
-        found.domains = reasons.domains(counts)
+        asked_start.nodes = [NodeRoom(node, count) for node, count in sorted(counts.items())]
+        asked_start.domains = reasons.domains(counts)
         at_once = {move.job for move in after.evicted if move.when == after.moment}
-        if found.state == LATER or at_once:
-            found.blockers = _blockers(name, start, after)
-        if not at_once.isdisjoint(each.name for each in found.blockers):
-            found.state = AFTER_EVICTIONS
+        if asked_start.state == LATER or at_once:
+            asked_start.blockers = _blockers(name, start, after)
+        if not at_once.isdisjoint(blocker.name for blocker in asked_start.blockers):
+            asked_start.state = AFTER_EVICTIONS
     if expected is not None and (likely := expected.start(name)) is not None and likely != start:
-        found.expected = format_moment(likely)
+        asked_start.expected = format_moment(likely)
     if (promise := after.promised.get(name)) is not None:
-        found.promised = format_moment(promise)
-    if found.state in (LATER, NEVER, AFTER_EVICTIONS):
-        found.verdict = reasons.verdict(name, job.why)
-    return found
+        asked_start.promised = format_moment(promise)
+    if asked_start.state in (LATER, NEVER, AFTER_EVICTIONS):
+        asked_start.verdict = reasons.verdict(name, job.why)
+    return asked_start
 
 
 def _blockers(name: str, start: int, after: Forecast) -> list[Blocker]:
-    """Who leaves its nodes before it starts; where nobody does, who ends when it does (a quota comes free)."""
+    """Return the pods that leave the unit's nodes before its start; without such pods, those that end at its start
+    and free quota.
+    """
     nodes = set(after.nodes(name))
-    left = [move for move in after.ended if move.when <= start and move.job != name]
-    on_nodes = [move for move in left if move.node in nodes]
-    found: dict[str, list[int]] = {}
-    for move in on_nodes or [move for move in left if move.when == start]:
-        found.setdefault(move.job, []).append(move.when)
+    ended = [move for move in after.ended if move.when <= start and move.job != name]
+    on_nodes = [move for move in ended if move.node in nodes]
+    ends_by_job: dict[str, list[int]] = {}
+    for move in on_nodes or [move for move in ended if move.when == start]:
+        ends_by_job.setdefault(move.job, []).append(move.when)
     return [
         Blocker(job, len(ends), format_moment(max(ends)))
-        for job, ends in sorted(found.items(), key=lambda item: (-max(item[1]), item[0]))
+        for job, ends in sorted(ends_by_job.items(), key=lambda item: (-max(item[1]), item[0]))
     ]
 
 
-def _starts(found: Forecast, besides: Collection[str]) -> Starts:
-    """(Who is only asked about does not count among those that wait.)"""
-    waiting = [job for name, job in found.jobs.items() if name not in found.running and name not in besides]
-    now = sum(job.start is not None and job.start <= found.moment for job in waiting)
-    later = sum(job.start is not None and job.start > found.moment for job in waiting)
+def _starts(forecast: Forecast, besides: Collection[str]) -> Starts:
+    """Return the counts of starts without the units in `besides`, which only the question adds."""
+    waiting = [job for name, job in forecast.jobs.items() if name not in forecast.running and name not in besides]
+    now = sum(job.start is not None and job.start <= forecast.moment for job in waiting)
+    later = sum(job.start is not None and job.start > forecast.moment for job in waiting)
     return Starts(now, later, len(waiting) - now - later)
 
 
 def _evicted(after: Forecast, before: Forecast) -> list[EvictedGang]:
-    """Those that nobody would evict without the change."""
+    """Return the gangs that are evicted only with the change."""
     anyway = {(move.job, move.pod) for move in before.evicted} if before is not after else set()
     groups: dict[str, list[int]] = {}
     for number, move in enumerate(after.evicted):
         if (move.job, move.pod) not in anyway:
             groups.setdefault(move.job, []).append(number)
-    found = []
+    evicted = []
     for job, numbers in groups.items():
         moves = [after.evicted[number] for number in numbers]
         first = min(move.when for move in moves)
         again = next((move.when for move in after.bound if move.job == job and move.when > first), None)
         hours = sum(move.ran for move in moves) / 3600
-        found.append(
+        evicted.append(
             EvictedGang(
                 job,
                 len(moves),
@@ -330,48 +336,48 @@ def _evicted(after: Forecast, before: Forecast) -> list[EvictedGang]:
                 after.jobs[job].outcome is JobOutcome.KILLED,
             )
         )
-    return sorted(found, key=lambda each: (each.when, each.name))
+    return sorted(evicted, key=lambda gang: (gang.when, gang.name))
 
 
 def _interrupted(after: Forecast) -> list[InterruptedGang]:
-    found = []
+    interrupted = []
     for name, job in after.jobs.items():
         if job.lost:
             again = max((move.when for move in after.bound if move.job == name), default=None)
-            found.append(InterruptedGang(name, job.lost, shown_moment(again)))
-    return found
+            interrupted.append(InterruptedGang(name, job.lost, shown_moment(again)))
+    return interrupted
 
 
 def _moved(before: Forecast, after: Forecast, asked: Collection[str]) -> list[MovedStart]:
-    """Those that wait in both, and start at another time; who is late the longest comes first."""
-    found = []
+    """Return the units that wait in both forecasts with different starts, longest delay first."""
+    moved = []
     for name, job in after.jobs.items():
         if name in asked or name in after.running or name not in before.jobs:
             continue
         former, now = before.start(name), job.start
         if former != now:
             delay = now - former if now is not None and former is not None else None
-            found.append(MovedStart(name, shown_moment(former), shown_moment(now), delay))
+            moved.append(MovedStart(name, shown_moment(former), shown_moment(now), delay))
     longest = float("inf")
     return sorted(
-        found,
-        key=lambda each: (
-            -each.delay_seconds if each.delay_seconds is not None else longest if each.changed else -longest,
-            each.name,
+        moved,
+        key=lambda start: (
+            -start.delay_seconds if start.delay_seconds is not None else longest if start.changed else -longest,
+            start.name,
         ),
     )
 
 
 def _moved_promises(after: Forecast) -> list[MovedPromise]:
-    found = [
+    moved = [
         MovedPromise(name, shown_moment(move.promise.told), shown_moment(move.to), move.cause)
         for name, move in after.moves.items()
     ]
-    return sorted(found, key=lambda each: (each.promised, each.name))
+    return sorted(moved, key=lambda promise: (promise.promised, promise.name))
 
 
 class _Reasons:
-    """Why somebody waits at the first moment, by a dry run over the same facts; made when it is first asked for."""
+    """Reasons of waiting at the first moment, from a dry run over the same events at the first query."""
 
     def __init__(self, world: _Supposed, question: Question) -> None:
         self._world = world
@@ -384,20 +390,20 @@ class _Reasons:
         }
 
     def domains(self, nodes: Counter[str]) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
+        domain_counts: dict[str, dict[str, int]] = {}
         for key in _DOMAINS:
             counts = Counter[str]()
             for node, count in nodes.items():
                 if value := self._labels.get(node, {}).get(key):
                     counts[str(value)] += count
             if counts:
-                found[key] = dict(sorted(counts.items()))
-        return found
+                domain_counts[key] = dict(sorted(counts.items()))
+        return domain_counts
 
-    def verdict(self, name: str, told: str) -> WaitSummary | None:
+    def verdict(self, name: str, text: str) -> WaitSummary | None:
         answer = self._why(name) if not self._world.then else None
         if answer is None or not answer.message:
-            return WaitSummary("", told) if told else None
+            return WaitSummary("", text) if text else None
         nodes = {part.reason: part.count for part in answer.nodes}
         return WaitSummary(answer.reason, answer.message, nodes, answer.change)
 
@@ -409,6 +415,6 @@ class _Reasons:
             snapshot.apply_events(world.events)
             self._keys = {key.path: key for key in state.gangs}
             self._report = WhyReport(snapshot, world.policy, world.capture.moment, world.capture.promised)
-        namespace, _, rest = name.partition("/")
+        namespace, _, local_name = name.partition("/")
         key = self._keys.get(name)
-        return self._report.gang(key) if isinstance(key, GangKey) else self._report.pod(namespace, rest)
+        return self._report.gang(key) if isinstance(key, GangKey) else self._report.pod(namespace, local_name)

@@ -2,12 +2,12 @@ import { html, useMemo, useState } from "/static/vendor/htm-preact-3.1.1.js";
 import { Bar, Empty, Link, Page, State, TableState, Told, VirtualTable, to, useNow, useParameter, useTables } from "/static/parts.js";
 import { age, clock, important, local, plural, resource, written } from "/static/format.js";
 
-// Of gangs in a cluster, in the order in which they go through it; with the colours of gangs that are alike here.
+// Phases of a dispatched gang in their order, with the colours of similar gang states.
 const PHASES = [["Copying", "Starting"], ["Granted", "Running"], ["Recalling", "Partial"], ["Withdrawing", "Terminating"]];
 const HINTS = {
-  Pending: "At the hub: no cluster has been chosen", Copying: "Its copies are being made, and do not start yet",
-  Granted: "Its cluster may start it, or has", Recalling: "It starts sooner elsewhere and is taken back, unless it has started",
-  Withdrawing: "Its copies are being deleted", Ended: "All its pods have ended",
+  Pending: "At the hub: no cluster is selected yet", Copying: "The hub creates its copies; they do not start yet",
+  Granted: "Its cluster has started it or is free to start it", Recalling: "Another cluster starts it sooner: the hub recalls it, unless it has started",
+  Withdrawing: "The hub deletes its copies", Ended: "All its pods are finished",
 };
 
 export function Clusters() {
@@ -24,10 +24,10 @@ export function Clusters() {
     && (!filter || `${row.dispatch.gang} ${row.dispatch.message}`.toLowerCase().includes(filter.toLowerCase())));
   const chosen = all.find((row) => row.id === open);
   const most = Math.max(1, ...rows.map((row) => sum(row.gangs)));
-  return html`<${Page} title="Clusters" cli=${chosen ? `phalanx why ${chosen.dispatch.kind.toLowerCase()}/${chosen.name} -n ${chosen.namespace}` : "phalanx clusters"} note="Where gangs that are left to the hub go: each whole to the cluster where it starts first.">
+  return html`<${Page} title="Clusters" cli=${chosen ? `phalanx why ${chosen.dispatch.kind.toLowerCase()}/${chosen.name} -n ${chosen.namespace}` : "phalanx clusters"} note="The hub dispatches each whole gang to the cluster where it starts first.">
     <${TableState} table=${table} what="clusters" />
     ${table.state === "there" && !rows.length && !table.omitted.length && html`<${Empty}>No cluster has joined this hub yet.</${Empty}>`}
-    ${rows.length > 0 && html`<div class="card flush scrollx"><table class="tree"><thead><tr><th scope="col">Cluster</th><th scope="col">Answers</th><th scope="col" class="shares">Gangs there</th><th scope="col" class="num">Gangs</th><th scope="col" class="hide">Used</th><th scope="col" class="num hide">Nodes</th><th scope="col" class="num hide">Cost</th><th scope="col" class="hide">Last seen</th></tr></thead>
+    ${rows.length > 0 && html`<div class="card flush scrollx"><table class="tree"><thead><tr><th scope="col">Cluster</th><th scope="col">Status</th><th scope="col" class="shares">Gangs by phase</th><th scope="col" class="num">Gangs</th><th scope="col" class="hide">Used</th><th scope="col" class="num hide">Nodes</th><th scope="col" class="num hide">Cost</th><th scope="col" class="hide">Last seen</th></tr></thead>
       <tbody>${rows.map((row) => html`<${Cluster} key=${row.id} row=${row} most=${most} now=${now} chosen=${cluster === row.id} choose=${() => setCluster(cluster === row.id ? "" : row.id)} />`)}</tbody></table></div>
       <ul class="legend">${PHASES.map(([name, color]) => html`<li key=${name} title=${HINTS[name]}><span class=${`swatch p-${color}`}></span>${name}</li>`)}</ul>`}
     <h2>Gangs${cluster ? ` in ${cluster}` : ""}</h2>
@@ -47,13 +47,13 @@ function sum(counts) {
   return Object.values(counts || {}).reduce((total, each) => total + each, 0);
 }
 
-// Devices first, then processors: what gangs are held up by.
+// Devices first, then CPU: the resources that gangs wait for most often.
 function main(row) {
   return important(Object.keys(row.offered || {})).filter((name) => name.includes("/") || name === "cpu").slice(0, 2);
 }
 
 function reason(dispatch) {
-  if (dispatch.unknownSince) return `its cluster has not answered since ${dispatch.unknownSince}: what became of it is not known`;
+  if (dispatch.unknownSince) return `state unknown: its cluster has not answered since ${dispatch.unknownSince}`;
   if (dispatch.message) return dispatch.message;
   return dispatch.promised && dispatch.phase !== "Ended" ? `${dispatch.cluster} promised a start by ${dispatch.promised}` : "";
 }
@@ -61,20 +61,20 @@ function reason(dispatch) {
 function Cluster({ row, most, now, chosen, choose }) {
   const word = row.active === "True" ? "Active" : row.active === "False" ? "Inactive" : "Unknown";
   const gangs = row.gangs || {};
-  const said = PHASES.filter(([name]) => gangs[name]).map(([name]) => `${gangs[name]} ${name}`).join(", ");
+  const summary = PHASES.filter(([name]) => gangs[name]).map(([name]) => `${gangs[name]} ${name}`).join(", ");
   return html`<tr class=${chosen ? "selected" : ""} onClick=${(event) => { if (event.target.tagName !== "BUTTON") choose(); }}>
-    <th scope="row"><button class="name" aria-pressed=${chosen} onClick=${choose}>${row.id}</button>${row.state && row.state !== "Active" && html` <span class="tag bad" title=${row.state === "Drain" ? "Nothing new goes there, and what waits there goes elsewhere" : "Nothing new goes there"}>${row.state}</span>`}</th>
+    <th scope="row"><button class="name" aria-pressed=${chosen} onClick=${choose}>${row.id}</button>${row.state && row.state !== "Active" && html` <span class="tag bad" title=${row.state === "Drain" ? "No new gangs; waiting gangs are dispatched to other clusters" : "No new gangs"}>${row.state}</span>`}</th>
     <td><${State} word=${word} />${row.active !== "True" && html` <span class="muted small" title=${row.message}>${row.reason}</span>`}${row.unknown ? html` <span class="tag bad">${plural(row.unknown, "gang")} unknown</span>` : ""}</td>
-    <td class="shares"><${Bar} whole=${most} parts=${PHASES.map(([name, color]) => ({ kind: color, value: gangs[name] || 0 }))} label=${said || "no gangs"} /></td>
+    <td class="shares"><${Bar} whole=${most} parts=${PHASES.map(([name, color]) => ({ kind: color, value: gangs[name] || 0 }))} label=${summary || "no gangs"} /></td>
     <td class="num">${sum(gangs)}</td>
-    <td class="hide">${main(row).map((name) => html`<div key=${name} class="small" title=${`${(row.used || {})[name] || "?"} of ${row.offered[name]} ${name}, when it was last asked about a gang`}>${written(name, (row.used || {})[name]) || "?"}/${written(name, row.offered[name])} <span class="muted">${resource(name)}</span></div>`)}</td>
+    <td class="hide">${main(row).map((name) => html`<div key=${name} class="small" title=${`${(row.used || {})[name] || "?"} of ${row.offered[name]} ${name}, at the last query about a gang`}>${written(name, (row.used || {})[name]) || "?"}/${written(name, row.offered[name])} <span class="muted">${resource(name)}</span></div>`)}</td>
     <td class="num hide" title=${row.version ? `Kubernetes ${row.version}` : null}>${row.nodes ? `${row.ready || 0}/${row.nodes}` : "–"}</td><td class="num hide">${row.cost || 0}</td>
-    <td class="hide" title=${clock(row.last_seen)}>${row.last_seen ? `${age(row.last_seen, now)} ago` : "never"}${row.credential_ends && html` <span class="tag bad" title=${`The hub's credential there is good until ${clock(row.credential_expires)}`}>credential ends</span>`}</td></tr>`;
+    <td class="hide" title=${clock(row.last_seen)}>${row.last_seen ? `${age(row.last_seen, now)} ago` : "never"}${row.credential_ends && html` <span class="tag bad" title=${`The hub's credential for this cluster expires ${clock(row.credential_expires)}`}>credential expires</span>`}</td></tr>`;
 }
 
 function Details({ row, close }) {
   const each = row.dispatch;
-  return html`<section class="card" aria-label=${`Where ${each.gang} goes`}>
+  return html`<section class="card" aria-label=${`Dispatch of ${each.gang}`}>
     <div class="page-head"><h2>${each.kind === "PodGroup" ? "" : `${each.kind} `}${each.gang}</h2><button class="quiet" onClick=${close}>Close</button></div>
     <p class="sentence"><${State} word=${each.phase} /> ${each.cluster ? `in ${each.cluster}, epoch ${each.epoch}` : "at the hub"}${each.since ? html`, since <${Told} text=${each.since} />` : ""}</p>
     ${reason(each) && html`<p><${Told} text=${reason(each)} /></p>`}
@@ -82,6 +82,6 @@ function Details({ row, close }) {
     ${each.kind === "PodGroup" && html`<p><${Link} to=${to(`/gangs/${encodeURIComponent(row.namespace)}/${encodeURIComponent(row.name)}`)}>The gang at the hub</${Link}></p>`}
     ${each.answers.length > 0 && html`<h3>Answers of the clusters at dispatch</h3><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Cluster</th><th scope="col">Would start</th><th scope="col">Because</th></tr></thead>
       <tbody>${each.answers.map((answer) => html`<tr key=${answer.cluster} class=${answer.cluster === each.cluster ? "selected" : ""}><th scope="row">${answer.cluster}${answer.cluster === each.cluster ? html` <span class="tag">chosen</span>` : ""}</th><td>${answer.start ? html`<${Told} text=${answer.start} />` : "never"}</td><td><${Told} text=${answer.message} /></td></tr>`)}</tbody></table></div>`}
-    ${each.attempts.length > 0 && html`<h3>Before</h3><ul class="feed">${[...each.attempts].reverse().map((attempt) => html`<li key=${attempt.epoch}><span class="when" title=${attempt.time}>${clock(attempt.time)}</span><span><strong>${attempt.outcome}</strong> in ${attempt.cluster} (epoch ${attempt.epoch}): <${Told} text=${attempt.message} /></span></li>`)}</ul>`}
+    ${each.attempts.length > 0 && html`<h3>Earlier dispatches</h3><ul class="feed">${[...each.attempts].reverse().map((attempt) => html`<li key=${attempt.epoch}><span class="when" title=${attempt.time}>${clock(attempt.time)}</span><span><strong>${attempt.outcome}</strong> in ${attempt.cluster} (epoch ${attempt.epoch}): <${Told} text=${attempt.message} /></span></li>`)}</ul>`}
   </section>`;
 }

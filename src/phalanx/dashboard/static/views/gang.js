@@ -11,7 +11,7 @@ export function Gang({ pod, namespace, name }) {
   const id = pod ? `${namespace}/pod/${name}` : `${namespace}/${name}`;
   const live = table.rows.get(id);
   const rehearsed = store.tables.summary.rows.get("cluster")?.summary.rehearsed;
-  // Asked again whenever its row changes, or a rehearsal may have another answer for it.
+  // The answer is requested again after a change of the row, and after each rehearsal while the gang is not running.
   const answer = useAnswer(`${pod ? "pods" : "gangs"}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, `${JSON.stringify(live)} ${live && live.state !== "Running" ? rehearsed : ""}`);
   const title = (live || (answer.value && answer.value.row) || {}).title || name;
   const line = `phalanx why ${pod ? "pod" : "podgroup"}/${title} -n ${namespace}`;
@@ -24,8 +24,8 @@ export function Gang({ pod, namespace, name }) {
     ["Namespace", namespace],
     ["Queue", row.queue && html`<${Link} to=${to("/queues", { open: row.queue })}>${row.queue}</${Link}>`],
     ["Priority", String(row.priority || 0)],
-    ["Members", `${row.placed || 0} have nodes, ${row.pending || 0} wait${row.gated ? `, ${row.gated} gated` : ""}${row.finished ? `, ${row.finished} finished` : ""}; minimum ${row.minimum || 0}`],
-    ["Asks for", asks(row)],
+    ["Members", `${row.placed || 0} bound, ${row.pending || 0} pending${row.gated ? `, ${row.gated} gated` : ""}${row.finished ? `, ${row.finished} finished` : ""}; minimum ${row.minimum || 0}`],
+    ["Requests", asks(row)],
     ["Created", row.created && `${age(row.created)} ago`],
     ["Domain", why && why.domain],
     ["Part of", why && why.composite],
@@ -37,20 +37,20 @@ export function Gang({ pod, namespace, name }) {
         ${why && why.warnings && why.warnings.length > 0 && html`<h3>Warnings</h3><ul>${why.warnings.map((text) => html`<li key=${text}>${text}</li>`)}</ul>`}</section>
     </div>
     <section class="card"><h2>Timeline</h2><${Timeline} members=${members} marks=${marks} omitted=${omitted} /></section>
-    <section class="card"><h2>What happened</h2><${Marks} marks=${marks} /></section>
+    <section class="card"><h2>Events</h2><${Marks} marks=${marks} /></section>
   </${Page}>`;
 }
 
 function Why({ why, row, problem }) {
-  if (!why) return html`<section class="card why"><h2>Why</h2>${problem ? html`<div class="alert" role="alert">${problem}</div>` : html`<${Empty}>It is gone. What happened to it is told below.</${Empty}>`}</section>`;
+  if (!why) return html`<section class="card why"><h2>Why</h2>${problem ? html`<div class="alert" role="alert">${problem}</div>` : html`<${Empty}>The gang was deleted. Its events are listed below.</${Empty}>`}</section>`;
   const most = Math.max(1, ...(why.nodes || []).map((part) => part.count));
-  return html`<section class="card why"><h2>Why${["Pending", "Gated", "Partial"].includes(why.state) ? " it waits, and when it starts" : ""}</h2>
+  return html`<section class="card why"><h2>Why${["Pending", "Gated", "Partial"].includes(why.state) ? " it waits" : ""}</h2>
     <p class="sentence">${why.reason && html`<span class="reason">${why.reason}</span> `}<${Told} text=${why.message} /></p>
     ${why.change && html`<div class="help"><strong>Fix</strong><p><${Told} text=${why.change} /></p></div>`}
     <${Start} start=${why.start} row=${row} />
-    ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if? Predict the effect of a change</${Link}></p>`}
+    ${row && row.pending > 0 && row.kind !== "pod" && store.session.what_if && html`<p><${Link} to=${to("/what-if", { gang: row.id })}>What if: predict the effect of a change</${Link}></p>`}
     ${(why.nodes || []).length > 0 && html`<h3>Nodes</h3><ul class="bars">${why.nodes.map((part) => html`<li key=${part.reason}><span class="name">${part.reason}</span><${Bar} parts=${[{ kind: "Pending", value: part.count }]} whole=${most} label=${`${part.count} nodes: ${part.reason}`} /><span class="count">${part.count}</span></li>`)}</ul>`}
-    ${why.evictions && html`<${Leavers} preview=${why.evictions} told=${why.message} />`}
+    ${why.evictions && html`<${Evictions} preview=${why.evictions} message=${why.message} />`}
     ${why.loss && html`<h3>Lost members</h3><p><${Told} text=${why.loss.message} /></p>`}
     ${(why.groups || []).length > 0 && html`<h3>Groups</h3><ul>${why.groups.map((group) => html`<li key=${group.name}><${State} word=${group.state} /> ${group.name}: <${Told} text=${group.message} /></li>`)}</ul>`}
   </section>`;
@@ -58,29 +58,29 @@ function Why({ why, row, problem }) {
 
 function Start({ start, row }) {
   if (start && start.no_later_than) {
-    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">promised first: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}${(start.moves_to || start.moves_because) && html`<p class="note">a rehearsal ${start.moves_to ? `moves it to ${clock(start.moves_to)}` : "gives it up"}${start.moves_because ? `: ${start.moves_because}` : ""}</p>`}${start.origin && start.origin.source && html`<p class="note">${start.origin.source === "live" ? "plan" : "record"} of the scheduler, version ${start.origin.version || "-"}, written ${start.origin.time ? clock(start.origin.time) : "-"}</p>`}</div>`;
+    return html`<div class="start"><strong>Starts no later than ${clock(start.no_later_than)}</strong>${start.promised !== start.no_later_than && html`<p class="note">first promise: ${clock(start.promised)}</p>`}${(start.postponements || []).map((move) => html`<p key=${move} class="note"><${Told} text=${move} /></p>`)}${(start.moves_to || start.moves_because) && html`<p class="note">the last rehearsal ${start.moves_to ? `moves it to ${clock(start.moves_to)}` : "cancels it"}${start.moves_because ? `: ${start.moves_because}` : ""}</p>`}${start.origin && start.origin.source && html`<p class="note">${start.origin.source === "live" ? "plan" : "record"} of the scheduler, version ${start.origin.version || "-"}, written ${start.origin.time ? clock(start.origin.time) : "-"}</p>`}</div>`;
   }
-  if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Nobody can say when it starts</strong><p class="note"><${Told} text=${start.message} /></p></div>`;
-  if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? "Starts no later than" : "Planned for"} ${clock(row.start)}</strong><p class="note">in ${span(seconds(row.start) - Date.now() / 1000)}${row.start_kind === "planned" ? ", if all that run end at their limits and nobody goes first" : ""}</p></div>`;
+  if (start && start.message && !(row && row.start)) return html`<div class="start"><strong>Start unknown</strong><p class="note"><${Told} text=${start.message} /></p></div>`;
+  if (row && row.start) return html`<div class="start"><strong>${row.start_kind === "promised" ? "Starts no later than" : "Planned for"} ${clock(row.start)}</strong><p class="note">in ${span(seconds(row.start) - Date.now() / 1000)}${row.start_kind === "planned" ? ", if all running pods end at their limits and no other pods arrive" : ""}</p></div>`;
   return null;
 }
 
-// Who would leave, who leaves already, or who would have to and may not.
-// (`told` is what the page has said already.)
-function Leavers({ preview, told }) {
-  const titles = { Leaving: "Others are leaving for it", Due: "Others would leave for it", Vain: "Others may not be asked to leave" };
+// Pods that would be evicted, that are terminating, or that no policy allows to evict.
+// `message` is the sentence above: the missing amount is not repeated.
+function Evictions({ preview, message }) {
+  const titles = { Leaving: "Evicted, terminating", Due: "Would evict", Vain: "Evictions: none" };
   return html`<h3>${titles[preview.state] || preview.state}</h3><p><${Told} text=${preview.message} /></p>
-    ${preview.missing && !preview.missing.startsWith(told.replace(/\.$/, "")) && html`<p>${preview.missing}</p>`}
+    ${preview.missing && !preview.missing.startsWith(message.replace(/\.$/, "")) && html`<p>${preview.missing}</p>`}
     ${(preview.reasons || []).map((group) => html`<p key=${group.why} class="note">${group.why}: ${plural(group.pods.length, "pod")}${group.until ? ` until ${clock(group.until)}` : ""}</p>`)}
     ${(preview.pods || []).length > 0 && html`<div class="scrollx"><table class="plain"><thead><tr><th scope="col">Pod</th><th scope="col">Gang</th><th scope="col">Node</th><th scope="col">Priority</th></tr></thead>
       <tbody>${preview.pods.slice(0, 30).map((pod, index) => html`<tr key=${index}><td>${pod.pod}</td><td>${pod.gang || ""}</td><td>${pod.node || ""}</td><td>${pod.priority || 0}</td></tr>`)}</tbody></table>
       ${preview.pods.length > 30 && html`<p class="note">and ${preview.pods.length - 30} more</p>`}</div>`}
-    ${preview.cost && html`<p class="note">Lost: ${plural(preview.cost.pods, "pod")}, ${plural(preview.cost.gangs, "gang")} below the minimum, ${preview.cost.pod_hours} pod-hours of work.</p>`}`;
+    ${preview.cost && html`<p class="note">Cost: ${plural(preview.cost.pods, "pod")}, ${plural(preview.cost.gangs, "gang")} below the minimum, ${preview.cost.pod_hours} pod-hours of work.</p>`}`;
 }
 
 const LANE = 22, LEFT = 150, WIDE = 960, TOP = 26;
 
-// One lane a member: created, planned, bound, running, told to leave, gone; marks of the gang above.
+// One lane per member: created, planned, bound, running, evicted, deleted. Marks of the gang are on top.
 function Timeline({ members, marks, omitted }) {
   const now = useNow(5);
   const view = useMemo(() => {
@@ -89,19 +89,19 @@ function Timeline({ members, marks, omitted }) {
     const last = members.some((each) => !each.gone && !each.ended) ? now : Math.max(...moments, first + 30);
     return { first, last: Math.max(last, first + 10) };
   }, [members, marks, now]);
-  if (!members.length) return html`<${Empty}>No member of it was seen${omitted.length ? ` (${omitted.join("; ")})` : ""}.</${Empty}>`;
+  if (!members.length) return html`<${Empty}>No members were seen${omitted.length ? ` (${omitted.join("; ")})` : ""}.</${Empty}>`;
   const shown = members.slice(-60);
   const x = (moment) => LEFT + ((WIDE - LEFT - 12) * (moment - view.first)) / (view.last - view.first);
   const tall = TOP + shown.length * LANE + 30;
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => view.first + part * (view.last - view.first));
-  return html`<div class="scrollx" tabindex="0" role="region" aria-label="Timeline, a lane a member">
+  return html`<div class="scrollx" tabindex="0" role="region" aria-label="Timeline, one lane per member">
     <svg class="timeline" viewBox=${`0 0 ${WIDE} ${tall}`} width=${WIDE} height=${tall} role="img" aria-label=${shown.map((each) => `${each.name}: ${each.state}${each.cause ? `, ${each.cause}` : ""}`).join("; ")}>
       ${ticks.map((tick) => html`<g key=${tick}><line x1=${x(tick)} x2=${x(tick)} y1=${TOP - 6} y2=${tall - 24} class="gridline" /><text x=${x(tick)} y=${tall - 8} text-anchor=${tick === view.first ? "start" : tick === view.last ? "end" : "middle"}>${clock(tick)}</text></g>`)}
       ${marks.filter((mark) => seconds(mark.when) >= view.first).slice(-40).map((mark, index) => html`<g key=${index}><title>${`${clock(mark.when)} ${mark.what} ${mark.message || ""}`}</title><line x1=${x(seconds(mark.when))} x2=${x(seconds(mark.when))} y1="4" y2=${tall - 24} class="mark" /><circle cx=${x(seconds(mark.when))} cy="8" r="4" class="mark" /></g>`)}
       ${shown.map((each, index) => html`<${Lane} key=${each.name + each.created} member=${each} y=${TOP + index * LANE} x=${x} last=${view.last} />`)}
     </svg></div>
-    <ul class="legend"><li><span class="swatch w-waiting"></span>waits</li><li><span class="swatch w-gated"></span>gated</li><li><span class="swatch w-bound"></span>has a node</li><li><span class="swatch w-running"></span>runs</li><li><span class="swatch w-leaving"></span>leaves</li><li><span class="swatch w-mark"></span>something happened</li></ul>
-    <details><summary>${plural(members.length, "member")}${members.length > shown.length ? `, of which the last ${shown.length} are drawn` : ""}</summary><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Node</th><th scope="col">Created</th><th scope="col">Got its node</th><th scope="col">Why it left</th></tr></thead>
+    <ul class="legend"><li><span class="swatch w-waiting"></span>pending</li><li><span class="swatch w-gated"></span>gated</li><li><span class="swatch w-bound"></span>bound</li><li><span class="swatch w-running"></span>running</li><li><span class="swatch w-leaving"></span>terminating</li><li><span class="swatch w-mark"></span>event of the gang</li></ul>
+    <details><summary>${plural(members.length, "member")}${members.length > shown.length ? `, the last ${shown.length} are drawn` : ""}</summary><div class="scrollx"><table class="plain"><thead><tr><th scope="col">Member</th><th scope="col">State</th><th scope="col">Node</th><th scope="col">Created</th><th scope="col">Bound</th><th scope="col">Eviction cause</th></tr></thead>
       <tbody>${[...members].reverse().slice(0, 200).map((each) => html`<tr key=${each.name + each.created}><td>${each.name}</td><td><${State} word=${each.state} /></td><td>${each.node || ""}</td><td>${clock(each.created)}</td><td>${clock(each.bound || "")}</td><td>${each.cause || ""}</td></tr>`)}</tbody></table></div></details>`;
 }
 
@@ -122,6 +122,6 @@ function Lane({ member, y, x, last }) {
 }
 
 function Marks({ marks }) {
-  if (!marks.length) return html`<${Empty}>Nothing was seen since the dashboard started.</${Empty}>`;
+  if (!marks.length) return html`<${Empty}>No events since the dashboard started.</${Empty}>`;
   return html`<ol class="feed">${[...marks].reverse().slice(0, 60).map((mark, index) => html`<li key=${index}><span class="when">${clock(mark.when)}</span><div><strong>${mark.what}</strong><p><${Told} text=${mark.message} /></p></div></li>`)}</ol>`;
 }

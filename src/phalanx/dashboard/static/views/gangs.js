@@ -13,9 +13,9 @@ const KEYS = {
   age: (row) => -(seconds(row.created) || 0),
   start: (row) => row.start || "~",
 };
-const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members", asks: "Asks for", age: "Age", start: "Starts", why: "Why, and what would help" };
+const TITLES = { state: "State", gang: "Gang", queue: "Queue", members: "Members", asks: "Requests", age: "Age", start: "Starts", why: "Reason and fix" };
 
-const HINTS = { members: "Members that have nodes, of the minimum that the gang needs", start: "\u2264 promised: no later than this; ~ planned, if all that run end at their limits" };
+const HINTS = { members: "Bound members / required members", start: "\u2264 promised: starts no later; ~ planned, if all running pods end at their limits" };
 
 export function Gangs() {
   const [table] = useTables("gangs", "summary");
@@ -47,7 +47,7 @@ export function Gangs() {
     keyed.sort(([a, one], [b, other]) => (a < b ? -1 : a > b ? 1 : one.id < other.id ? -1 : 1) * (down ? -1 : 1));
     return keyed.map(([, row]) => row);
   }, [table.changes, table.rows, choice]);
-  // Rows do not jump under the pointer: their order is kept until it leaves.
+  // Rows do not move under the pointer: the order changes when the pointer leaves.
   let shown = rows, waiting = 0;
   if (over.current && kept.current.key === choice) {
     const there = new Map(rows.map((row) => [row.id, row]));
@@ -74,7 +74,7 @@ export function Gangs() {
       ${waiting > 0 && html`<span class="badge" role="status">${plural(waiting, "change")} when the pointer leaves</span>`}
     </div>
     <${TableState} table=${table} what="gangs" />
-    ${table.state === "there" && !rows.length && html`<${Empty}>${table.rows.size ? "No gang matches the filter." : "There are no gangs. Submit one: phalanx submit --help"}</${Empty}>`}
+    ${table.state === "there" && !rows.length && html`<${Empty}>${table.rows.size ? "No gang matches the filter." : "No gangs. Submit one: phalanx submit --help"}</${Empty}>`}
     ${rows.length > 0 && html`<div class="card flush gangs" onMouseEnter=${() => { over.current = true; }} onMouseLeave=${() => { over.current = false; store.tell(); }}>
       <${VirtualTable} rows=${shown} height=${() => (innerWidth <= 720 ? 98 : 62)} selected=${selected} select=${select} open=${open} label="Gangs"
         columns=${["state", "gang", "queue", "members", "asks", "age", ...(timed ? ["start"] : []), "why"].map(column)}
@@ -82,10 +82,10 @@ export function Gangs() {
           <td class="state"><${State} word=${row.state} /></td>
           <td class="gang"><a href=${`#${gangPath(row)}`}>${store.namespace ? row.title || row.name : html`<span class="muted">${row.namespace}/</span>${row.title || row.name}`}</a>${row.kind === "pod" && html` <span class="tag">pod</span>`}</td>
           <td class="queue">${row.queue || ""}</td>
-          <td class="members" title=${`${row.running || 0} run, ${row.placed || 0} have nodes, ${row.minimum || 0} are the minimum`}>${row.placed || 0}/${row.minimum || 0}</td>
+          <td class="members" title=${`${row.running || 0} running, ${row.placed || 0} bound, ${row.minimum || 0} required`}>${row.placed || 0}/${row.minimum || 0}</td>
           <td class="asks" title=${asks(row)}>${asks(row, 1)}<span class="more">${asks(row, 2).slice(asks(row, 1).length)}</span></td>
           <td class="age">${age(row.created, now)}</td>
-          ${timed && html`<td class="start">${row.forecast === "StartsNow" ? html`<span title="the last rehearsal would place it">now</span>` : row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : "≤ "}${minute(row.start)}</span>`}</td>`}
+          ${timed && html`<td class="start">${row.forecast === "StartsNow" ? html`<span title="the last rehearsal placed it">now</span>` : row.start && html`<span title=${`${row.start_kind} ${clock(row.start)}`}>${row.start_kind === "planned" ? "~ " : "≤ "}${minute(row.start)}</span>`}</td>`}
           <td class="why">${row.message && html`<span title=${`${row.reason}: ${row.message}`}>${local(row.brief || row.message)}</span>${row.change && html`<span class="change" title=${row.change}>→ ${row.change}</span>`}`}</td>`} />
     </div>`}
   </${Page}>`;

@@ -20,15 +20,15 @@ export function Login() {
     }
     setBusy(false);
   };
-  const said = error || known.loginError;
+  const message = error || known.loginError;
   return html`<main class="login"><form class="card" onSubmit=${submit}>
     <div class="brand"><img src="/static/icon.svg" alt="" width="34" height="34" /><h1>Phalanx</h1></div>
-    <p>Log in with a bearer token of the cluster: <code>kubectl create token NAME -n NAMESPACE</code>. It stays in the memory of this tab. If the dashboard runs on your machine, open the address that it printed.</p>
+    <p>Log in with a bearer token of the cluster: <code>kubectl create token NAME -n NAMESPACE</code>. The token is stored in the memory of this tab only. If the dashboard runs on your machine, open the address that it printed.</p>
     <label for="token">Token</label>
     <input id="token" type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)} required />
-    <label for="login-namespace">Namespace <span class="muted">(where you may not list pods in all)</span></label>
+    <label for="login-namespace">Namespace <span class="muted">(needed without the right to list pods in all namespaces)</span></label>
     <input id="login-namespace" value=${namespace} onInput=${(event) => setNamespace(event.target.value)} spellcheck="false" autocomplete="off" />
-    ${said && html`<div class="alert" role="alert">${said}</div>`}
-    <button class="primary" disabled=${busy || !token}>${busy ? "Asking …" : "Log in"}</button>
+    ${message && html`<div class="alert" role="alert">${message}</div>`}
+    <button class="primary" disabled=${busy || !token}>${busy ? "Logging in …" : "Log in"}</button>
   </form></main>`;
 }

@@ -4,7 +4,7 @@ import { amount, important, percent, plural, resource, short } from "/static/for
 
 const GAP = 3, HEAD = 22, NUMBERED = 28;
 
-// The side of a cell in pixels; numbers stand in those that are big enough.
+// Side of a cell in pixels; large cells contain a number.
 function cellOf(count) {
   return count > 4000 ? 8 : count > 1200 ? 12 : count > 400 ? 18 : count > 120 ? NUMBERED : 40;
 }
@@ -45,7 +45,7 @@ export function Nodes() {
       <input id="filter" type="search" placeholder="Filter: node, rack, zone  ( / )" aria-label="Filter" value=${filter} onInput=${(event) => setFilter(event.target.value)} />
     </div>
     <${TableState} table=${table} what="nodes" />
-    ${table.state === "there" && !rows.length && html`<${Empty}>${all.length ? "No node matches the filter." : "There are no nodes that you may see."}</${Empty}>`}
+    ${table.state === "there" && !rows.length && html`<${Empty}>${all.length ? "No node matches the filter." : "No visible nodes."}</${Empty}>`}
     ${rows.length > 0 && html`
       ${mode !== "used" && html`<${Fragments} rows=${rows} groups=${groups} group=${group} name=${shown} each=${each} unit=${unit} />`}
       <div class="card heat"><${Heat} groups=${groups} value=${value} name=${shown} mode=${mode} each=${each * unit} choose=${setChosen} chosen=${chosen} /><${Scale} mode=${mode} name=${shown} each=${each} numbers=${cellOf(rows.length) >= NUMBERED} /></div>`}
@@ -57,7 +57,7 @@ function compare(a, b) {
   return a.localeCompare(b, undefined, { numeric: true });
 }
 
-// Cells by index arithmetic: ten thousand nodes are one drawing of some milliseconds.
+// The position of a cell follows from its index: ten thousand nodes are drawn in milliseconds.
 function Heat({ groups, value, name, mode, each, choose, chosen }) {
   const canvas = useRef(null), tip = useRef(null);
   const [wide, setWide] = useState(800);
@@ -70,7 +70,7 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
   const cell = cellOf(count);
   const layout = useMemo(() => {
     const most = Math.max(1, Math.floor((wide - 4) / (cell + GAP)));
-    // Few groups are lines below each other, many are blocks side by side.
+    // Few groups are drawn as rows, many groups as blocks side by side.
     let x = 0, y = 0, tall = 0;
     const placed = groups.map(([title, rows]) => {
       const columns = groups.length < 5 ? most : Math.min(most, Math.max(Math.ceil(70 / (cell + GAP)), Math.ceil(Math.sqrt(rows.length * 2))));
@@ -167,7 +167,7 @@ function Heat({ groups, value, name, mode, each, choose, chosen }) {
     onMouseMove=${move} onMouseLeave=${() => { tip.current.hidden = true; }} onClick=${(event) => choose(at(event)?.id || "")} onKeyDown=${keyed}></canvas><div class="tip" ref=${tip} hidden></div></div>`;
 }
 
-// How bright a colour of the style is, 0 to 255, to write on it in black or white.
+// Brightness of a CSS colour (0 to 255): decides between black and white text.
 function bright(shade) {
   const value = parseInt(shade.slice(1), 16);
   return 0.299 * (value >> 16) + 0.587 * ((value >> 8) & 255) + 0.114 * (value & 255);
@@ -179,7 +179,7 @@ function Scale({ mode, name, each, numbers }) {
   return html`<ul class="legend"><li>${mode === "used" ? "idle" : "no room"}</li>${[0, 1, 2, 3, 4, 5].map((step) => html`<li key=${step} class="step"><span class=${`swatch ${mode === "used" ? "heat" : "room"}${step}`}></span></li>`)}<li>${mode === "used" ? "full" : "all free"}</li><li><span class="swatch cell"></span>has none</li><li><span class="swatch closed"></span>closed</li>${numbers && html`<li><span class="swatch cell number" aria-hidden="true">n</span>the number in a block: ${number}</li>`}</ul>`;
 }
 
-// The biggest gang that fits now, size by size: what is free is worth only as much as it hangs together.
+// Largest gang that fits now, per pod size: fragments of free capacity cannot serve large pods.
 function Fragments({ rows, groups, group, name, each, unit }) {
   const fits = (size) => (row) => (row.closed ? 0 : Math.min(Math.floor((row.free?.[name] || 0) / (size * unit)), row.free?.pods ?? Infinity));
   const sum = (list, size) => list.reduce((total, row) => total + fits(size)(row), 0);
@@ -190,13 +190,13 @@ function Fragments({ rows, groups, group, name, each, unit }) {
   sizes.sort((a, b) => a - b);
   const best = group === "none" ? null : groups.map(([title, list]) => [title, sum(list, each)]).sort((a, b) => b[1] - a[1])[0];
   const kind = name === "memory" ? "Gi" : resource(name);
-  return html`<div class="grid two"><section class="card stat"><h2>The biggest gang that fits now</h2><p class="big">${short(sum(rows, each))} <span class="muted">pods of ${each} ${kind}</span></p>
+  return html`<div class="grid two"><section class="card stat"><h2>Largest gang that fits now</h2><p class="big">${short(sum(rows, each))} <span class="muted">pods of ${each} ${kind}</span></p>
       ${best && html`<p>Within one ${group}: <strong>${short(best[1])}</strong> (${best[0]}).</p>`}
-      <p class="note">Counts free ${kind} and pod slots of open nodes. Taints, affinity and other resources are left to <code>phalanx what-if --free</code>.</p></section>
-    <section class="card"><h2>Size by size</h2><ul class="bars">${sizes.map((size) => {
+      <p class="note">Counts free ${kind} and pod slots of open nodes. For taints, affinity and other resources use <code>phalanx what-if --free</code>.</p></section>
+    <section class="card"><h2>By pod size</h2><ul class="bars">${sizes.map((size) => {
       const used = sum(rows, size) * size;
       return html`<li key=${size}><span class="name">pods of ${size}</span><${Bar} parts=${[{ kind: "used", value: used }]} whole=${free} label=${`${sum(rows, size)} pods of ${size}`} /><span class="count">${short(sum(rows, size))} <span class="muted small">${free ? percent((100 * used) / free) : "–"}</span></span></li>`;
-    })}</ul><p class="note">The bar is the part of what is free that such pods could use.</p></section></div>`;
+    })}</ul><p class="note">The bar is the share of the free capacity that pods of this size can use.</p></section></div>`;
 }
 
 function Details({ node, close }) {

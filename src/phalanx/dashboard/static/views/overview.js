@@ -13,14 +13,14 @@ export function Overview() {
   const cluster = row.summary;
   const names = important(Object.keys(cluster.offered)).filter((name) => name !== "pods" && name !== "ephemeral-storage" && !name.startsWith("hugepages")).slice(0, 4);
   return html`<${Page} title="Overview" cli="phalanx queue list"
-    note=${`${plural(cluster.nodes, "node")}${cluster.closed_nodes ? `, ${cluster.closed_nodes} closed` : ""}${cluster.rehearsed ? ` · rehearsed ${span(now - seconds(cluster.rehearsed))} ago in ${cluster.rehearsal_seconds} s` : " · not rehearsed yet"}`}>
+    note=${`${plural(cluster.nodes, "node")}${cluster.closed_nodes ? `, ${cluster.closed_nodes} closed` : ""}${cluster.rehearsed ? ` · rehearsed ${span(now - seconds(cluster.rehearsed))} ago in ${cluster.rehearsal_seconds} s` : " · first rehearsal in progress"}`}>
     ${cluster.warnings.length > 0 && html`<details class="alert soft"><summary>${plural(cluster.warnings.length, "warning")}</summary><ul>${cluster.warnings.map((text) => html`<li key=${text}>${text}</li>`)}</ul></details>`}
     <div class="grid stats">
       ${names.map((name) => html`<${Used} key=${name} name=${name} used=${cluster.used[name] || 0} offered=${cluster.offered[name]} />`)}
     </div>
     <div class="grid two">
       <section class="card"><h2>Gangs</h2><${States} states=${cluster.states} /></section>
-      <section class="card"><h2>Why they wait</h2><${Reasons} reasons=${cluster.reasons} /></section>
+      <section class="card"><h2>Reasons of waiting</h2><${Reasons} reasons=${cluster.reasons} /></section>
     </div>
     <div class="grid wide">
       <section class="card"><h2>Shares of the cluster</h2><${Shares} queues=${queues} /></section>
@@ -40,14 +40,14 @@ function Used({ name, used, offered }) {
 function States({ states }) {
   const there = STATES.filter((state) => states[state]);
   const total = there.reduce((sum, state) => sum + states[state], 0);
-  if (!total) return html`<${Empty}>There are no gangs yet.</${Empty}>`;
+  if (!total) return html`<${Empty}>No gangs.</${Empty}>`;
   return html`<${Bar} parts=${there.map((state) => ({ kind: state, value: states[state] }))} whole=${total} label=${there.map((state) => `${states[state]} ${state}`).join(", ")} />
     <ul class="tiles">${there.map((state) => html`<li key=${state}><${Link} to=${to("/gangs", { state })}><span class="count">${short(states[state])}</span><${State} word=${state} /></${Link}></li>`)}</ul>`;
 }
 
 function Reasons({ reasons }) {
   const found = Object.entries(reasons).sort((a, b) => b[1] - a[1]);
-  if (!found.length) return html`<${Empty}>Nothing waits in vain.</${Empty}>`;
+  if (!found.length) return html`<${Empty}>No gang is blocked.</${Empty}>`;
   const most = found[0][1];
   return html`<ul class="bars">${found.map(([reason, count]) => html`<li key=${reason}><${Link} to=${to("/gangs", { reason })}>
     <span class="name">${words(reason)}</span><${Bar} parts=${[{ kind: "Pending", value: count }]} whole=${most} label=${`${count} wait: ${reason}`} /><span class="count">${short(count)}</span></${Link}></li>`)}</ul>`;
@@ -67,15 +67,15 @@ function Shares({ queues }) {
     return { times: series.times, lines: named.map((name) => ({ name, values: series.used[name] })) };
   }, [history.value]);
   if (history.error && !history.value) return html`<div class="alert" role="alert">${history.error}</div>`;
-  if (!drawn) return html`<${Empty}>The first minute is being gathered …</${Empty}>`;
-  if (!drawn.lines.length) return html`<${Empty}>You may not see any queue.</${Empty}>`;
-  return html`<${Chart} times=${drawn.times} lines=${drawn.lines} label="Shares of the cluster that queues use, over the last hour" />`;
+  if (!drawn) return html`<${Empty}>Collecting the first minute …</${Empty}>`;
+  if (!drawn.lines.length) return html`<${Empty}>No visible queues: you lack the right to get them.</${Empty}>`;
+  return html`<${Chart} times=${drawn.times} lines=${drawn.lines} label="Used shares of the cluster by queue, last hour" />`;
 }
 
 function Latest({ table, now }) {
   const rows = useMemo(() => [...table.rows.values()].sort((a, b) => (a.when < b.when ? 1 : -1)).slice(0, 5), [table.changes]);
-  if (table.state !== "there" || table.omitted.length) return html`<${TableState} table=${table} what="evictions" />${table.state === "there" && rows.length === 0 && html`<${Empty}>None that you may see.</${Empty}>`}`;
-  if (!rows.length) return html`<${Empty}>Nobody was evicted lately.</${Empty}>`;
+  if (table.state !== "there" || table.omitted.length) return html`<${TableState} table=${table} what="evictions" />${table.state === "there" && rows.length === 0 && html`<${Empty}>No visible evictions.</${Empty}>`}`;
+  if (!rows.length) return html`<${Empty}>No recent evictions.</${Empty}>`;
   return html`<ul class="feed">${rows.map((row) => html`<li key=${row.id}><span class="when" title=${clock(row.when)}>${age(row.when, now)}</span><div><strong>${row.namespace}/${row.pod}</strong><p><${Told} text=${row.message} /></p></div></li>`)}</ul>
     <p><${Link} to=${to("/evictions")}>All evictions</${Link}></p>`;
 }

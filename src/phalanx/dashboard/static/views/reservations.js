@@ -23,22 +23,22 @@ export function Reservations() {
   const x = (moment) => LEFT + ((WIDE - LEFT - 12) * (Math.max(now, Math.min(until, moment)) - now)) / (until - now);
   const tall = TOP + lanes.length * LANE + 8;
   const ticks = [0, 1, 2, 3, 4, 5, 6].map((part) => now + (part / 6) * (until - now));
-  return html`<${Page} title="Reservations" cli="kubectl get reservations,maintenancewindows" note="Room that is kept for somebody, nodes that close, and when those that wait start.">
-    <div class="filters" role="group" aria-label="How far ahead">${Object.keys(HORIZONS).map((each) => html`<button key=${each} class="chip" aria-pressed=${horizon === each} onClick=${() => setHorizon(each)}>${each}</button>`)}
+  return html`<${Page} title="Reservations" cli="kubectl get reservations,maintenancewindows" note="Advance reservations, maintenance windows, and starts of waiting gangs.">
+    <div class="filters" role="group" aria-label="Period">${Object.keys(HORIZONS).map((each) => html`<button key=${each} class="chip" aria-pressed=${horizon === each} onClick=${() => setHorizon(each)}>${each}</button>`)}
       <ul class="legend inline"><li><span class="swatch w-reservation"></span>reservation</li><li><span class="swatch w-maintenance"></span>maintenance</li><li><span class="swatch w-start"></span>start of a gang</li></ul></div>
     <${TableState} table=${table} what="reservations" />
-    ${table.state === "there" && !lanes.length && html`<${Empty}>Nothing is reserved, no maintenance is planned, and nobody who waits has a start within ${horizon}.</${Empty}>`}
-    ${lanes.length > 0 && html`<div class="card scrollx" tabindex="0" role="region" aria-label="Axis of time"><svg class="timeline" width=${WIDE} height=${tall} viewBox=${`0 0 ${WIDE} ${tall}`} role="img" aria-label=${rows.map((row) => `${row.title} from ${clock(row.start)}`).join("; ")}>
+    ${table.state === "there" && !lanes.length && html`<${Empty}>No reservations, no maintenance and no starts within ${horizon}.</${Empty}>`}
+    ${lanes.length > 0 && html`<div class="card scrollx" tabindex="0" role="region" aria-label="Time axis"><svg class="timeline" width=${WIDE} height=${tall} viewBox=${`0 0 ${WIDE} ${tall}`} role="img" aria-label=${rows.map((row) => `${row.title} from ${clock(row.start)}`).join("; ")}>
       ${ticks.map((tick, index) => html`<g key=${index}><line x1=${x(tick)} x2=${x(tick)} y1=${TOP - 6} y2=${tall} class=${index ? "gridline" : "now"} /><text x=${x(tick)} y="16" text-anchor=${index === 6 ? "end" : index ? "middle" : "start"}>${index ? `in ${span(tick - now)}` : "now"}</text></g>`)}
       ${lanes.map((lane, index) => html`<g key=${lane[0].id}>
         <text x=${LEFT - 10} y=${TOP + index * LANE + 19} text-anchor="end" class="lane">${lane[0].title.length > 28 ? `…${lane[0].title.slice(-27)}` : lane[0].title}</text>
         ${lane.map((row) => {
           const from = x(seconds(row.start)), to = row.kind === "start" ? from + 8 : x(seconds(row.end) || until);
-          return html`<g key=${row.id}><title>${`${row.title}: ${clock(row.start)} to ${row.end ? clock(row.end) : "an unknown end"}. ${row.note || ""}`}</title>
+          return html`<g key=${row.id}><title>${`${row.title}: ${clock(row.start)} to ${row.end ? clock(row.end) : "unknown end"}. ${row.note || ""}`}</title>
             ${row.kind === "start" ? html`<path d=${`M${from} ${TOP + index * LANE + 6} l9 9 l-9 9 l-9 -9 z`} class="w-start" />` : html`<rect x=${from} y=${TOP + index * LANE + 5} width=${Math.max(3, to - from)} height=${LANE - 10} rx="4" class=${`w-${row.kind}`} />`}</g>`;
         })}</g>`)}
     </svg></div>
-    <div class="card flush scrollx"><table class="plain"><thead><tr><th scope="col">What</th><th scope="col">From</th><th scope="col">To</th><th scope="col">Queue</th><th scope="col">Note</th></tr></thead>
+    <div class="card flush scrollx"><table class="plain"><thead><tr><th scope="col">Entry</th><th scope="col">From</th><th scope="col">To</th><th scope="col">Queue</th><th scope="col">Note</th></tr></thead>
       <tbody>${rows.slice(0, 200).map((row) => html`<tr key=${row.id}><td>${row.title}</td><td>${clock(row.start)}</td><td>${row.end ? clock(row.end) : ""}</td><td>${row.queue || ""}</td><td>${row.note || ""}${(row.nodes || []).length ? ` on ${row.nodes.join(", ")}` : ""}</td></tr>`)}</tbody></table></div>`}
   </${Page}>`;
 }

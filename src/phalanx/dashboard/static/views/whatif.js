@@ -4,11 +4,11 @@ import { clock, plural, span } from "/static/format.js";
 import { store } from "/static/store.js";
 
 const FIELDS = [
-  ["gang", "Gang that waits", "ml/train", "text"], ["priority", "At priority", "", "number"],
-  ["queue", "Queue", "research", "text"], ["weight", "its weight", "", "number"], ["deserved", "what it deserves", "nvidia.com/gpu=32", "text"], ["capability", "its capability", "nvidia.com/gpu=64", "text"],
-  ["add_nodes", "More nodes", "", "number"], ["like", "like this one", "gpu-0", "text"], ["without_nodes", "Without nodes", "n1,n2 or topology.kubernetes.io/rack=r1", "text"],
+  ["gang", "Waiting gang", "ml/train", "text"], ["priority", "with priority", "", "number"],
+  ["queue", "Queue", "research", "text"], ["weight", "with weight", "", "number"], ["deserved", "with deserved", "nvidia.com/gpu=32", "text"], ["capability", "with capability", "nvidia.com/gpu=64", "text"],
+  ["add_nodes", "Additional nodes", "", "number"], ["like", "copied from node", "gpu-0", "text"], ["without_nodes", "Without nodes", "n1,n2 or topology.kubernetes.io/rack=r1", "text"],
 ];
-const WORDS = { Now: "starts now", AfterEvictions: "starts once others have left", Later: "starts later", NotWithinHorizon: "does not start", Unknown: "nobody knows" };
+const WORDS = { Now: "starts now", AfterEvictions: "starts after evictions", Later: "starts later", NotWithinHorizon: "does not start", Unknown: "start unknown" };
 
 export function WhatIf() {
   useTables("summary");
@@ -37,7 +37,7 @@ export function WhatIf() {
   };
   return html`<${Page} title="What if" note="The scheduler plans over a copy of the cluster, in virtual time. The cluster is not changed.">
     <div class="grid gangpage">
-      <form class="card form" onSubmit=${ask}><h2>Ask</h2>
+      <form class="card form" onSubmit=${ask}><h2>Question</h2>
         <div class="fields">${FIELDS.map(([key, title, hint, type]) => html`<div key=${key}><label for=${`f-${key}`}>${title}</label><input id=${`f-${key}`} type=${type} placeholder=${hint} value=${asked[key] || ""} spellcheck="false" onInput=${(event) => setAsked({ ...asked, [key]: event.target.value })} /></div>`)}</div>
         <label for="f-manifest">Objects to create (YAML)</label>
         <textarea id="f-manifest" rows="6" spellcheck="false" value=${manifest} onInput=${(event) => setManifest(event.target.value)} placeholder="A Job, PodGroup, Pod …"></textarea>
@@ -46,7 +46,7 @@ export function WhatIf() {
       <section class="card" aria-live="polite"><h2>Answer</h2>
         ${error && html`<div class="alert" role="alert">${error}</div>`}
         ${busy && html`<${Empty}>Planning over a copy of the cluster …</${Empty}>`}
-        ${!busy && !reply && !error && html`<${Empty}>Say what would be different: another weight, more nodes, a job that is not there yet.</${Empty}>`}
+        ${!busy && !reply && !error && html`<${Empty}>Enter a change: a new weight, additional nodes, or a new job.</${Empty}>`}
         ${!busy && reply && html`<${Answer} answer=${reply.answer} />`}
       </section></div>
     ${reply && html`<${Cli} line=${reply.command} />`}
@@ -59,13 +59,13 @@ function Answer({ answer }) {
       <p>${[each.start && `${clock(each.start)}${each.wait_seconds ? `, in ${span(each.wait_seconds)}` : ""}`, each.expected && `expected ${clock(each.expected)}`, plural(each.pods, "pod")].filter(Boolean).join(" · ")}</p>
       ${(each.nodes || []).length > 0 && html`<p>on ${each.nodes.slice(0, 12).map((node) => `${node.node}${node.pods > 1 ? ` (${node.pods})` : ""}`).join(", ")}${each.nodes.length > 12 ? ` and ${each.nodes.length - 12} more` : ""}</p>`}
       ${each.verdict && html`<p>${each.verdict.message}</p>${each.verdict.change && html`<p>Fix: ${each.verdict.change}</p>`}`}
-      ${(each.blockers || []).slice(0, 5).map((one) => html`<p key=${one.name} class="note">after ${one.name} (${plural(one.pods, "pod")}) has left, ${clock(one.end)}</p>`)}</div>`)}
+      ${(each.blockers || []).slice(0, 5).map((one) => html`<p key=${one.name} class="note">after the end of ${one.name} (${plural(one.pods, "pod")}), ${clock(one.end)}</p>`)}</div>`)}
     <table class="plain"><thead><tr><th></th><th scope="col" class="num">start now</th><th scope="col" class="num">later</th><th scope="col" class="num">not at all</th></tr></thead>
-      <tbody><tr><th scope="row">as it is</th><td class="num">${answer.without.now}</td><td class="num">${answer.without.later}</td><td class="num">${answer.without.never}</td></tr>
-      <tr><th scope="row">${(answer.changes || []).join(", ") || "with it"}</th><td class="num">${answer.changed.now}</td><td class="num">${answer.changed.later}</td><td class="num">${answer.changed.never}</td></tr></tbody></table>
-    ${(answer.evicted || []).length > 0 && html`<h3>Would have to go</h3><ul>${answer.evicted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}, ${each.pod_hours || 0} pod-hours lost${each.again ? `, runs again ${clock(each.again)}` : ""}</li>`)}</ul>`}
+      <tbody><tr><th scope="row">without the change</th><td class="num">${answer.without.now}</td><td class="num">${answer.without.later}</td><td class="num">${answer.without.never}</td></tr>
+      <tr><th scope="row">${(answer.changes || []).join(", ") || "with the change"}</th><td class="num">${answer.changed.now}</td><td class="num">${answer.changed.later}</td><td class="num">${answer.changed.never}</td></tr></tbody></table>
+    ${(answer.evicted || []).length > 0 && html`<h3>Would evict</h3><ul>${answer.evicted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}, ${each.pod_hours || 0} pod-hours lost${each.again ? `, restarts ${clock(each.again)}` : ""}</li>`)}</ul>`}
     ${(answer.interrupted || []).length > 0 && html`<h3>Would be interrupted</h3><ul>${answer.interrupted.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${plural(each.pods, "pod")}</li>`)}</ul>`}
-    ${(answer.moved || []).length > 0 && html`<h3>Effect on other starts</h3><ul>${answer.moved.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${each.without ? clock(each.without) : "not"} → ${each.changed ? clock(each.changed) : "not"}</li>`)}</ul>`}
+    ${(answer.moved || []).length > 0 && html`<h3>Effect on other starts</h3><ul>${answer.moved.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: ${each.without ? clock(each.without) : "no start"} → ${each.changed ? clock(each.changed) : "no start"}</li>`)}</ul>`}
     ${(answer.moved_promises || []).length > 0 && html`<h3>Promised starts that would move</h3><ul>${answer.moved_promises.slice(0, 20).map((each) => html`<li key=${each.name}>${each.name}: from ${clock(each.promised)} ${each.moves_to ? `to ${clock(each.moves_to)}` : "to no known start"}${each.cause ? ` (${each.cause})` : ""}</li>`)}</ul>`}
-    ${[...(answer.notes || []), ...(answer.missing || []).map((each) => `not known: ${each}`)].map((text) => html`<p key=${text} class="note">${text}</p>`)}`;
+    ${[...(answer.notes || []), ...(answer.missing || []).map((each) => `unknown: ${each}`)].map((text) => html`<p key=${text} class="note">${text}</p>`)}`;
 }
