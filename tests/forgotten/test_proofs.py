@@ -76,15 +76,15 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "disruption budgets count over all victims, and what was granted is granted",
         {
             "scheduling/test_eviction_limits.py": (
-                "test_the_whole_set_counts",
-                "test_what_the_api_server_has_granted_costs_nothing",
+                "test_disruption_budget_counts_the_whole_set_of_victims",
+                "test_eviction_granted_by_the_api_server_is_not_counted_again",
             ),
-            "scheduling/test_preempt.py": ("test_a_budget_counts_over_the_whole_set_of_victims",),
+            "scheduling/test_preempt.py": ("test_disruption_budget_counts_over_the_whole_set_of_victims",),
         },
     ),
     18: (
         "nobody is preempted again while victims leave",
-        {"scheduling/test_preempt.py": ("test_there_is_no_second_round_while_victims_terminate",)},
+        {"scheduling/test_preempt.py": ("test_no_second_preemption_starts_while_victims_terminate",)},
     ),
     19: (
         "a version that is too old is told within a watch",
@@ -151,7 +151,10 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "a group that an API server dropped without a word",
         {"dialects/test_native.py": ("test_a_pod_that_lost_its_group_is_told_once_why",)},
     ),
-    32: ("preemptionPolicy Never", {"scheduling/test_preempt.py": ("test_who_never_preempts_evicts_nobody",)}),
+    32: (
+        "preemptionPolicy Never",
+        {"scheduling/test_preempt.py": ("test_pod_with_preemption_policy_never_evicts_no_pod",)},
+    ),
     33: ("matchFields", {HERE: ("test_33",)}),
     34: ("NotIn and absent keys", {HERE: ("test_34",)}),
     35: ("empty terms", {HERE: ("test_35",)}),
@@ -170,7 +173,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     41: (
         "a node that refuses pods is left alone for a while",
-        {"scheduling/test_rest.py": ("test_a_node_rests_after_a_refusal_and_is_used_again_by_itself",)},
+        {"scheduling/test_rest.py": ("test_node_is_skipped_after_a_rejection_and_used_again_by_itself",)},
     ),
     42: (
         "a gang that is bound in part",
@@ -185,8 +188,8 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "members that have finished",
         {
             "scheduling/test_quorum.py": (
-                "test_a_member_that_joins_when_the_others_have_succeeded",
-                "test_failed_members_count_for_none",
+                "test_member_that_joins_succeeded_members_starts_by_match_policy",
+                "test_failed_members_never_count",
             )
         },
     ),
