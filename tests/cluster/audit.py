@@ -1,4 +1,4 @@
-"""Everything that `ClusterState` keeps incrementally, computed anew from its pods and nodes and compared."""
+"""Recount of all incremental state of `ClusterState` from its pods and nodes, and comparison."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ON_A_NODE = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, Member
 
 
 def audit(state: ClusterState) -> None:
-    """Raises AssertionError where an index, a count or an amount differs from what the pods say."""
+    """Raise AssertionError where an index, a count or an amount differs from the pods."""
     _audit_states(state)
     _audit_amounts(state)
     _audit_gangs(state)
@@ -43,7 +43,7 @@ def audit(state: ClusterState) -> None:
 
 
 def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
-    """The rule of docs/rules/coscheduling.md, section 0, spelt out."""
+    """Rule of docs/rules/coscheduling.md, section 0, written out."""
     if pod.phase is PodPhase.SUCCEEDED:
         return MemberState.SUCCEEDED
     if pod.phase is PodPhase.FAILED:
@@ -60,7 +60,7 @@ def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
 
 
 def place_of(record: PodRecord) -> str:
-    """The node whose room the pod takes, "" for none."""
+    """Return the node whose room the pod uses, "" for none."""
     if record.state is MemberState.ASSUMED:
         return record.assumed_node
     if record.state in ON_A_NODE:
@@ -145,7 +145,7 @@ def _audit_amounts(state: ClusterState) -> None:
         assert books.taken(row) == dict(ports[name])
         assert {record.pod.uid for record in state.pods.on(row)} == tenants[name]
         assert nodes.labels.of(row) == dict(node.labels if node else ())
-        # Where we have cordoned a node, what says so does not count: its window does.
+        # On a node that we cordoned, the cordon's own fields do not count: its window does.
         cordoned = bool(node and node.cordoned_by)
         taints = [taint for taint in (node.taints if node else ()) if not (cordoned and taint == CORDONED)]
         assert list(nodes.taints.sets[nodes.taints.ids[row]]) == taints
@@ -199,10 +199,10 @@ def _audit_gangs(state: ClusterState) -> None:
 
 
 def _releases_its_amounts(state: ClusterState, gang: GangRecord) -> bool:
-    """Return whether the outstanding minResources of an admitted group are to be free for other groups."""
+    """Return whether the outstanding minResources of an admitted group are released for other groups."""
     spec, inqueue = gang.spec, state.gangs.inqueue
     assert spec is not None
-    inqueue.total()  # brings `lapsed` up to date
+    inqueue.total()  # updates `lapsed`
     if gang.key in inqueue.lapsed:
         assert not gang.active, f"{gang.key} has lapsed and runs"
         return True
@@ -229,7 +229,7 @@ def _audit_promises(state: ClusterState) -> None:
         there = Counter(pods=len(gang.members))
         for record in gang.members.values():
             there.update(dict(record.pod.usage))
-        # Subtracting counters leaves out what is not positive.
+        # Subtraction of counters drops entries that are not positive.
         for name, amount in spec.min_limits:
             limits = math.ceil(amount * max(0, spec.min_member - len(gang.members)) / spec.min_member)
             uncreated[gang.key.namespace] += Counter({name: limits})
@@ -269,7 +269,7 @@ def _audit_ledger(state: ClusterState) -> None:
             record.footprint
             for record in (*gang.members.values(), *gang.placeholders.values())
             if record.state is MemberState.ASSUMED
-            # On a node that is not there a pod holds nothing.
+            # On a missing node a pod holds nothing.
             or (record.state in ON_A_NODE and record.pod.node and record.row != NO_NODE)
         )
         assert gang.allocated == dict(held)
@@ -279,7 +279,7 @@ def _audit_ledger(state: ClusterState) -> None:
 
 
 def _audit_peers(state: ClusterState) -> None:
-    """Who is counted where, for whom."""
+    """Check the counts of matching pods per inter-pod rule."""
     book = state.nodes.affinity
     present: dict[object, Counter[int]] = defaultdict(Counter)
     leaving: dict[object, Counter[int]] = defaultdict(Counter)
@@ -336,7 +336,7 @@ def _audit_counter(state: ClusterState, counter: DomainCounter) -> None:
 
 
 def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Everything about each node by its name: what equal facts must give, whatever their order."""
+    """Return everything about each node by its name: equal facts must give equal values in any order."""
     nodes = state.nodes
     result: dict[str, dict[str, tuple[int, ...]]] = {}
     for row in np.flatnonzero(nodes.alive):
@@ -351,7 +351,7 @@ def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]
 
 
 def _audit_cards(state: ClusterState) -> None:
-    """What pods hold of each card is what its books say, no more and no less."""
+    """Check that the accounting of each card equals the usage of the pods on it."""
     allocator = state.nodes.allocators[SHARED_DEVICES]
     assert isinstance(allocator, SharedDevices)
     for row in state.nodes.rows().tolist():

@@ -1,4 +1,4 @@
-"""Random histories of a small cluster: everything that can happen to it, in any order, sensible or not."""
+"""Random histories of a small cluster: all kinds of events, in any order, plausible or not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PORTS = [(), (), (HostPort(80),), (HostPort(80, ip="10.0.0.1"), HostPort(53, "UD
 
 
 class History:
-    """Drives one `ClusterState`; `story` tells what was done, for the message of a failed test."""
+    """Driver of one `ClusterState`; `story` records the events for the message of a failed test."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -77,7 +77,7 @@ class History:
             self._apply(NodeUpdated(random_node(self.draw)))
 
     def _new_pod(self) -> None:
-        """One that is new, if there is room for one; now and then one comes in the place of another."""
+        """Add a pod, if there is room for one; sometimes it replaces another of the same name."""
         missing = [uid for uid in UIDS if uid not in self.state.pods]
         uid = self.draw.choice(missing) if missing and self.draw.random() < 0.8 else ""
         self._apply(PodUpdated(random_pod(self.draw, uid)))
@@ -106,7 +106,9 @@ class History:
         self._apply(PodUpdated(msgspec.structs.replace(record.pod, **self.draw.choice(changes))))
 
     def _observed_binding(self) -> None:
-        """Mostly on the node that we chose; another hand may have been faster, and a resize may come with it."""
+        """Confirm a binding, mostly on our node; another scheduler can have been faster, and a resize can arrive
+        with it.
+        """
         waiting = [record for record in self.state.pods.values() if not record.pod.node]
         assumed = [record for record in waiting if record.state is MemberState.ASSUMED]
         record = self._some(assumed if assumed and self.draw.random() < 0.8 else waiting)
@@ -145,7 +147,7 @@ class History:
                 self._apply(NamespaceWeighed("ns", self.draw.randint(1, 3)))
 
     def _plan(self) -> None:
-        """Places some pending pods anywhere, whether they fit or not; keeps the plan or drops it."""
+        """Place some pending pods anywhere, whether they fit or not; commit the plan or roll it back."""
         pending = [record for record in self.state.pods.values() if record.state is MemberState.PENDING]
         rows = self.state.nodes.rows().tolist()
         if not pending or not rows:
@@ -173,7 +175,7 @@ class History:
             self.state.pods.assume_all(placed, mark)
 
     def _promise(self) -> None:
-        """Room is held for a pending pod, or is not any more."""
+        """Claim room for a pending pod, or release its claim."""
         record = self._some([record for record in self.state.pods.values() if record.state is MemberState.PENDING])
         rows = self.state.nodes.rows().tolist()
         if record is None or not rows:
@@ -187,7 +189,7 @@ class History:
             self.state.pods.nominate(record, row, Nomination())
 
     def _eviction(self) -> None:
-        """A pod is told to leave, or its eviction fails."""
+        """Evict a pod, or let its eviction fail."""
         uid = self.draw.choice(UIDS)
         record = self.state.pods.get(uid)
         if record is not None and record.state in (MemberState.BOUND, MemberState.RUNNING):
@@ -228,7 +230,7 @@ def random_pod(draw: random.Random, uid: str = "") -> Pod:
     uid = uid or draw.choice(UIDS)
     requests = draw.choice([(), (("cpu", 500),), (("cpu", 1000), ("nvidia.com/gpu", 2)), (("weird", 3),)])
     node = draw.choice(["", "", "", "", "", *NODES])
-    # A pod that waits takes what its spec says; one on a node may have been resized in place.
+    # A pending pod uses the requests of its spec; a pod on a node can have been resized in place.
     resized = draw.choice([None, None, (("cpu", 700),), (("grown", 1),)]) if node else None
     return Pod(
         namespace="ns",
@@ -272,7 +274,7 @@ def random_gang(draw: random.Random, name: str = "") -> Gang:
 
 
 def random_account(draw: random.Random) -> Account:
-    """Queues with any parents (circles and missing ones among them), quotas of all dialects."""
+    """Declare queues with any parents (cycles and missing ones among them) and quotas of all dialects."""
     tree = draw.choice([Tree.QUEUE, Tree.QUEUE, Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK])
     if tree is Tree.ELASTIC_QUOTA:
         return Account(AccountKey(tree, "ns"), deserved=(("cpu", 500),), capability=(("cpu", 2000),))

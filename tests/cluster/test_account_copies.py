@@ -1,4 +1,4 @@
-"""Copies of accounts: as the ledger was when they were last brought up to date, and without needless work."""
+"""Copies of accounts: equal to the ledger at their last update, without needless copying."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TREES = (Tree.QUEUE, Tree.ELASTIC_QUOTA)
 
 
 def told(record: AccountRecord) -> tuple[object, ...]:
-    """All that an account says of itself."""
+    """Return all fields of an account."""
     above = record.parent.key if record.parent is not None else None
     sums = tuple(map(dict, record.as_tuple()))
     kept = dict(record.guarantee), dict(record.reserved_for_children), set(record.guaranteed_resources)
@@ -32,7 +32,7 @@ def ledger_told(world: Scenario) -> dict[AccountKey, tuple[object, ...]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(10)))
-def test_they_are_what_the_ledger_was(seed: int) -> None:
+def test_account_copies_equal_the_ledger_at_their_last_update(seed: int) -> None:
     choice = random.Random(seed)
     world = Scenario().node("n", cpu=64)
     copies = AccountCopies(world.state.ledger, TREES)
@@ -61,7 +61,7 @@ def test_they_are_what_the_ledger_was(seed: int) -> None:
             assert not {id(record), *map(id, record.lineage()), *map(id, record.children.values())} & live
 
 
-def test_what_has_not_changed_is_not_copied_again() -> None:
+def test_unchanged_accounts_are_not_copied_again() -> None:
     world = Scenario().node("n", cpu=64)
     for name in ("still", "busy"):
         world.queue(name).pod(name, queue=name, cpu=1)

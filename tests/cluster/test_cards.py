@@ -1,4 +1,6 @@
-"""Which cards a pod gets, against the rules taken literally: one card, one pod, one container after the other."""
+"""Card allocation against a literal implementation of the rules: card by card, pod by pod, container by
+container.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from phalanx.model.events import AllocatorFact, NodeRemoved, NodeUpdated, PodRem
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 
-# `random` has no order that a reference could follow: it has its own test.
+# The reference cannot follow the order of `random`: that policy has its own test.
 ORDERED = [policy for policy in CardPolicy if policy is not CardPolicy.RANDOM]
 ROOMY = (("cpu", 10**6), ("memory", 2**50), ("pods", 10**4))
 
@@ -32,7 +34,7 @@ class Literal:
         self.groups: list[set[str]] = [set() for _ in cards]
 
     def give(self, need: DeviceNeed, policy: CardPolicy, group: str) -> tuple[tuple[CardHold, ...], ...] | None:
-        """What the pod gets; None, and nothing has changed, where it does not fit."""
+        """Allocate cards to the pod. Return None, without a change, where it does not fit."""
         before = [*self.memory], [*self.cores], [*self.users]
         shares = []
         for share in need.shares:
@@ -90,7 +92,7 @@ class Literal:
 
 
 class Bench:
-    """A cluster whose allocator of cards is asked directly."""
+    """A cluster with direct access to its card allocator."""
 
     def __init__(self, policy: CardPolicy) -> None:
         self.state = ClusterState()
@@ -167,7 +169,7 @@ def histories(draw: st.DrawFn) -> tuple[Family, tuple[Card, ...], list[DeviceNee
 
 @pytest.mark.thorough
 @given(history=histories(), policy=st.sampled_from(ORDERED))
-def test_pods_get_the_cards_that_the_rules_give_them(
+def test_pods_get_the_cards_of_the_reference_rules(
     history: tuple[Family, tuple[Card, ...], list[DeviceNeed]], policy: CardPolicy
 ) -> None:
     _, cards, asked = history
@@ -175,7 +177,7 @@ def test_pods_get_the_cards_that_the_rules_give_them(
     row = bench.node("n", cards)
     for need in asked:
         gang = "g" if need.group else ""
-        # As many copies as it says, one after the other, and no more.
+        # Exactly the returned number of copies fits, one after the other.
         rehearsal = Literal(cards)
         rehearsal.memory, rehearsal.cores = [*literal.memory], [*literal.cores]
         rehearsal.users, rehearsal.groups = [*literal.users], [set(groups) for groups in literal.groups]
@@ -192,7 +194,7 @@ def test_pods_get_the_cards_that_the_rules_give_them(
 
 
 @given(history=histories())
-def test_at_random_means_any_that_fits_and_the_same_ones_each_time(
+def test_random_policy_chooses_fitting_cards_and_is_reproducible(
     history: tuple[Family, tuple[Card, ...], list[DeviceNeed]],
 ) -> None:
     _, cards, asked = history
@@ -222,7 +224,7 @@ def test_at_random_means_any_that_fits_and_the_same_ones_each_time(
     data=st.data(),
     policy=st.sampled_from(list(CardPolicy)),
 )
-def test_all_nodes_at_once_are_like_each_on_its_own(
+def test_all_nodes_at_once_equal_each_node_on_its_own(
     families: list[Family], data: st.DataObject, policy: CardPolicy
 ) -> None:
     bench, nodes = Bench(policy), [data.draw(cards_of(family)) for family in families]
@@ -241,7 +243,7 @@ def test_all_nodes_at_once_are_like_each_on_its_own(
         assert (taken is None) == (together[row] == 0)
 
 
-def test_what_is_given_back_is_as_if_it_had_never_been_given() -> None:
+def test_released_cards_equal_cards_that_were_never_allocated() -> None:
     bench = Bench(CardPolicy.BINPACK)
     row = bench.node("n", (VGPU, msgspec.structs.replace(VGPU, id="GPU-2")))
     need = DeviceNeed(Family.VGPU, (CardShare(count=2, memory=400, cores=30),))
@@ -265,8 +267,8 @@ def bound(name: str, *cards: str, need: DeviceNeed = MOST, gang: str = "") -> Po
     return Pod("ns", name, name, PodClass(devices=need), node="n", cards=cards, gang=gang)
 
 
-class TestCardsThatComeAndGo:
-    def test_pods_of_others_count_by_what_the_api_tells(self) -> None:
+class TestCardChanges:
+    def test_pods_of_other_schedulers_count_by_their_annotations(self) -> None:
         bench = Bench(CardPolicy.LAST)
         bench.node("n", (VGPU,))
         bench.state.apply(PodUpdated(bound("a", "GPU-1")))
@@ -274,13 +276,13 @@ class TestCardsThatComeAndGo:
         bench.state.apply(PodRemoved("a"))
         assert bench.copies(HALF) == [2]
 
-    def test_pods_may_be_known_before_their_node(self) -> None:
+    def test_pods_can_be_observed_before_their_node(self) -> None:
         bench = Bench(CardPolicy.LAST)
         bench.state.apply(PodUpdated(bound("a", "GPU-1")))
         bench.node("n", (VGPU,))
         assert bench.copies(HALF) == [0]
 
-    def test_a_card_that_breaks_serves_nobody_and_comes_back_with_its_users(self) -> None:
+    def test_broken_card_is_not_allocated_and_keeps_its_users_until_repaired(self) -> None:
         bench = Bench(CardPolicy.LAST)
         row = bench.node("n", (VGPU,))
         bench.state.apply(PodUpdated(bound("a", "GPU-1")))
@@ -292,7 +294,7 @@ class TestCardsThatComeAndGo:
         assert bench.copies(HALF) == [0]
         assert bench.allocator.use(row, Family.VGPU, "GPU-1") == (600, 10, 1)
 
-    def test_a_row_that_is_used_again_has_nothing_of_the_last_node(self) -> None:
+    def test_reused_row_has_no_cards_of_its_former_node(self) -> None:
         bench = Bench(CardPolicy.LAST)
         bench.node("n", (VGPU,))
         bench.state.apply(PodUpdated(bound("a", "GPU-1")))
@@ -305,7 +307,7 @@ class TestCardsThatComeAndGo:
         bench.node("n", (VGPU, VGPU))
         assert bench.copies(HALF) == [2]
 
-    def test_a_device_object_may_come_before_its_node_and_go_before_it(self) -> None:
+    def test_device_object_can_be_added_and_removed_before_its_node(self) -> None:
         bench = Bench(CardPolicy.LAST)
         need = DeviceNeed(Family.KOORDINATOR, (CardShare(percent=50, cores=50),))
         card = Card(Family.KOORDINATOR, "0", memory=100, slots=99)
@@ -320,17 +322,17 @@ class TestCardsThatComeAndGo:
         assert bench.state.capacity_version > relief
 
 
-def test_a_group_may_close_cards_to_its_own() -> None:
+def test_group_can_exclude_its_own_members_from_cards() -> None:
     bench = Bench(CardPolicy.BINPACK)
     row = bench.node("n", (VGPU, msgspec.structs.replace(VGPU, id="GPU-2")))
     apart = DeviceNeed(Family.VGPU, (CardShare(memory=10),), group="ns/g")
     assert bench.copies(apart) == [2]
-    bench.take(DeviceNeed(Family.VGPU, (CardShare(memory=10),)), row, "g")  # a member that does not mind itself
+    bench.take(DeviceNeed(Family.VGPU, (CardShare(memory=10),)), row, "g")  # a member without its own exclusion
     assert bench.copies(apart) == [1]
     assert bench.copies(msgspec.structs.replace(apart, group="ns/other")) == [2]
 
 
-def test_many_little_pods_are_counted_up_to_what_a_kubelet_runs() -> None:
+def test_many_small_pods_are_counted_up_to_the_pod_limit_of_a_kubelet() -> None:
     bench = Bench(CardPolicy.SPREAD)
     bench.node("n", (Card(Family.GPU_SHARE, "0", memory=10**6, slots=2**31),))
     assert bench.copies(DeviceNeed(Family.GPU_SHARE, (CardShare(memory=1),))) == [1024]
@@ -340,48 +342,48 @@ SECOND = msgspec.structs.replace(VGPU, id="GPU-2")
 PAIR = DeviceNeed(Family.VGPU, (CardShare(count=2, memory=300, cores=10),))
 
 
-class TestWhatAPodSaysOfItsCards:
-    """Its owner may have written it."""
+class TestCardAnnotations:
+    """The owner of a pod can have written the annotation."""
 
     def used(self, *claimed: str, need: DeviceNeed, cards: tuple[Card, ...] = (VGPU, SECOND)) -> list[int]:
-        """The memory in use of each card."""
+        """Return the memory in use of each card."""
         self.bench = Bench(CardPolicy.LAST)
         row = self.bench.node("n", cards)
         self.bench.state.apply(PodUpdated(bound("a", *claimed, need=need)))
         return [self.bench.allocator.use(row, Family.VGPU, card.id)[0] for card in cards]
 
-    def test_the_cards_are_believed_and_the_amounts_are_what_it_asked_for(self) -> None:
+    def test_annotated_cards_are_charged_with_the_requested_amounts(self) -> None:
         assert self.used("GPU-2", "GPU-1", need=PAIR) == [300, 300]
         assert not self.bench.allocator.doubts
 
     @pytest.mark.parametrize("claimed", ["GPU-1 GPU-2", "GPU-1 GPU-1", "GPU-1 GPU-9"])
-    def test_more_cards_than_it_asked_for_are_not(self, claimed: str) -> None:
+    def test_annotation_with_more_cards_than_requested_is_distrusted(self, claimed: str) -> None:
         assert self.used(*claimed.split(), need=MOST) == [600, 0]
         assert "more cards than it requests" in self.bench.allocator.doubts["a"].doubt
 
     @pytest.mark.parametrize("claimed", ["", "GPU-9"])
-    def test_cards_that_are_hidden_count_where_most_is_free(self, claimed: str) -> None:
+    def test_pod_with_unknown_cards_is_charged_to_the_freest_card(self, claimed: str) -> None:
         small = msgspec.structs.replace(VGPU, memory=700)
         assert self.used(*claimed.split(), need=MOST, cards=(small, SECOND)) == [0, 600]
         assert self.bench.allocator.doubts["a"]
 
-    def test_the_part_that_can_be_believed_is(self) -> None:
+    def test_plausible_part_of_an_annotation_is_used(self) -> None:
         assert self.used("GPU-2", "GPU-2", need=PAIR) == [300, 300]
         assert self.bench.allocator.doubts["a"]
 
-    def test_whoever_asks_for_nothing_holds_nothing(self) -> None:
+    def test_pod_without_card_requests_holds_no_card(self) -> None:
         bench = Bench(CardPolicy.LAST)
         row = bench.node("n", (VGPU,))
         bench.state.apply(PodUpdated(Pod("ns", "a", "a", PodClass(), node="n", cards=("GPU-1",))))
         assert bench.allocator.use(row, Family.VGPU, "GPU-1") == (0, 0, 0)
 
-    def test_a_card_that_its_node_tells_of_later_is_believed_then(self) -> None:
+    def test_annotated_card_counts_once_its_node_publishes_it(self) -> None:
         assert self.used("GPU-2", need=MOST, cards=(VGPU,)) == [600]
         self.bench.node("n", (VGPU, SECOND))
         assert [self.bench.allocator.use(0, Family.VGPU, card)[0] for card in ("GPU-1", "GPU-2")] == [0, 600]
         assert not self.bench.allocator.doubts
 
-    def test_nothing_is_left_of_a_doubt_when_the_pod_is_gone(self) -> None:
+    def test_doubt_about_a_pod_is_forgotten_when_it_is_deleted(self) -> None:
         self.used(need=MOST)
         self.bench.state.apply(PodRemoved("a"))
         assert not self.bench.allocator.doubts

@@ -1,4 +1,4 @@
-"""What pods take from nodes: charged at once it is the same as one by one."""
+"""Charges of pods to nodes: a batch equals the same charges one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster() -> ClusterState:
 
 
 def some_pod(rng: Random, uid: str) -> Pod:
-    """Of ten classes, as anything between waiting and ended; one in a hundred asks for what nobody knew before."""
+    """Pods of ten classes, in all states between waiting and ended; one in a hundred requests a new resource."""
     amounts = {"cpu": 100 * rng.randint(1, 3), "memory": 2**20 * rng.randint(1, 3), "pods": 1}
     if rng.random() < 0.01:
         amounts[f"example.com/{uid}"] = 1
@@ -46,7 +46,7 @@ def some_pod(rng: Random, uid: str) -> Pod:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_thousands_of_pods_that_are_seen_at_once_take_what_they_take_one_by_one(seed: int) -> None:
+def test_batch_of_thousands_of_pods_is_charged_as_one_by_one(seed: int) -> None:
     rng = Random(seed)
     at_once, one_by_one = cluster(), cluster()
     for _ in range(3):
@@ -62,7 +62,7 @@ def test_thousands_of_pods_that_are_seen_at_once_take_what_they_take_one_by_one(
         assert noted[0] == noted[1]
 
 
-def test_what_was_gathered_is_charged_although_something_fails() -> None:
+def test_gathered_charges_are_applied_although_an_event_fails() -> None:
     state, pod_class = cluster(), some_pod(Random(1), "u").pod_class
 
     def see_pods() -> None:

@@ -1,5 +1,6 @@
-"""The allocator of claimed devices: who has which, from the API and from our own plans, and how many more fit
-where."""
+"""The allocator of claimed devices: users of each device, from the API and from our own plans, and remaining copies
+per node.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ KINDS = {
 
 
 class Desk:
-    """A scheduler that is told objects as the API serves them."""
+    """A scheduler that observes objects as the API serves them."""
 
     def __init__(self, policy: str = "") -> None:
         self.intake = Intake(["phalanx"])
@@ -59,7 +60,7 @@ class Desk:
         return {bind.name: bind.node for bind in self.plan().binds}
 
     def why(self, name: str) -> str:
-        """What was said last about a pod or its gang."""
+        """Return the last verdict of a pod or its gang."""
         record = next(record for record in self.state.pods.values() if record.pod.name == name)
         if (
             record.gang is not None
@@ -80,7 +81,7 @@ class Desk:
     def node(
         self, name: str, count: int = 0, generation: int = 1, offers: Wire | None = None, **labels: str
     ) -> None:
-        """A node and, if there are any, its devices."""
+        """Add a node and its devices, if any."""
         status = {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110", **(offers or {})}}
         document = {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status}
         self._apply(self.intake.node(decode_node(json.dumps(document).encode())))
@@ -112,7 +113,7 @@ class Desk:
         extended: bool = False,
         **exactly: Any,
     ) -> None:
-        """A claim of one GPU; `held` is node/device, `by` the pods for which it is reserved."""
+        """Add a claim of one GPU; `held` is node/device, `by` the pods for which it is reserved."""
         metadata: Wire = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
         if extended:
             metadata["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
@@ -144,7 +145,7 @@ class Desk:
         self.put("ResourceClaim", document)
 
     def pod(self, name: str, claim: str = "", *, shared: str = "", gang: int = 0, **more: Any) -> None:
-        """A pod with a claim of its own (made from a template) or with one that it shares."""
+        """Add a pod with a claim of its own (created from a template) or with a shared one."""
         prefix = "pod-group.scheduling.sigs.k8s.io"
         labels = {f"{prefix}/name": "g", f"{prefix}/min-available": str(gang)} if gang else {}
         entry = {"name": "gpu", "resourceClaimName": shared} if shared else {"name": "gpu"}
@@ -166,7 +167,7 @@ class Desk:
         self._apply(self.intake.pod(decode_pod(json.dumps(document).encode())))
 
     def own(self, name: str, **more: Any) -> None:
-        """A pod and the claim that was made for it."""
+        """Add a pod and the claim that was created for it."""
         self.claim(f"{name}-gpu", owner=name)
         self.pod(name, f"{name}-gpu", **more)
 
@@ -178,14 +179,14 @@ class Desk:
         self._apply(self.intake.namespace(decode_namespace(json.dumps(document).encode())))
 
     def confirm(self, bind: Bind) -> None:
-        """What the API shows when a pod has been bound."""
+        """Apply the state of the API after the binding of a pod."""
         (preparation,) = bind.preparations
         results = json.loads(preparation.allocation)["devices"]["results"]  # type: ignore[attr-defined]
         self.claim(f"{bind.name}-gpu", bind.name, f"{bind.node}/{results[0]['device']}", (bind.name,))
         self.pod(bind.name, f"{bind.name}-gpu", nodeName=bind.node)
 
     def free(self) -> dict[str, int]:
-        """node -> how many more pods with a claim of one device each it takes."""
+        """Return the number of further pods with a claim of one device each that fit, by node."""
         nodes = self.state.nodes
         probe = next(record.pod_class for record in self.state.pods.values() if record.pod.name == "probe")
         counts = self.allocator.copies(probe.spec, slice(None))
@@ -197,7 +198,9 @@ class Desk:
 
 
 def desk(*nodes: int) -> Desk:
-    """Nodes n0, n1, ... with so many devices; a pod that waits in vain for its priority shows what is free."""
+    """Nodes n0, n1, ... with these numbers of devices; an unplaceable pod of low priority shows the free
+    devices.
+    """
     made = Desk()
     made.device_class()
     for number, count in enumerate(nodes):
@@ -206,7 +209,7 @@ def desk(*nodes: int) -> Desk:
 
 
 def probe(made: Desk) -> None:
-    """A pod of another scheduler: it only shows what one like it could get."""
+    """Add a pod of another scheduler: it only shows the devices that a pod of its class could get."""
     made.own("probe", schedulerName="other")
 
 
@@ -217,7 +220,7 @@ def test_pods_from_one_template_are_one_class() -> None:
     assert len({id(record.pod_class) for record in made.state.pods.values()}) == 1
 
 
-def test_a_device_that_was_given_is_in_use_before_the_api_shows_it() -> None:
+def test_allocated_device_is_in_use_before_the_api_shows_it() -> None:
     made = desk(1)
     made.own("a")
     assert made.binds() == {"a": "n0"}
@@ -226,7 +229,7 @@ def test_a_device_that_was_given_is_in_use_before_the_api_shows_it() -> None:
     assert "cannot allocate all claims" in made.why("b")
 
 
-def test_a_binding_that_fails_gives_its_device_back() -> None:
+def test_failed_binding_releases_its_device() -> None:
     made = desk(1)
     made.own("a")
     assert made.binds() == {"a": "n0"}
@@ -234,7 +237,7 @@ def test_a_binding_that_fails_gives_its_device_back() -> None:
     assert made.binds() == {"a": "n0"}
 
 
-def test_allocated_devices_are_in_use_whoever_has_them() -> None:
+def test_allocated_devices_are_in_use_whichever_scheduler_allocated_them() -> None:
     made = desk(1)
     made.claim("foreign", held="n0/gpu-0", by=("unknown",))
     made.own("a")
@@ -243,8 +246,8 @@ def test_allocated_devices_are_in_use_whoever_has_them() -> None:
     assert made.binds() == {"a": "n0"}
 
 
-def test_a_device_stays_in_use_until_the_api_says_otherwise() -> None:
-    """The pod is gone; its claim is not free before the controller has freed it."""
+def test_device_stays_in_use_until_the_api_releases_it() -> None:
+    """The pod is gone; its claim is in use until the controller has freed it."""
     made = desk(1)
     made.own("a")
     (bind,) = made.plan().binds
@@ -256,7 +259,7 @@ def test_a_device_stays_in_use_until_the_api_says_otherwise() -> None:
     assert made.binds() == {"b": "n0"}
 
 
-def test_a_pod_that_is_tried_elsewhere_leaves_its_device_to_others_for_that_time() -> None:
+def test_pod_removed_in_a_transaction_releases_its_device_until_the_rollback() -> None:
     made = desk(1)
     made.own("a")
     (bind,) = made.plan().binds
@@ -270,7 +273,7 @@ def test_a_pod_that_is_tried_elsewhere_leaves_its_device_to_others_for_that_time
     assert made.free() == {"n0": 0}
 
 
-def test_nobody_else_is_evicted_while_the_devices_of_the_first_victim_are_not_free_yet() -> None:
+def test_no_further_pod_is_evicted_while_the_devices_of_the_first_victim_are_in_use() -> None:
     made = desk(1, 1)
     for name in ("low-0", "low-1"):
         made.own(name, priority=0)
@@ -289,7 +292,7 @@ def test_nobody_else_is_evicted_while_the_devices_of_the_first_victim_are_not_fr
     assert [(bind.name, bind.node) for bind in made.plan().binds] == [("high", eviction.node)]
 
 
-def test_a_more_important_pod_takes_the_place_of_one_that_has_a_device() -> None:
+def test_pod_of_higher_priority_preempts_a_pod_with_a_device() -> None:
     made = desk(1)
     made.own("low", priority=0)
     (bind,) = made.plan().binds
@@ -303,7 +306,7 @@ def test_a_more_important_pod_takes_the_place_of_one_that_has_a_device() -> None
     assert made.binds() == {"high": "n0"}
 
 
-def test_a_plan_that_is_rolled_back_leaves_nothing_behind() -> None:
+def test_rolled_back_plan_holds_no_device() -> None:
     made = desk(2, 1)
     for name in "abcd":
         made.own(name, gang=4)
@@ -313,7 +316,7 @@ def test_a_plan_that_is_rolled_back_leaves_nothing_behind() -> None:
     assert made.free() == {"n0": 2, "n1": 1}
 
 
-def test_the_first_pod_of_a_shared_claim_decides_for_the_others() -> None:
+def test_first_pod_of_a_shared_claim_determines_the_node_of_the_next() -> None:
     made = desk(1, 1)
     made.claim("shared")
     made.pod("a", shared="shared", gang=2)
@@ -324,8 +327,8 @@ def test_the_first_pod_of_a_shared_claim_decides_for_the_others() -> None:
     assert len(documents) == 1
 
 
-def test_a_claim_that_is_allocated_decides_where_its_pod_can_be() -> None:
-    """As after a restart between the allocation and the binding."""
+def test_allocated_claim_determines_the_nodes_of_its_pod() -> None:
+    """The state after a restart between the allocation and the binding."""
     made = desk(1, 1, 1)
     made.claim("a-gpu", owner="a", held="n2/gpu-0", by=("a",))
     made.pod("a", "a-gpu")
@@ -334,7 +337,7 @@ def test_a_claim_that_is_allocated_decides_where_its_pod_can_be() -> None:
     assert bind.preparations == ()
 
 
-def test_a_claim_takes_256_consumers() -> None:
+def test_claim_accepts_256_consumers() -> None:
     made = desk(1)
     others = tuple(f"other-{number}" for number in range(255))
     made.claim("shared", held="n0/gpu-0", by=others)
@@ -346,7 +349,7 @@ def test_a_claim_takes_256_consumers() -> None:
     assert "resourceclaim in use" in made.why("b")
 
 
-def test_what_is_missing_is_named_and_waited_for() -> None:
+def test_missing_object_of_a_claim_is_named_and_waited_for() -> None:
     made = Desk()
     made.node("n0", 1)
     made.pod("a")
@@ -365,7 +368,7 @@ def test_what_is_missing_is_named_and_waited_for() -> None:
     assert made.binds() == {"a": "n0"}
 
 
-def test_administrators_need_a_namespace_that_allows_it() -> None:
+def test_admin_access_requires_a_namespace_that_allows_it() -> None:
     made = desk(1)
     made.claim("busy", held="n0/gpu-0", by=("x",))
     made.claim("a-gpu", owner="a", adminAccess=True)
@@ -376,7 +379,7 @@ def test_administrators_need_a_namespace_that_allows_it() -> None:
     assert made.binds() == {"a": "n0"}
 
 
-def test_a_policy_may_switch_claims_off() -> None:
+def test_policy_can_switch_claims_off() -> None:
     made = Desk(
         "actions: allocate\ntiers:\n- plugins:\n  - name: predicates\n    arguments:\n"
         "      predicate.DynamicResourceAllocationEnable: false\n"
@@ -388,8 +391,8 @@ def test_a_policy_may_switch_claims_off() -> None:
     assert "predicate.DynamicResourceAllocationEnable" in made.why("a")
 
 
-def test_equal_nodes_share_one_answer() -> None:
-    """A thousand nodes whose devices differ by their serial numbers only."""
+def test_equal_nodes_share_one_search() -> None:
+    """A thousand nodes whose devices differ only in their serial numbers."""
     made = desk(*[4] * 1000)
     probe(made)
     made.claim("busy", held="n7/gpu-1", by=("x",))
@@ -398,7 +401,7 @@ def test_equal_nodes_share_one_answer() -> None:
     assert len(inquiry._answers) == 2
 
 
-def test_shared_devices_of_the_network_are_given_once() -> None:
+def test_shared_network_devices_are_allocated_once() -> None:
     made = desk(0, 0)
     devices = [{"name": "fpga-0"}, {"name": "fpga-1"}]
     pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
@@ -410,8 +413,8 @@ def test_shared_devices_of_the_network_are_given_once() -> None:
     assert "cannot allocate all claims" in made.why("c")
 
 
-def test_a_node_that_serves_the_first_alternative_is_preferred() -> None:
-    """Although it is the fuller one; the next pods take what is left of each list."""
+def test_node_that_offers_the_first_alternative_is_preferred() -> None:
+    """It is preferred although it is fuller; the next pods get the remaining alternatives."""
     made = desk(2, 1)
     made.device_class("any")
     first, second = (
@@ -438,8 +441,8 @@ def test_a_node_that_serves_the_first_alternative_is_preferred() -> None:
     assert made.binds() == {"a": "n0", "b": "n1"}
 
 
-def test_an_expression_that_fails_for_one_device_keeps_the_pod_from_every_node() -> None:
-    """As in kube-scheduler: were it placed where it happens to work, nobody would see that something is wrong."""
+def test_expression_that_fails_for_one_device_excludes_the_pod_from_every_node() -> None:
+    """As in kube-scheduler: a placement where the expression happens to work would hide the error."""
     made = desk(1)
     made.node("odd")
     spec = {
@@ -473,10 +476,10 @@ def ask_for(made: Desk, name: str, resource: str = EXTENDED, amount: int = 1, **
 
 
 class TestExtendedResources:
-    """A device class stands for an amount, by the name that it states or by its own."""
+    """A device class provides an extended resource, by its stated or its implicit name."""
 
     @pytest.mark.parametrize("resource", [EXTENDED, IMPLICIT])
-    def test_devices_are_allocated_by_a_claim_that_the_scheduler_makes(self, resource: str) -> None:
+    def test_extended_resource_is_allocated_by_a_claim_that_the_scheduler_creates(self, resource: str) -> None:
         made = extended_desk(0, 1)
         ask_for(made, "a", resource)
         (bind,) = made.plan().binds
@@ -493,7 +496,7 @@ class TestExtendedResources:
         (result,) = json.loads(preparation.allocation)["devices"]["results"]
         assert (result["request"], result["pool"]) == ("container-0-request-0", "n1")
 
-    def test_a_node_that_offers_the_amount_itself_needs_no_claim(self) -> None:
+    def test_node_that_offers_the_extended_resource_itself_needs_no_claim(self) -> None:
         made = extended_desk(0)
         made.node("plugin", offers={EXTENDED: "2"})
         ask_for(made, "a")
@@ -506,21 +509,21 @@ class TestExtendedResources:
             == "0/2 nodes are available: 1 Insufficient example.com/gpu, 1 cannot allocate all claims."
         )
 
-    def test_what_a_bound_pod_takes_of_the_amount_is_not_offered_again(self) -> None:
+    def test_amount_used_by_a_bound_pod_is_not_offered_again(self) -> None:
         made = extended_desk()
         made.node("plugin", offers={EXTENDED: "2"})
         ask_for(made, "a", amount=2, nodeName="plugin")
         ask_for(made, "b")
         assert made.binds() == {}
 
-    def test_the_devices_of_pods_that_are_on_their_way_are_not_offered_again(self) -> None:
+    def test_devices_of_assumed_pods_are_not_offered_again(self) -> None:
         made = extended_desk(1, 1)
         for name in "abc":
             ask_for(made, name)
         assert sorted(made.binds().values()) == ["n0", "n1"]
         assert "cannot allocate all claims" in made.why("c")
 
-    def test_a_class_that_comes_or_goes_is_noticed(self) -> None:
+    def test_added_or_removed_device_class_is_noticed(self) -> None:
         made = desk(1)
         ask_for(made, "a")
         assert made.binds() == {}
@@ -531,7 +534,7 @@ class TestExtendedResources:
         assert made.binds() == {"a": "n0"}
 
     @pytest.mark.parametrize("name", ["deviceclass/gpu", EXTENDED])
-    def test_queues_count_them_as_devices_of_the_class_and_by_their_own_name(self, name: str) -> None:
+    def test_queues_count_claimed_devices_by_class_and_by_resource_name(self, name: str) -> None:
         made = extended_desk(4)
         queue = Account(AccountKey(Tree.QUEUE, "default"), label="queue default", capability=((name, 1),))
         made._apply([AccountUpdated(queue)])
@@ -540,7 +543,7 @@ class TestExtendedResources:
         assert made.binds() == {"a": "n0"}
         assert made.why("b") == f"queue default: 1 {name} in use, capability 1; 1 more would exceed it"
 
-    def test_what_was_allocated_before_a_restart_says_where_the_pod_goes(self) -> None:
+    def test_allocation_from_before_a_restart_determines_the_node(self) -> None:
         made = extended_desk(1, 1)
         made.claim("a-extended-resources-x", owner="a", held="n1/gpu-0", by=("a",), extended=True)
         ask_for(made, "a")
@@ -549,7 +552,7 @@ class TestExtendedResources:
 
 
 class TestAccounts:
-    """Claims are charged to the queue of those for whom they were made."""
+    """Claims are charged to the queue of the pods for which they were created."""
 
     def capped(self, devices: int) -> Desk:
         made = desk(8)
@@ -557,13 +560,13 @@ class TestAccounts:
         made._apply([AccountUpdated(Account(AccountKey(Tree.QUEUE, "default"), capability=limit))])
         return made
 
-    def test_a_claim_of_its_own_counts_for_each_pod(self) -> None:
+    def test_own_claim_counts_for_each_pod(self) -> None:
         made = self.capped(2)
         for name in "abc":
             made.own(name)
         assert len(made.binds()) == 2
 
-    def test_a_claim_that_several_pods_share_counts_once(self) -> None:
+    def test_claim_shared_by_several_pods_counts_once(self) -> None:
         made = self.capped(1)
         made.claim("shared")
         for name in "abc":
@@ -571,7 +574,7 @@ class TestAccounts:
         assert len(made.binds()) == 3
 
 
-# kept current, or computed anew
+# incremental counts against recomputed ones
 
 STEPS = st.lists(
     st.tuples(
@@ -589,7 +592,7 @@ STEPS = st.lists(
 @pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_counts_that_are_kept_current_are_those_that_are_computed_anew(steps: list[tuple[str, int, int]]) -> None:
+def test_incremental_counts_equal_recomputed_counts(steps: list[tuple[str, int, int]]) -> None:
     made = desk(2, 1)
     probe(made)
     history: list[tuple[str, int, int]] = []

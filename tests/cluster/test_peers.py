@@ -1,4 +1,4 @@
-"""Who is counted where, through everything that can happen to pods, nodes and namespaces."""
+"""Counts of matching pods for inter-pod rules, in random histories of pods, nodes and namespaces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPACES, APPS, KEYS = ("n1", "n2"), ("a", "b", "c"), ("zone", "host")
 
 
 class History:
-    """Draws one thing after another that may happen."""
+    """Draw one possible event after another."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -100,7 +100,7 @@ class History:
                 self.plan()
 
     def plan(self) -> None:
-        """Places what waits, and keeps it or not; or tells somebody to leave, or to stay after all."""
+        """Place waiting pods and commit or roll back; or evict a pod, or cancel its eviction."""
         draw, state = self.draw, self.state
         rows = state.nodes.rows().tolist()
         waiting = [record for record in state.pods.values() if record.state is MemberState.PENDING]
@@ -126,7 +126,7 @@ class History:
                 state.pods.binding_failed(record.pod.uid)
 
     def ask(self) -> None:
-        """Counts are kept only of what somebody asks for."""
+        """Check that only requested rules are counted."""
         book = self.state.nodes.affinity
         for match_set in book.match_sets.values():
             key = self.draw.choice(KEYS)
@@ -138,7 +138,7 @@ class History:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_counts_are_those_that_one_would_count_anew(seed: int) -> None:
+def test_incremental_peer_counts_equal_a_recount(seed: int) -> None:
     history = History(seed)
     for number in range(120):
         history.step()
@@ -147,7 +147,7 @@ def test_counts_are_those_that_one_would_count_anew(seed: int) -> None:
         audit(history.state)
 
 
-def test_statements_that_nobody_makes_any_more_are_forgotten() -> None:
+def test_rules_without_a_pod_are_forgotten() -> None:
     history = History(0)
     state = history.state
     for number in range(500):
@@ -160,7 +160,7 @@ def test_statements_that_nobody_makes_any_more_are_forgotten() -> None:
     assert len(state.nodes.affinity.match_sets) < 100
 
 
-def test_equal_company_is_one_class_whatever_else_the_labels_say() -> None:
+def test_equal_inter_pod_rules_are_one_class_whatever_the_other_labels() -> None:
     state = ClusterState()
     for name, labels in (
         ("a", {"app": "x", "index": "1"}),

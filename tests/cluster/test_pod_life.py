@@ -1,4 +1,6 @@
-"""The table of a pod's life: what it has is done, what it lacks is refused or ignored; the story tells it."""
+"""Transition table of pods: listed transitions are carried out, all other ones are refused or ignored; the story
+records them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ SEEN: dict[PodEvent, dict[str, object]] = {
 
 
 class World:
-    """One node, one gang of one pod; `happens` lets an event happen to it."""
+    """One node, one gang of one pod; `happens` applies an event to the pod."""
 
     def __init__(self) -> None:
         self.state = ClusterState()
@@ -96,7 +98,9 @@ WAYS = {
 
 @pytest.mark.parametrize("event", PodEvent, ids=lambda event: event.name)
 @pytest.mark.parametrize("state", WAYS, ids=lambda state: state.name)
-def test_every_pair_is_in_the_table_or_refused_or_ignored(state: PodState, event: PodEvent) -> None:
+def test_every_pair_of_state_and_event_is_in_the_table_or_refused_or_ignored(
+    state: PodState, event: PodEvent
+) -> None:
     world = World()
     for step in WAYS[state]:
         world.happens(step)
@@ -114,7 +118,7 @@ def test_every_pair_is_in_the_table_or_refused_or_ignored(state: PodState, event
 
 
 @given(st.lists(st.sampled_from(PodEvent), max_size=30))
-def test_a_walk_keeps_every_index_and_its_story_is_one_path(events: list[PodEvent]) -> None:
+def test_random_walk_preserves_every_index_and_its_story_is_one_path(events: list[PodEvent]) -> None:
     world = World()
     for number, event in enumerate(events):
         world.state.pods.stories.now = float(number)
@@ -137,7 +141,7 @@ def gang(world: World) -> bool:
     return world.state.pods["u"].gang is not None
 
 
-def test_a_story_tells_the_cycle_of_a_decision_and_ends_with_the_pod() -> None:
+def test_story_has_the_cycle_of_a_decision_and_ends_with_the_pod() -> None:
     world = World()
     stories = world.state.pods.stories
     world.happens(PodEvent.SEEN_PENDING)
@@ -154,7 +158,7 @@ def test_a_story_tells_the_cycle_of_a_decision_and_ends_with_the_pod() -> None:
     assert world.state.pods.story("u") == []
 
 
-def test_a_binding_that_is_seen_after_its_node_went_leaves_the_pods_of_other_nodes_where_they_are() -> None:
+def test_late_binding_to_a_deleted_node_does_not_move_pods_of_other_nodes() -> None:
     world = World()
     state = world.state
     state.apply(NodeUpdated(Node("other", allocatable=(("cpu", 1000), ("pods", 10)))))
@@ -168,8 +172,8 @@ def test_a_binding_that_is_seen_after_its_node_went_leaves_the_pods_of_other_nod
     audit(state)
 
 
-def test_a_resource_that_a_binding_names_first_is_charged() -> None:
-    """Resized on its way to the node, say."""
+def test_new_resource_of_a_binding_is_charged() -> None:
+    """A resize during the binding is one cause."""
     world = World()
     for event in WAYS[PodState.ASSUMED]:
         world.happens(event)
@@ -177,7 +181,7 @@ def test_a_resource_that_a_binding_names_first_is_charged() -> None:
     audit(world.state)
 
 
-def test_host_ports_follow_the_pod_while_it_is_on_its_way() -> None:
+def test_host_ports_are_held_while_a_pod_is_being_bound() -> None:
     world = World()
     for event in WAYS[PodState.ASSUMED]:
         world.happens(event)

@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: every index equals what a recount from scratch gives."""
+"""Properties of random histories: every index equals a recount from scratch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_index_equals_a_recount_after_every_step(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_plan_that_is_rolled_back_leaves_no_trace(seed: int) -> None:
+def test_rolled_back_plan_leaves_no_trace(seed: int) -> None:
     history, tried = History(seed), 0
     state = history.state
     while tried < 10:
@@ -55,7 +55,7 @@ def test_a_plan_that_is_rolled_back_leaves_no_trace(seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.randoms(use_true_random=False))
-def test_independent_facts_in_any_order_give_the_same_cluster(seed: int, order: random.Random) -> None:
+def test_independent_facts_in_any_order_give_equal_clusters(seed: int, order: random.Random) -> None:
     draw = random.Random(seed)
     events: list[ClusterEvent] = [
         *(NodeUpdated(random_node(draw, name)) for name in NODES),
@@ -78,7 +78,7 @@ def test_independent_facts_in_any_order_give_the_same_cluster(seed: int, order: 
 
 
 @given(st.lists(st.tuples(st.sampled_from(NODES), st.booleans()), max_size=30))
-def test_rows_are_reused_lowest_first(history: list[tuple[str, bool]]) -> None:
+def test_lowest_free_row_is_reused_first(history: list[tuple[str, bool]]) -> None:
     state = ClusterState()
     rows: dict[str, int] = {}
     for name, present in history:
@@ -93,6 +93,6 @@ def test_rows_are_reused_lowest_first(history: list[tuple[str, bool]]) -> None:
 
 
 @given(st.lists(st.integers(-(2**53), 2**53), min_size=1, max_size=50))
-def test_sums_over_nodes_that_claim_nonsense_are_exact(amounts: list[int]) -> None:
+def test_sums_over_nodes_with_absurd_amounts_are_exact(amounts: list[int]) -> None:
     repeated = amounts * 100
     assert exact_sums(np.array([repeated], dtype=np.int64)) == [sum(repeated)]

@@ -1,4 +1,4 @@
-"""Who is where by kind: kept up to date row by row, and equal to a count from the beginning at any time."""
+"""Table of running pods by class: incremental updates row by row equal a recount."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = 150
 
 
 def counted(state: ClusterState) -> Counter[object]:
-    """(row, charge path, footprint, gang, priority, whether it is on its way) of every pod on a node."""
+    """Return (row, charge path, footprint, gang, priority, whether it is being bound) of every pod on a node."""
     return Counter(
         (r.row, r.charge_path, r.footprint, r.gang, r.pod.priority, r.state is MemberState.ASSUMED)
         for r in state.pods.values()
@@ -35,7 +35,7 @@ def told(state: ClusterState) -> Counter[object]:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("every", [1, 7])
-def test_the_table_equals_a_recount(seed: int, every: int) -> None:
+def test_tenancy_table_equals_a_recount(seed: int, every: int) -> None:
     history = History(seed)
     for number in range(STEPS):
         history.step()

@@ -1,4 +1,4 @@
-"""Domains as arrays: which level each node is in, as nodes, labels and HyperNodes change."""
+"""Domains as arrays: the level of each node while nodes, labels and HyperNodes change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Board:
         return self
 
     def hypernode(self, name: str, tier: int, *members: str | HyperNodeMember, tier_name: str = "") -> Board:
-        """A member that is written `+name` is a HyperNode."""
+        """Add a HyperNode. A member written as `+name` is a HyperNode too."""
         read = tuple(
             HyperNodeMember(each.startswith("+"), each.lstrip("+")) if isinstance(each, str) else each
             for each in members
@@ -40,7 +40,7 @@ class Board:
         return self
 
     def domains(self, ladder: Ladder) -> dict[str, dict[str, str]]:
-        """level -> domain -> its nodes."""
+        """Return the nodes of each domain of each level."""
         found: dict[str, dict[str, str]] = {}
         for level in ladder.levels:
             parts = found.setdefault(level.title, {})
@@ -64,7 +64,7 @@ def four_nodes() -> Board:
     return board
 
 
-def test_hypernodes_part_the_nodes_tier_by_tier_and_the_cluster_is_above_all() -> None:
+def test_hypernodes_divide_the_nodes_tier_by_tier_below_the_cluster() -> None:
     board = four_nodes()
     board.hypernode("r1", 1, "a", "b").hypernode("r2", 1, "c").hypernode("s1", 2, "+r1", "+r2")
     assert board.tiers() == {
@@ -74,7 +74,7 @@ def test_hypernodes_part_the_nodes_tier_by_tier_and_the_cluster_is_above_all() -
     }
 
 
-def test_members_may_be_found_by_a_pattern_or_by_labels() -> None:
+def test_members_can_be_selected_by_pattern_or_by_labels() -> None:
     board = Board().node("gpu-1", pool="x").node("gpu-2").node("cpu-1", pool="x")
     board.hypernode("gpus", 1, HyperNodeMember(pattern="^gpu-"))
     board.hypernode("pool", 2, HyperNodeMember(labels=(Requirement("pool", "In", ("x",)),)))
@@ -88,7 +88,7 @@ def test_members_may_be_found_by_a_pattern_or_by_labels() -> None:
     ]
 
 
-def test_a_tier_is_called_by_its_name_where_it_has_one() -> None:
+def test_tier_with_a_name_is_shown_by_its_name() -> None:
     board = four_nodes().hypernode("r1", 1, "a", tier_name="rack").hypernode("s1", 4, "+r1", tier_name="spine")
     assert list(board.tiers()) == ["tier 1 (rack)", "tier 4 (spine)", "cluster"]
     named = board.topology.ladder(TopologyRule(hypernodes=True, highest_tier_name="rack"))
@@ -99,20 +99,20 @@ def test_a_tier_is_called_by_its_name_where_it_has_one() -> None:
     assert (low.levels, low.unknown) == ((), "no HyperNode has a tier of at most 0")
 
 
-def test_of_two_siblings_that_claim_a_node_the_first_by_name_has_it() -> None:
+def test_node_claimed_by_two_siblings_belongs_to_the_first_by_name() -> None:
     board = four_nodes().hypernode("r2", 1, "a", "b").hypernode("r1", 1, "b", "c")
     assert board.tiers()["tier 1"] == {"r1": "b c", "r2": "a"}
     (fault,) = board.faults()
     assert fault.startswith("r2: node b is a member of HyperNode r1 as well")
 
 
-def test_a_node_that_is_named_by_its_rack_and_again_by_the_spine_above_is_no_fault() -> None:
+def test_node_named_by_its_rack_and_by_the_spine_above_is_no_fault() -> None:
     board = four_nodes().hypernode("r1", 1, "a", "b").hypernode("s1", 2, "+r1", "a", "c")
     assert board.tiers()["tier 2"] == {"s1": "a b c"}
     assert board.faults() == []
 
 
-def test_what_says_to_be_in_a_circle_loses_only_the_member_that_is_not_lower() -> None:
+def test_hypernodes_in_a_cycle_lose_only_the_member_that_is_not_lower() -> None:
     board = four_nodes().hypernode("x", 1, "a", "+y").hypernode("y", 2, "b", "+x").hypernode("z", 1, "c")
     assert board.tiers() == {
         "tier 1": {"x": "a", "z": "c"},
@@ -122,7 +122,7 @@ def test_what_says_to_be_in_a_circle_loses_only_the_member_that_is_not_lower() -
     assert board.faults() == ["x: HyperNode y (tier 2) cannot be its member: give it a tier below 1"]
 
 
-def test_of_two_hypernodes_that_claim_a_third_the_closer_one_has_it() -> None:
+def test_hypernode_claimed_by_two_parents_belongs_to_the_closer_one() -> None:
     board = four_nodes().hypernode("r1", 1, "a").hypernode("s1", 2, "+r1").hypernode("s0", 3, "+r1", "+ghost")
     assert board.tiers()["tier 2"] == {"s1": "a"}
     assert "tier 3" not in {level for level, parts in board.tiers().items() if parts}
@@ -150,7 +150,7 @@ def test_labels_are_levels_and_the_one_with_fewer_domains_is_the_wider() -> None
     assert capped.cap
 
 
-def test_racks_of_one_name_in_two_zones_are_two_where_the_levels_are_in_order() -> None:
+def test_racks_of_one_name_in_two_zones_are_two_domains_where_levels_are_ordered() -> None:
     board = Board().node("a", rack="r1", zone="z1").node("b", rack="r1", zone="z2").node("c", rack="r2")
     in_order = board.topology.ladder(TopologyRule(preferred=RACK), (ZONE, RACK), ordered=True)
     assert board.domains(in_order)[RACK] == {"z1/r1": "a", "z2/r1": "b"}
@@ -160,12 +160,12 @@ def test_racks_of_one_name_in_two_zones_are_two_where_the_levels_are_in_order() 
     assert board.domains(both) == {RACK: {"z1/r1": "a", "z2/r1": "b"}}
 
 
-def test_a_label_that_no_node_has_leaves_no_domain() -> None:
+def test_label_without_nodes_has_no_domain() -> None:
     ladder = four_nodes().topology.ladder(TopologyRule.by_label(RACK))
     assert (ladder.levels, ladder.cap, ladder.unknown) == ((), True, f"no node has the label {RACK}")
 
 
-def test_the_first_node_of_a_domain_is_the_one_that_was_seen_first() -> None:
+def test_first_node_of_a_domain_is_the_first_observed() -> None:
     board = Board().node("z", rack="r2").node("a", rack="r1").node("b", rack="r2")
     (level,) = board.topology.ladder(TopologyRule.by_label(RACK)).levels
     firsts = {level.names[number]: int(level.first[number]) for number in (1, 2)}
@@ -175,7 +175,7 @@ def test_the_first_node_of_a_domain_is_the_one_that_was_seen_first() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_after_any_history_the_domains_are_those_of_a_topology_built_anew(seed: int) -> None:
+def test_domains_after_any_history_equal_a_rebuilt_topology(seed: int) -> None:
     draw = random.Random(seed)
     board = Board()
     for _ in range(120):

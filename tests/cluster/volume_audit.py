@@ -1,4 +1,4 @@
-"""The books of volumes, attachments and disks, computed anew from the pods that hold them."""
+"""Recount of volumes, attachments and disks from the pods that use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOLDING = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberS
 
 
 def audit_volumes(state: ClusterState) -> None:
-    """Raises AssertionError where a count differs from what the pods say."""
+    """Raise AssertionError where a count differs from the pods."""
     allocators = state.nodes.allocators
     attachments, disks, supply = allocators[ATTACHMENTS], allocators[DISKS], allocators[VOLUMES]
     assert isinstance(attachments, Attachments)

@@ -1,4 +1,4 @@
-"""A transport that holds a few pods as an API server would, and fails on request."""
+"""A transport with a few pods that behaves as an API server, and fails on request."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)
 
 
 class Fault:
-    """What happens to the next `times` requests of a method whose path ends so. `error` is raised, else `status`
-    is answered; `after_write` lets the request take effect first.
+    """Fault for the next `times` requests of a method and a path suffix.
+
+    `error` is raised, else `status` is answered; `after_write` lets the request take effect first.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class Fault:
 
 
 class PodServer:
-    """Pods by (namespace, name); `calls` are the requests as `METHOD path`, `patches` the bodies of patches.
+    """Pods by (namespace, name); `calls` lists the requests as `METHOD path`, `patches` the bodies of patches.
 
-    A pod that is deleted terminates: it is there until `leave`. Those that `protected` names are refused by a
-    disruption budget. `before` is called with each request before it is looked at.
+    A deleted pod terminates: it exists until `leave`. Evictions of the pods in `protected` are rejected by a
+    disruption budget. `before` is called with each request before it is processed.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class PodServer:
         del self.pods["ns", name]
 
     def replace(self, name: str, **spec: Any) -> dict[str, Any]:
-        """Another pod takes the name."""
+        """Replace the pod by another of the same name."""
         pod = self.add(name, **spec)
         pod["metadata"]["uid"] = f"uid-of-the-next-{name}"
         return pod
@@ -154,7 +155,7 @@ class PodServer:
         return HttpResponse(200, msgspec.json.encode(pod))
 
     def _evict(self, pod: dict[str, Any], eviction: dict[str, Any]) -> HttpResponse:
-        """As upstream, the budget is asked before the uid is compared, and not about a pod that terminates."""
+        """As upstream, the budget is checked before the uid is compared, and not for a terminating pod."""
         terminating = "deletionTimestamp" in pod["metadata"]
         if eviction["metadata"]["name"] in self.protected and not terminating:
             return status(429, "Cannot evict pod as it would violate the pod's disruption budget.")

@@ -1,4 +1,4 @@
-"""Bindings: what is made of every answer (docs/rules/kubernetes_native.md, B3 and B4)."""
+"""Bindings: handling of every answer (docs/rules/kubernetes_native.md, B3 and B4)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def world() -> AsyncIterator[World]:
     await made.pool.close()
 
 
-async def test_created_is_bound(world: World) -> None:
+async def test_created_binding_is_bound(world: World) -> None:
     sent: list[dict[str, Any]] = []
     world.server.before = lambda call: sent.append(msgspec.json.decode(call.body or b"{}"))
     assert (await world.bind()).outcome is BindOutcome.BOUND
@@ -85,12 +85,12 @@ async def test_created_is_bound(world: World) -> None:
     ]
 
 
-async def test_a_pod_on_its_own_carries_no_mark(world: World) -> None:
+async def test_binding_of_a_single_pod_has_no_plan_mark(world: World) -> None:
     await world.bind(Bind("uid-p", "ns", "p", "n1"))
     assert "phalanx.dev/gang-plan" not in world.pod["metadata"].get("annotations", {})
 
 
-async def test_a_conflict_with_our_own_lost_try_is_bound(world: World) -> None:
+async def test_conflict_with_our_own_lost_request_counts_as_bound(world: World) -> None:
     world.pod["spec"]["nodeName"] = "n1"
     assert (await world.bind()).outcome is BindOutcome.BOUND
     assert world.server.calls == ["POST p/binding", "GET p"]
@@ -121,7 +121,7 @@ def gated(pod: dict[str, Any]) -> None:
         (gated, BindOutcome.REFUSED, "schedulingGates"),
     ],
 )
-async def test_a_conflict_is_looked_into(
+async def test_conflict_is_resolved_by_reading_the_pod(
     world: World, state: Callable[[dict[str, Any]], None], outcome: BindOutcome, words: str
 ) -> None:
     state(world.pod)
@@ -131,30 +131,30 @@ async def test_a_conflict_is_looked_into(
     assert world.server.calls == ["POST p/binding", "GET p"]
 
 
-async def test_a_conflict_that_passes_is_tried_again(world: World) -> None:
+async def test_transient_conflict_is_retried(world: World) -> None:
     world.server.fail("POST", "/binding", status=409, times=2)
     assert (await world.bind()).outcome is BindOutcome.BOUND
     assert world.server.node_of("p") == "n1"
 
 
-async def test_conflicts_without_end_are_a_refusal(world: World) -> None:
+async def test_repeated_conflicts_end_as_a_rejection(world: World) -> None:
     world.server.fail("POST", "/binding", status=409, times=100)
     assert (await world.bind()).outcome is BindOutcome.REFUSED
     assert world.server.calls.count("POST p/binding") == 4
 
 
-async def test_a_pod_that_is_gone_has_moved(world: World) -> None:
+async def test_deleted_pod_counts_as_moved(world: World) -> None:
     world.server.pods.clear()
     assert (await world.bind()).outcome is BindOutcome.MOVED
 
 
-async def test_not_found_from_a_proxy_says_nothing_about_the_pod(world: World) -> None:
+async def test_not_found_from_a_proxy_does_not_count_as_a_deleted_pod(world: World) -> None:
     world.server.fail("POST", "/binding", status=404, body=b"<html>no backend</html>")
     assert (await world.bind()).outcome is BindOutcome.BOUND
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 413, 422])
-async def test_a_definite_no_is_not_repeated(world: World, code: int) -> None:
+async def test_definite_rejection_is_not_retried(world: World, code: int) -> None:
     world.server.fail("POST", "/binding", status=code, times=100)
     result = await world.bind()
     assert result.outcome is BindOutcome.REFUSED
@@ -162,14 +162,14 @@ async def test_a_definite_no_is_not_repeated(world: World, code: int) -> None:
     assert world.server.calls == ["POST p/binding"]
 
 
-async def test_too_many_requests_waits_as_long_as_asked(world: World) -> None:
+async def test_too_many_requests_waits_for_the_stated_time(world: World) -> None:
     world.server.fail("POST", "/binding", status=429, retry_after="7")
     assert (await world.bind()).outcome is BindOutcome.BOUND
     assert world.server.calls == ["POST p/binding", "POST p/binding"]
     assert world.pauses[0] >= 7
 
 
-async def test_too_many_requests_without_end_is_a_refusal(world: World) -> None:
+async def test_repeated_too_many_requests_end_as_a_rejection(world: World) -> None:
     world.server.fail("POST", "/binding", status=429, times=100)
     assert (await world.bind()).outcome is BindOutcome.REFUSED
     assert world.server.calls == ["POST p/binding"] * 4
@@ -177,7 +177,9 @@ async def test_too_many_requests_without_end_is_a_refusal(world: World) -> None:
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504])
 @pytest.mark.parametrize("after_write", [False, True])
-async def test_a_server_error_leaves_open_what_happened(world: World, code: int, after_write: bool) -> None:
+async def test_server_error_leaves_the_result_of_a_binding_unknown(
+    world: World, code: int, after_write: bool
+) -> None:
     world.server.fail("POST", "/binding", status=code, after_write=after_write)
     assert (await world.bind()).outcome is BindOutcome.BOUND
     posts = world.server.calls.count("POST p/binding")
@@ -186,15 +188,15 @@ async def test_a_server_error_leaves_open_what_happened(world: World, code: int,
 
 
 @pytest.mark.parametrize("after_write", [False, True])
-async def test_a_lost_connection_leaves_open_what_happened(world: World, after_write: bool) -> None:
+async def test_lost_connection_leaves_the_result_of_a_binding_unknown(world: World, after_write: bool) -> None:
     world.server.fail("POST", "/binding", error=ConnectionLost("cut"), after_write=after_write)
     assert (await world.bind()).outcome is BindOutcome.BOUND
     assert world.server.calls.count("POST p/binding") == (1 if after_write else 2)
     assert world.server.calls[1] == "GET p"
 
 
-async def test_an_open_question_is_asked_until_it_is_answered(world: World) -> None:
-    """As long as nobody knows whether the pod is bound, nothing else may be decided about it."""
+async def test_unknown_result_is_retried_until_it_is_known(world: World) -> None:
+    """While the result of the binding is unknown, no other decision about the pod is possible."""
     world.server.fail("POST", "/binding", error=ConnectionLost("cut"), after_write=True)
     world.server.fail("GET", "/p", error=Unreachable("down"), times=20)
     world.server.fail("GET", "/p", status=503, times=20)
@@ -203,7 +205,7 @@ async def test_an_open_question_is_asked_until_it_is_answered(world: World) -> N
     assert world.server.calls.count("GET p") == 41
 
 
-async def test_a_server_that_cannot_be_reached_is_waited_for(world: World) -> None:
+async def test_unreachable_server_is_waited_for(world: World) -> None:
     world.server.fail("POST", "/binding", error=Unreachable("connection refused"), times=30)
     assert (await world.bind()).outcome is BindOutcome.BOUND
     assert "GET p" not in world.server.calls
@@ -214,7 +216,7 @@ async def test_credentials_that_cannot_be_renewed_are_waited_for(world: World) -
     assert (await world.bind()).outcome is BindOutcome.BOUND
 
 
-async def test_the_guard_is_asked_before_each_try(world: World) -> None:
+async def test_guard_is_checked_before_each_attempt(world: World) -> None:
     world.server.fail("POST", "/binding", status=503)
     objections = iter([None, "node n1 is gone"])
     result = await world.bind(guard=lambda bind: next(objections))
@@ -224,15 +226,17 @@ async def test_the_guard_is_asked_before_each_try(world: World) -> None:
     assert world.server.node_of("p") == ""
 
 
-async def test_the_guard_has_no_say_while_the_last_try_is_open(world: World) -> None:
-    """A node that goes while the answer is missing does not make the binding undone."""
+async def test_guard_is_not_checked_while_the_last_result_is_unknown(world: World) -> None:
+    """A node deleted before the answer arrives does not undo the binding."""
     world.server.fail("POST", "/binding", error=ConnectionLost("cut"), after_write=True)
     world.server.fail("GET", "/p", error=ConnectionLost("cut"), times=2)
     objections = iter([None, "node n1 is gone"])
     assert (await world.bind(guard=lambda bind: next(objections))).outcome is BindOutcome.BOUND
 
 
-async def test_a_bug_is_a_refusal_and_not_a_hang(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bug_in_a_binding_is_a_rejection_and_not_a_hang(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(bind: Bind) -> str | None:
         raise ZeroDivisionError("a bug")
 
@@ -242,8 +246,8 @@ async def test_a_bug_is_a_refusal_and_not_a_hang(world: World, caplog: pytest.Lo
     assert "failed unexpectedly" in caplog.text
 
 
-async def test_bindings_that_fail_do_not_hold_up_those_that_would_succeed(world: World) -> None:
-    """Four places, four pods behind a webhook that is down: the fifth is bound all the same, in its first try."""
+async def test_failing_bindings_do_not_block_bindings_that_would_succeed(world: World) -> None:
+    """Four workers, four pods behind a webhook that is down: the fifth is bound in its first attempt."""
     pods = [world.server.add(f"bad-{number}") for number in range(4)]
     world.server.add("good")
     order: list[str] = []

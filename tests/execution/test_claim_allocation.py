@@ -1,4 +1,4 @@
-"""Claims before pods: what is written, in which order, and what is taken back."""
+"""Claims before pods: writes, their order, and their rollback."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Api:
         return found
 
     def touch(self, **status: Any) -> None:
-        """Somebody else writes."""
+        """Write as another client."""
         assert self.claim is not None
         self.claim["status"] |= status
         self.claim["metadata"]["resourceVersion"] = str(int(self.claim["metadata"]["resourceVersion"]) + 1)
@@ -111,7 +111,7 @@ class Api:
 
 
 class Making(Api):
-    """No claim until one is created; `told` is what the pod's status says."""
+    """Server without a claim until one is created; `told` is the claim status of the pod."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def special() -> AllocateClaim:
     )
 
 
-async def test_a_claim_for_extended_resources_is_made_for_its_pod_and_told_to_it() -> None:
+async def test_claim_for_extended_resources_is_created_for_its_pod_and_written_to_its_status() -> None:
     api = Making()
     await api.handler.prepare(BIND, special())
     assert api.log == ["create", "finalizers", "allocation+reservedFor", "told"]
@@ -170,7 +170,7 @@ async def test_a_claim_for_extended_resources_is_made_for_its_pod_and_told_to_it
     assert api.told == {"requestMappings": [MAPPING], "resourceClaimName": "c"}
 
 
-async def test_a_claim_that_was_made_in_vain_is_deleted() -> None:
+async def test_claim_that_was_created_in_vain_is_deleted() -> None:
     api = Making()
     handler = api.handler
     await handler.prepare(BIND, special())
@@ -181,7 +181,7 @@ async def test_a_claim_that_was_made_in_vain_is_deleted() -> None:
     assert api.log == ["finalizers", "delete"]
 
 
-async def test_a_claim_is_protected_before_it_is_allocated() -> None:
+async def test_claim_gets_its_finalizer_before_it_is_allocated() -> None:
     api = Api()
     await api.handler.prepare(BIND, wanted())
     assert api.log == ["finalizers", "allocation+reservedFor"]
@@ -192,7 +192,7 @@ async def test_a_claim_is_protected_before_it_is_allocated() -> None:
     assert api.status["reservedFor"] == [consumer()]
 
 
-async def test_the_same_again_writes_nothing() -> None:
+async def test_repeated_allocation_writes_nothing() -> None:
     api = Api()
     await api.handler.prepare(BIND, wanted())
     api.log.clear()
@@ -200,14 +200,14 @@ async def test_the_same_again_writes_nothing() -> None:
     assert api.log == []
 
 
-async def test_who_writes_in_between_is_read_again() -> None:
+async def test_claim_with_a_concurrent_write_is_read_again() -> None:
     api = Api()
     api.interfere = lambda: api.touch(allocation=ALLOCATION, reservedFor=[consumer("other")])
     await api.handler.prepare(BIND, wanted())
     assert api.status["reservedFor"] == [consumer("other"), consumer()]
 
 
-async def test_other_devices_than_ours_refuse_the_pod() -> None:
+async def test_claim_with_other_devices_rejects_the_pod() -> None:
     other = {"devices": {"results": [{**RESULT, "device": "gpu-7"}]}}
     api = Api()
     api.interfere = lambda: api.touch(allocation=other, reservedFor=[consumer("other")])
@@ -223,7 +223,7 @@ async def test_other_devices_than_ours_refuse_the_pod() -> None:
         ({"deletionTimestamp": "2030-01-01T00:00:00Z"}, "is being deleted"),
     ],
 )
-async def test_a_claim_that_is_not_the_one_any_more_refuses_the_pod(change: Wire, complaint: str) -> None:
+async def test_replaced_claim_rejects_the_pod(change: Wire, complaint: str) -> None:
     api = Api()
     assert api.claim is not None
     api.claim["metadata"] |= change
@@ -231,7 +231,7 @@ async def test_a_claim_that_is_not_the_one_any_more_refuses_the_pod(change: Wire
         await api.handler.prepare(BIND, wanted())
 
 
-async def test_a_claim_that_is_gone_refuses_the_pod() -> None:
+async def test_deleted_claim_rejects_the_pod() -> None:
     api = Api()
     api.claim = None
     with pytest.raises(PreparationError, match="resource claim c is gone"):
@@ -239,18 +239,18 @@ async def test_a_claim_that_is_gone_refuses_the_pod() -> None:
     await api.handler.undo(BIND, wanted())
 
 
-async def test_a_claim_that_has_lost_its_devices_refuses_the_pod() -> None:
+async def test_claim_that_lost_its_devices_rejects_the_pod() -> None:
     with pytest.raises(PreparationError, match="has lost its devices"):
         await Api().handler.prepare(BIND, wanted(allocation=""))
 
 
-async def test_a_257th_consumer_is_refused() -> None:
+async def test_257th_consumer_of_a_claim_is_rejected() -> None:
     api = Api(allocation=ALLOCATION, reservedFor=[consumer(f"o{number}") for number in range(256)])
     with pytest.raises(PreparationError, match="as many consumers as it may have"):
         await api.handler.prepare(BIND, wanted(allocation=""))
 
 
-async def test_a_server_that_is_busy_is_asked_again() -> None:
+async def test_busy_server_is_retried() -> None:
     api = Api()
     api.failures = [ConnectionLost("no answer"), ApiError(503, "ServiceUnavailable", "starting")]
     await api.handler.prepare(BIND, wanted())
@@ -258,14 +258,14 @@ async def test_a_server_that_is_busy_is_asked_again() -> None:
     assert api.status["reservedFor"] == [consumer()]
 
 
-async def test_a_server_that_forbids_it_is_quoted() -> None:
+async def test_rejection_quotes_the_server() -> None:
     api = Api()
     api.failures = [ApiError(403, "Forbidden", "not allowed to bind")]
     with pytest.raises(PreparationError, match="not allowed to bind"):
         await api.handler.prepare(BIND, wanted())
 
 
-async def test_what_we_allocated_is_taken_back() -> None:
+async def test_our_allocation_is_rolled_back() -> None:
     api = Api()
     handler = api.handler
     await handler.prepare(BIND, wanted())
@@ -273,7 +273,7 @@ async def test_what_we_allocated_is_taken_back() -> None:
     assert api.status == {}
 
 
-async def test_what_others_use_stays_allocated() -> None:
+async def test_allocation_with_other_consumers_is_not_rolled_back() -> None:
     api = Api()
     handler = api.handler
     await handler.prepare(BIND, wanted())
@@ -285,7 +285,7 @@ async def test_what_others_use_stays_allocated() -> None:
     assert api.status == {}
 
 
-async def test_what_others_allocated_stays_allocated() -> None:
+async def test_allocation_by_another_client_is_not_rolled_back() -> None:
     api = Api(allocation=ALLOCATION)
     handler = api.handler
     await handler.prepare(BIND, wanted(allocation=""))
@@ -293,7 +293,7 @@ async def test_what_others_allocated_stays_allocated() -> None:
     assert api.status == {"allocation": ALLOCATION}
 
 
-async def test_a_group_is_one_consumer_until_its_last_member_is_undone() -> None:
+async def test_group_is_one_consumer_until_its_last_member_is_rolled_back() -> None:
     api = Api()
     handler = api.handler
     members = [wanted(name, group="g", group_uid="uid-g") for name in ("p", "q")]
@@ -307,7 +307,7 @@ async def test_a_group_is_one_consumer_until_its_last_member_is_undone() -> None
     assert api.status == {}
 
 
-async def test_another_life_does_not_take_back_what_a_group_may_use() -> None:
+async def test_new_process_does_not_roll_back_an_allocation_that_a_group_can_use() -> None:
     api = Api()
     member = wanted(group="g", group_uid="uid-g")
     await api.handler.prepare(BIND, member)
@@ -320,7 +320,7 @@ def ready(kind: str, status: str = "True") -> list[Wire]:
     return [{**device, "conditions": [{"type": kind, "status": status, "message": "no link"}]}]
 
 
-async def test_devices_that_are_made_ready_are_waited_for() -> None:
+async def test_devices_in_preparation_are_waited_for() -> None:
     api = Api()
     slow = {**RESULT, "bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
     api.on_pause = lambda: api.touch(devices=ready("Attached", "True" if len(api.pauses) > 2 else "False"))
@@ -329,7 +329,7 @@ async def test_devices_that_are_made_ready_are_waited_for() -> None:
     assert api.pauses == [0.1, 0.2, 0.5]
 
 
-async def test_devices_that_will_never_be_ready_refuse_the_pod() -> None:
+async def test_devices_whose_preparation_failed_reject_the_pod() -> None:
     api = Api()
     slow = {**RESULT, "bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
     api.on_pause = lambda: api.touch(devices=ready("Broken"))
@@ -339,7 +339,7 @@ async def test_devices_that_will_never_be_ready_refuse_the_pod() -> None:
         )
 
 
-async def test_pods_that_share_a_claim_do_not_get_in_each_others_way() -> None:
+async def test_pods_that_share_a_claim_are_allocated_concurrently() -> None:
     api = Api(allocation=ALLOCATION)
     handler = api.handler
     pods = [f"p{number}" for number in range(50)]

@@ -1,4 +1,4 @@
-"""Conditions of pods that wait: on change only, one write at a time, never over a newer truth."""
+"""Conditions of waiting pods: written on change only, one write at a time, never over newer state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class World:
         return f"uid-{name}"
 
     def see(self, name: str) -> None:
-        """What the watch does."""
+        """Deliver the pods to the cache, as the watch does."""
         pod = self.server.pods["ns", name]
         held = [
             PodCondition(entry["type"], entry["status"], entry.get("reason", ""), entry.get("message", ""))
@@ -70,7 +70,7 @@ async def world() -> AsyncIterator[World]:
     await made.pool.close()
 
 
-async def test_a_verdict_becomes_a_condition(world: World) -> None:
+async def test_verdict_is_written_as_a_condition(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, FULL)
     await world.settle()
@@ -83,7 +83,7 @@ async def test_a_verdict_becomes_a_condition(world: World) -> None:
     }
 
 
-async def test_the_same_again_is_not_written(world: World) -> None:
+async def test_unchanged_verdict_is_not_written(world: World) -> None:
     uid = world.add("p")
     for _ in range(3):
         world.conditions.set_verdict(uid, FULL)
@@ -94,7 +94,7 @@ async def test_the_same_again_is_not_written(world: World) -> None:
     assert len(world.server.patches) == 1
 
 
-async def test_what_a_restarted_scheduler_finds_is_not_written_again(world: World) -> None:
+async def test_condition_found_after_a_restart_is_not_written_again(world: World) -> None:
     told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL_TEXT}
     exact = {"type": LAST_VERDICT, "status": "True", "reason": FULL.code, "message": told_fields(FULL)}
     world.conditions.set_verdict(world.add("p", told, exact), FULL)
@@ -102,7 +102,7 @@ async def test_what_a_restarted_scheduler_finds_is_not_written_again(world: Worl
     assert world.server.patches == []
 
 
-async def test_exact_code_and_counts_come_with_the_write_that_says_unschedulable(world: World) -> None:
+async def test_exact_code_and_counts_are_written_with_unschedulable(world: World) -> None:
     verdict = Verdict("PrerequisiteMissing", "x", needed=3, placeable=1, members=2)
     uid = world.add("p")
     world.conditions.set_verdict(uid, verdict)
@@ -116,7 +116,7 @@ async def test_exact_code_and_counts_come_with_the_write_that_says_unschedulable
     assert (told.fields.needed, told.fields.placeable, told.fields.members) == (3, 1, 2)
 
 
-async def test_last_verdict_stays_when_the_pod_is_bound_and_costs_no_write(world: World) -> None:
+async def test_last_verdict_stays_on_a_bound_pod_without_a_write(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, FULL)
     await world.settle()
@@ -127,7 +127,7 @@ async def test_last_verdict_stays_when_the_pod_is_bound_and_costs_no_write(world
     assert len(world.server.patches) == 1
 
 
-async def test_another_text_keeps_the_time_of_the_transition(world: World) -> None:
+async def test_changed_text_preserves_the_transition_time(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, FULL)
     await world.settle()
@@ -139,14 +139,14 @@ async def test_another_text_keeps_the_time_of_the_transition(world: World) -> No
     assert world.server.condition("p", POD_SCHEDULED)["lastTransitionTime"] == since
 
 
-async def test_conditions_of_others_survive(world: World) -> None:
+async def test_conditions_of_other_writers_are_preserved(world: World) -> None:
     other = {"type": "example.com/Other", "status": "True"}
     world.conditions.set_verdict(world.add("p", other), FULL)
     await world.settle()
     assert world.server.condition("p", "example.com/Other") == other
 
 
-async def test_only_the_newest_wish_is_written(world: World) -> None:
+async def test_only_the_latest_verdict_is_written(world: World) -> None:
     uid = world.add("p")
     for verdict in (FULL, GONE, FULL, GONE):
         world.conditions.set_verdict(uid, verdict)
@@ -154,8 +154,8 @@ async def test_only_the_newest_wish_is_written(world: World) -> None:
     assert [patch["status"]["conditions"][0]["message"] for patch in world.server.patches] == [GONE.message]
 
 
-async def test_a_wish_during_a_write_follows_it(world: World) -> None:
-    """Two writes for one pod at a time could arrive in the wrong order."""
+async def test_verdict_during_a_write_is_written_after_it(world: World) -> None:
+    """Two concurrent writes for one pod could arrive in the wrong order."""
     uid = world.add("p")
     running = 0
 
@@ -172,7 +172,7 @@ async def test_a_wish_during_a_write_follows_it(world: World) -> None:
     assert len(world.server.patches) == 2
 
 
-async def test_a_wish_that_returns_to_what_was_held_during_a_write(world: World) -> None:
+async def test_verdict_that_returns_to_its_old_value_during_a_write_is_written(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, FULL)
     await world.settle()
@@ -182,8 +182,8 @@ async def test_a_wish_that_returns_to_what_was_held_during_a_write(world: World)
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
 
 
-async def test_a_pod_bound_meanwhile_keeps_saying_that_it_is_scheduled(world: World) -> None:
-    """The write was decided on before the binding and arrives after it: the server refuses it."""
+async def test_pod_bound_during_a_write_remains_scheduled(world: World) -> None:
+    """The write was decided before the binding and arrives after it: the server rejects it."""
     uid = world.add("p")
     pod = world.server.pods["ns", "p"]
 
@@ -201,7 +201,7 @@ async def test_a_pod_bound_meanwhile_keeps_saying_that_it_is_scheduled(world: Wo
     assert len(world.conditions) == 0
 
 
-async def test_a_change_by_others_delays_a_write_until_it_is_seen(world: World) -> None:
+async def test_change_by_another_client_delays_a_write_until_it_is_observed(world: World) -> None:
     uid = world.add("p")
     world.server.change(world.server.pods["ns", "p"])
     world.conditions.set_verdict(uid, FULL)
@@ -212,8 +212,8 @@ async def test_a_change_by_others_delays_a_write_until_it_is_seen(world: World) 
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
 
 
-async def test_a_refusal_without_a_newer_state_is_not_the_end(world: World) -> None:
-    """Servers under contention answer 409 although nothing has changed: the watch has no news then."""
+async def test_conflict_without_a_newer_state_is_retried(world: World) -> None:
+    """Servers under contention answer 409 although nothing has changed: the watch has no event then."""
     world.conditions = PodConditions(
         world.server.client(), world.pool, lambda: world.now, RetryPolicy(attempts=3, base=0.001, cap=0.01)
     )
@@ -226,7 +226,7 @@ async def test_a_refusal_without_a_newer_state_is_not_the_end(world: World) -> N
     assert world.server.calls.count("PATCH p/status") == 8
 
 
-async def test_a_change_that_is_seen_while_the_refusal_is_on_its_way(world: World) -> None:
+async def test_change_observed_before_the_conflict_arrives_is_used(world: World) -> None:
     uid = world.add("p")
     pod = world.server.pods["ns", "p"]
 
@@ -241,7 +241,7 @@ async def test_a_change_that_is_seen_while_the_refusal_is_on_its_way(world: Worl
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
 
 
-async def test_an_old_observation_does_not_undo_what_was_written(world: World) -> None:
+async def test_old_observation_does_not_undo_a_write(world: World) -> None:
     uid = world.add("p")
     before = world.server.pods["ns", "p"]["metadata"]["resourceVersion"]
     world.conditions.set_verdict(uid, FULL)
@@ -252,7 +252,7 @@ async def test_an_old_observation_does_not_undo_what_was_written(world: World) -
     assert len(world.server.patches) == 1
 
 
-async def test_who_waits_for_a_turn_does_not_look_unschedulable(world: World) -> None:
+async def test_pod_blocked_by_queue_order_is_not_unschedulable(world: World) -> None:
     world.conditions.set_verdict(world.add("p"), TURN)
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED) == {}
@@ -260,7 +260,7 @@ async def test_who_waits_for_a_turn_does_not_look_unschedulable(world: World) ->
     assert world.server.condition("p", ADMITTED)["reason"] == "AwaitingAdmission"
 
 
-async def test_who_was_unschedulable_and_waits_for_a_turn_now_is_not_for_autoscalers(world: World) -> None:
+async def test_unschedulable_pod_that_becomes_blocked_by_queue_order_is_not_for_autoscalers(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, FULL)
     await world.settle()
@@ -271,7 +271,7 @@ async def test_who_was_unschedulable_and_waits_for_a_turn_now_is_not_for_autosca
     assert len(world.server.patches) == 2
 
 
-async def test_who_has_been_admitted_says_so(world: World) -> None:
+async def test_admitted_pod_has_its_condition(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, TURN)
     await world.settle()
@@ -283,7 +283,7 @@ async def test_who_has_been_admitted_says_so(world: World) -> None:
     assert world.server.condition("p", POD_SCHEDULED)["reason"] == "Unschedulable"
 
 
-async def test_who_is_placed_has_been_admitted(world: World) -> None:
+async def test_placed_pod_has_the_condition_of_admission(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, TURN)
     await world.settle()
@@ -292,8 +292,8 @@ async def test_who_is_placed_has_been_admitted(world: World) -> None:
     assert world.server.condition("p", ADMITTED)["status"] == "True"
 
 
-async def test_a_bound_pod_that_still_says_held_back_is_corrected(world: World) -> None:
-    """Left behind by a scheduler that was killed between the binding and this write."""
+async def test_bound_pod_with_an_outdated_held_condition_is_corrected(world: World) -> None:
+    """A scheduler that was killed between the binding and this write leaves it behind."""
     held = {"type": ADMITTED, "status": "False", "reason": "AwaitingAdmission", "message": "its turn"}
     world.add("p", held, nodeName="n1")
     await world.settle()
@@ -302,7 +302,7 @@ async def test_a_bound_pod_that_still_says_held_back_is_corrected(world: World) 
     assert len(world.conditions) == 0
 
 
-async def test_a_placed_pod_takes_back_what_was_not_written_yet(world: World) -> None:
+async def test_placement_cancels_an_unwritten_verdict(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, FULL)
     world.conditions.binding_submitted(uid)
@@ -310,20 +310,20 @@ async def test_a_placed_pod_takes_back_what_was_not_written_yet(world: World) ->
     assert world.server.patches == []
 
 
-async def test_gated_pods_are_not_judged(world: World) -> None:
+async def test_gated_pods_get_no_condition(world: World) -> None:
     uid = world.add("p", schedulingGates=[{"name": "example.com/hold"}])
     world.conditions.set_verdict(uid, FULL)
     await world.settle()
     assert world.server.patches == []
 
 
-async def test_pods_that_were_never_seen_are_not_judged(world: World) -> None:
+async def test_unobserved_pods_get_no_condition(world: World) -> None:
     world.conditions.set_verdict("uid-of-nobody", FULL)
     await world.settle()
     assert world.server.calls == []
 
 
-async def test_what_is_gone_is_forgotten(world: World) -> None:
+async def test_deleted_pods_are_forgotten(world: World) -> None:
     uid = world.add("p")
     world.server.before = lambda call: world.conditions.forget(uid)
     world.conditions.set_verdict(uid, FULL)
@@ -331,7 +331,7 @@ async def test_what_is_gone_is_forgotten(world: World) -> None:
     assert len(world.conditions) == 0
 
 
-async def test_passing_failures_are_repeated(world: World) -> None:
+async def test_transient_failures_are_retried(world: World) -> None:
     world.server.fail("PATCH", "/status", error=ConnectionLost("cut"))
     world.server.fail("PATCH", "/status", status=503)
     world.conditions.set_verdict(world.add("p"), FULL)
@@ -340,7 +340,7 @@ async def test_passing_failures_are_repeated(world: World) -> None:
     assert len(world.server.patches) == 1
 
 
-async def test_a_bug_is_told_once_and_not_tried_for_ever(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bug_is_logged_once_and_not_retried_forever(world: World, caplog: pytest.LogCaptureFixture) -> None:
     uid = world.add("p")
     world.server.fail("PATCH", "/status", error=ZeroDivisionError("a bug"), times=100)
     world.conditions.set_verdict(uid, FULL)
@@ -349,7 +349,7 @@ async def test_a_bug_is_told_once_and_not_tried_for_ever(world: World, caplog: p
     assert "a bug" in caplog.text
 
 
-async def test_a_failure_that_may_pass_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_transient_failure_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
     uid = world.add("p")
     world.server.fail("PATCH", "/status", status=500, times=8)
     world.conditions.set_verdict(uid, FULL)
@@ -360,7 +360,9 @@ async def test_a_failure_that_may_pass_is_waited_for(world: World, caplog: pytes
 
 
 @pytest.mark.parametrize(("code", "tries"), [(403, 1), (404, 1), (422, 1)])
-async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_retries_of_failures_end(
+    world: World, code: int, tries: int, caplog: pytest.LogCaptureFixture
+) -> None:
     uid = world.add("p")
     world.server.fail("PATCH", "/status", status=code, times=100)
     world.conditions.set_verdict(uid, FULL)
@@ -369,14 +371,14 @@ async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.
     assert ("was not written" in caplog.text) == (code != 404)
 
 
-async def test_a_declaration_at_fault_is_an_error_that_autoscalers_pass_over(world: World) -> None:
+async def test_invalid_declaration_is_an_error_that_autoscalers_ignore(world: World) -> None:
     uid = world.add("p")
     world.conditions.set_verdict(uid, Verdict("PriorityMismatch", "the priorities differ", fault=True))
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["reason"] == "SchedulerError"
 
 
-async def test_a_condition_says_of_which_generation_it_speaks(world: World) -> None:
+async def test_condition_has_the_observed_generation(world: World) -> None:
     uid = world.add("p")
     for generation in (1, 2):
         world.server.pods["ns", "p"]["metadata"]["generation"] = generation
@@ -389,7 +391,7 @@ async def test_a_condition_says_of_which_generation_it_speaks(world: World) -> N
     assert len(world.server.patches) == 2
 
 
-async def test_what_another_has_said_of_an_earlier_generation_is_not_repeated(world: World) -> None:
+async def test_condition_of_an_earlier_generation_by_another_writer_is_not_repeated(world: World) -> None:
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "observedGeneration": 1}
     world.add("p", gated)
     world.server.pods["ns", "p"]["metadata"]["generation"] = 2
@@ -398,8 +400,8 @@ async def test_what_another_has_said_of_an_earlier_generation_is_not_repeated(wo
     assert world.server.patches == []
 
 
-async def test_a_turn_that_is_waited_for_overtakes_what_is_being_written(world: World) -> None:
-    """Or the pod would look for ever as if it lacked room, and somebody would buy a node for it."""
+async def test_queue_order_verdict_overrides_a_write_in_progress(world: World) -> None:
+    """Otherwise the pod would remain unschedulable, and an autoscaler would add a node for it."""
     uid = world.add("p")
     changed = False
 

@@ -1,4 +1,6 @@
-"""Decisions to evict: promised in writing before anyone has to leave, and called off with their preemptor."""
+"""Evictions: nominations are written before any victim is deleted, and evictions are cancelled with their
+preemptor.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ REFUSED, CALLED_OFF = EvictionOutcome.REFUSED, EvictionOutcome.CALLED_OFF
 
 
 class Life:
-    """One life of a scheduler, as far as evictions go."""
+    """One process of a scheduler, as far as evictions are concerned."""
 
     def __init__(self, server: PodServer) -> None:
         self.server = server
@@ -48,7 +50,7 @@ class Life:
             self.see(pod["metadata"]["name"])
 
     def see(self, name: str) -> None:
-        """What the watch does."""
+        """Deliver the pods to the cache, as the watch does."""
         pod = self.server.pods["ns", name]
         metadata, nominated = pod["metadata"], pod["status"].get("nominatedNodeName", "")
         waits = not pod["spec"].get("nodeName")
@@ -56,7 +58,7 @@ class Life:
         self.conditions.observe(metadata["uid"], "ns", name, version, [], nominated=nominated, waits=waits)
 
     def decide(self, waiting: str, victims: str, cause: str = "c1") -> None:
-        """Names of pods, with spaces between them."""
+        """Submit a decision; `preemptors` and `victims` are pod names separated by spaces."""
         self.disruptions.submit(
             [Nominate(f"uid-{name}", "ns", name, "n1", cause) for name in waiting.split()],
             [evict(name, cause) for name in victims.split()],
@@ -78,7 +80,7 @@ def evict(name: str, cause: str) -> Evict:
 
 @pytest.fixture
 def server() -> PodServer:
-    """Pods a, b and c wait, v, w and x have room."""
+    """Preemptors a, b and c wait; victims v, w and x run."""
     made = PodServer()
     for name in "abc":
         made.add(name)
@@ -94,7 +96,7 @@ async def life(server: PodServer) -> AsyncIterator[Life]:
     await made.pool.close()
 
 
-async def test_promises_are_written_before_anyone_leaves(life: Life) -> None:
+async def test_nominations_are_written_before_any_victim_is_deleted(life: Life) -> None:
     life.decide("a b c", "v w")
     await life.settle()
     assert sorted(life.server.calls[:3]) == ["PATCH a/status", "PATCH b/status", "PATCH c/status"]
@@ -103,7 +105,7 @@ async def test_promises_are_written_before_anyone_leaves(life: Life) -> None:
     assert len(life.disruptions) == 0
 
 
-async def test_a_promise_that_is_slow_to_write_holds_up_its_own_decision_only(life: Life) -> None:
+async def test_slow_nomination_delays_only_its_own_decision(life: Life) -> None:
     life.server.change(life.server.pods["ns", "b"])
     life.decide("a", "v", "c1")
     life.decide("b", "w", "c2")
@@ -114,13 +116,13 @@ async def test_a_promise_that_is_slow_to_write_holds_up_its_own_decision_only(li
     assert life.outcomes == {"v": EVICTED, "w": EVICTED}
 
 
-async def test_evictions_for_nobody_in_particular_go_at_once(life: Life) -> None:
+async def test_evictions_without_a_preemptor_start_at_once(life: Life) -> None:
     life.decide("", "v")
     await life.settle()
     assert life.server.calls == ["PATCH v/status", "DELETE v"]
 
 
-async def test_a_promise_that_stands_already_is_not_waited_for(life: Life) -> None:
+async def test_existing_nomination_is_not_waited_for(life: Life) -> None:
     life.decide("a", "v", "c1")
     await life.settle()
     life.decide("a", "w", "c2")
@@ -129,8 +131,8 @@ async def test_a_promise_that_stands_already_is_not_waited_for(life: Life) -> No
     assert life.outcomes == {"v": EVICTED, "w": EVICTED}
 
 
-async def test_a_promise_that_is_refused_for_good_holds_nobody_up(life: Life) -> None:
-    """It is lost with the process then; but the room is needed, and kept in mind."""
+async def test_nomination_rejected_for_good_does_not_block_its_evictions(life: Life) -> None:
+    """The nomination is lost with the process then; but the room is needed, and claimed in memory."""
     life.server.fail("PATCH", "/a/status", status=403)
     life.decide("a", "v")
     await life.settle()
@@ -138,7 +140,7 @@ async def test_a_promise_that_is_refused_for_good_holds_nobody_up(life: Life) ->
     assert life.outcomes == {"v": EVICTED}
 
 
-async def test_nobody_leaves_for_a_pod_that_is_gone(life: Life) -> None:
+async def test_no_victim_is_deleted_for_a_deleted_preemptor(life: Life) -> None:
     life.server.leave("a")
     life.decide("a", "v w")
     await life.settle()
@@ -147,8 +149,8 @@ async def test_nobody_leaves_for_a_pod_that_is_gone(life: Life) -> None:
     assert len(life.disruptions) == 0
 
 
-async def test_a_gang_moves_as_one_or_not_at_all(life: Life) -> None:
-    """One of three members is gone: the room of the others is not cleared either."""
+async def test_gang_preempts_as_one_or_not_at_all(life: Life) -> None:
+    """One of three members is deleted: no victim of the remaining members is deleted either."""
     life.server.leave("b")
     life.decide("a b c", "v w x")
     await life.settle()
@@ -156,8 +158,8 @@ async def test_a_gang_moves_as_one_or_not_at_all(life: Life) -> None:
     assert not any(life.server.terminates(name) for name in "vwx")
 
 
-async def test_a_preemptor_that_is_deleted_while_evictions_are_on_their_way(life: Life) -> None:
-    """One victim has been told to leave, the other is protected for the moment: it stays."""
+async def test_preemptor_deleted_during_its_evictions_saves_the_remaining_victims(life: Life) -> None:
+    """One victim is terminating, the other is still protected: it keeps running."""
     life.way = EVICTION_API
     life.server.protected.add("w")
 
@@ -173,7 +175,7 @@ async def test_a_preemptor_that_is_deleted_while_evictions_are_on_their_way(life
     assert len(life.disruptions) == 0
 
 
-async def test_a_promise_that_is_taken_back_takes_its_evictions_back(life: Life) -> None:
+async def test_withdrawn_nomination_cancels_its_evictions(life: Life) -> None:
     life.decide("a", "v")
     life.disruptions.submit([Nominate("uid-a", "ns", "a", "", "c2")], [])
     await life.settle()
@@ -182,8 +184,10 @@ async def test_a_promise_that_is_taken_back_takes_its_evictions_back(life: Life)
     assert not life.server.terminates("v")
 
 
-async def test_a_later_decision_for_the_same_pod_counts_on_the_earlier_one(life: Life) -> None:
-    """The second decision has found v on its way out, so v must go although its promise was never written."""
+async def test_later_decision_for_the_same_pod_relies_on_the_earlier_one(life: Life) -> None:
+    """The second decision counts on the eviction of v, so v is evicted although its nomination was never
+    written.
+    """
     life.server.change(life.server.pods["ns", "a"])
     life.decide("a", "v", "c1")
     await life.settle()
@@ -196,8 +200,8 @@ async def test_a_later_decision_for_the_same_pod_counts_on_the_earlier_one(life:
     assert len(life.disruptions) == 0
 
 
-async def test_a_decision_takes_over_what_an_earlier_one_has_under_way(life: Life) -> None:
-    """v is protected for the moment when w is chosen too; the end of their preemptor is the end of both."""
+async def test_later_decision_takes_over_the_evictions_of_an_earlier_one(life: Life) -> None:
+    """v is still protected when w is chosen too; the deletion of their preemptor ends both."""
     life.way = EVICTION_API
     life.server.protected |= {"v", "w"}
 
@@ -214,8 +218,8 @@ async def test_a_decision_takes_over_what_an_earlier_one_has_under_way(life: Lif
     assert len(life.disruptions) == 0
 
 
-async def test_who_takes_over_what_is_promised_inherits_those_who_leave_for_it(life: Life) -> None:
-    """b takes a's room in the midst of it: v goes for b now, and is not called off."""
+async def test_preemptor_that_takes_over_a_nomination_inherits_its_victims(life: Life) -> None:
+    """b takes over a's nomination during the evictions: v is evicted for b now, and not cancelled."""
     life.server.change(life.server.pods["ns", "a"])
     life.decide("a", "v", "c1")
     await life.settle()
@@ -229,11 +233,11 @@ async def test_who_takes_over_what_is_promised_inherits_those_who_leave_for_it(l
     )
     await life.settle()
     assert life.outcomes == {"v": EVICTED}
-    life.disruptions.release("uid-a")  # it is nobody's preemptor any more
+    life.disruptions.release("uid-a")  # it has no preemptor any more
     assert len(life.disruptions) == 0
 
 
-async def test_the_heir_that_is_gone_saves_them_all(life: Life) -> None:
+async def test_deletion_of_the_inheriting_preemptor_saves_all_victims(life: Life) -> None:
     life.server.change(life.server.pods["ns", "a"])
     life.server.change(life.server.pods["ns", "b"])
     life.decide("a", "v", "c1")
@@ -246,8 +250,8 @@ async def test_the_heir_that_is_gone_saves_them_all(life: Life) -> None:
     assert life.outcomes == {"v": CALLED_OFF}
 
 
-async def test_the_last_word_of_a_plan_counts(life: Life) -> None:
-    """What was held is given up and something else is decided at once: who was leaving goes on to leave."""
+async def test_last_decision_of_a_plan_counts(life: Life) -> None:
+    """A claim is released and another decision made at once: the running eviction continues."""
     life.server.change(life.server.pods["ns", "a"])
     life.decide("a", "v", "c1")
     nominations = [Nominate("uid-a", "ns", "a", node, "c2") for node in ("", "n2")]
@@ -258,7 +262,7 @@ async def test_the_last_word_of_a_plan_counts(life: Life) -> None:
     assert [patch["status"].get("nominatedNodeName") for patch in life.server.patches[:1]] == ["n2"]
 
 
-async def test_two_decisions_that_became_one_are_called_off_together(life: Life) -> None:
+async def test_two_merged_decisions_are_cancelled_together(life: Life) -> None:
     for name in "ab":
         life.server.change(life.server.pods["ns", name])
     life.decide("a", "v", "c1")
@@ -270,7 +274,7 @@ async def test_two_decisions_that_became_one_are_called_off_together(life: Life)
     assert len(life.disruptions) == 0
 
 
-async def test_the_guard_speaks_for_pods_that_leave_by_themselves(life: Life) -> None:
+async def test_guard_answers_for_pods_that_terminate_by_themselves(life: Life) -> None:
     life.guard = lambda evict: GONE if evict.name == "v" else None
     life.decide("a", "v w")
     await life.settle()
@@ -278,17 +282,17 @@ async def test_the_guard_speaks_for_pods_that_leave_by_themselves(life: Life) ->
     assert "DELETE v" not in life.server.calls
 
 
-async def test_refusals_are_told(life: Life) -> None:
+async def test_rejections_are_reported(life: Life) -> None:
     life.server.fail("DELETE", "/v", status=403)
     life.decide("a", "v w")
     await life.settle()
     assert life.outcomes == {"v": REFUSED, "w": EVICTED}
 
 
-# Crashes: what a second life finds.
+# Crashes: the state that a second process finds.
 
 
-async def test_killed_before_the_promises_are_written(server: PodServer) -> None:
+async def test_process_killed_before_the_nominations_evicts_no_pod(server: PodServer) -> None:
     first = Life(server)
     server.fail("PATCH", "/status", error=Unreachable("down"), times=1000)
     first.decide("a b", "v w")
@@ -298,8 +302,10 @@ async def test_killed_before_the_promises_are_written(server: PodServer) -> None
     assert server.condition("v", "DisruptionTarget") == {}
 
 
-async def test_killed_after_the_promises_before_the_deletions(server: PodServer) -> None:
-    """The claim is in the API; whoever decides again finds the same room wanted by the same pods."""
+async def test_process_killed_after_the_nominations_and_before_the_deletions_is_continued(
+    server: PodServer,
+) -> None:
+    """The claim is in the API; the next process finds the same room nominated for the same pods."""
     first = Life(server)
     server.fail("DELETE", "/v", error=Unreachable("down"), times=1000)
     server.fail("DELETE", "/w", error=Unreachable("down"), times=1000)
@@ -317,8 +323,8 @@ async def test_killed_after_the_promises_before_the_deletions(server: PodServer)
     assert second.outcomes == {"v": EVICTED, "w": EVICTED}
 
 
-async def test_killed_after_some_deletions(server: PodServer) -> None:
-    """The second life orders again who terminates already: that changes nothing."""
+async def test_process_killed_after_some_deletions_is_continued(server: PodServer) -> None:
+    """The second process evicts terminating pods again: that changes nothing."""
     first = Life(server)
     server.fail("DELETE", "/w", error=Unreachable("down"), times=1000)
     first.decide("a", "v w")
@@ -336,7 +342,7 @@ async def test_killed_after_some_deletions(server: PodServer) -> None:
 
 @pytest.mark.parametrize("lost", range(1, 7))
 @pytest.mark.parametrize("after_write", [False, True])
-async def test_any_answer_may_be_lost(server: PodServer, lost: int, after_write: bool) -> None:
+async def test_any_lost_answer_does_no_harm(server: PodServer, lost: int, after_write: bool) -> None:
     life, count = Life(server), 0
 
     def cut(call: HttpRequest) -> None:
@@ -348,7 +354,7 @@ async def test_any_answer_may_be_lost(server: PodServer, lost: int, after_write:
     server.before = cut
     life.decide("a b", "v w")
     await life.settle()
-    for name in "ab":  # the watch tells what the lost answer did not
+    for name in "ab":  # the watch delivers the change of the lost answer
         life.see(name)
     await life.settle()
     assert life.outcomes == {"v": EVICTED, "w": EVICTED}
@@ -356,7 +362,7 @@ async def test_any_answer_may_be_lost(server: PodServer, lost: int, after_write:
     await life.pool.close()
 
 
-async def test_a_victim_that_another_pod_has_replaced_is_left_alone(life: Life) -> None:
+async def test_replacement_of_a_victim_is_not_evicted(life: Life) -> None:
     life.server.replace("v", nodeName="n1")
     life.decide("a", "v w")
     await life.settle()
@@ -364,8 +370,8 @@ async def test_a_victim_that_another_pod_has_replaced_is_left_alone(life: Life) 
     assert not life.server.terminates("v")
 
 
-async def test_a_gang_that_has_begun_to_leave_leaves_as_a_whole(life: Life) -> None:
-    """The preemptor has its room when two of three are gone; the deletion of the third is tried again."""
+async def test_gang_whose_eviction_has_begun_is_evicted_as_a_whole(life: Life) -> None:
+    """The preemptor has its room when two of three are deleted; the deletion of the third is retried."""
     gang = GangKey("ns", "g")
     victims = [
         Evict(f"uid-{name}", "ns", name, "n1", EvictionReason.PREEMPTED, "x", "", gang, "c1") for name in "vwx"

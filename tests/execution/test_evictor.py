@@ -1,4 +1,4 @@
-"""Evictions: every answer on the way, and what is made of it."""
+"""Evictions: handling of every answer of the API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVICT = Evict("uid-v", "ns", "v", "n1", EvictionReason.PREEMPTED, "it goes first
 EVICTED, GONE = EvictionOutcome.EVICTED, EvictionOutcome.GONE
 REFUSED, CALLED_OFF = EvictionOutcome.REFUSED, EvictionOutcome.CALLED_OFF
 BOTH_WAYS = pytest.mark.parametrize("way", ["delete", EVICTION_API])
-# The request that takes the pod away.
+# The request that deletes the pod.
 REQUEST = {"delete": ("DELETE", "/v", "DELETE v"), EVICTION_API: ("POST", "/eviction", "POST v/eviction")}
 
 
@@ -66,7 +66,7 @@ class World:
         self.server.replace("v", nodeName="n1")
 
     def target(self) -> str:
-        """The status of the condition DisruptionTarget."""
+        """Return the status of the condition DisruptionTarget."""
         return str(self.server.condition("v", "DisruptionTarget").get("status", ""))
 
 
@@ -77,7 +77,7 @@ async def world() -> AsyncIterator[World]:
     await made.pool.close()
 
 
-async def test_a_pod_is_told_why_it_goes_and_then_deleted(world: World) -> None:
+async def test_pod_gets_the_eviction_condition_and_is_then_deleted(world: World) -> None:
     sent: list[Any] = []
     world.server.before = lambda call: sent.append(msgspec.json.decode(call.body or b"null"))
     assert (await world.evict()).outcome is EVICTED
@@ -99,14 +99,14 @@ async def test_a_pod_is_told_why_it_goes_and_then_deleted(world: World) -> None:
     assert world.server.terminates("v")
 
 
-async def test_conditions_of_others_survive(world: World) -> None:
+async def test_conditions_of_other_writers_survive_an_eviction(world: World) -> None:
     ready = {"type": "Ready", "status": "True"}
     world.pod["status"]["conditions"] = [ready]
     await world.evict()
     assert world.server.condition("v", "Ready") == ready
 
 
-async def test_through_the_eviction_api_the_api_server_writes_the_condition(world: World) -> None:
+async def test_eviction_api_lets_the_api_server_write_the_condition(world: World) -> None:
     world.way = EVICTION_API
     sent: list[Any] = []
     world.server.before = lambda call: sent.append(msgspec.json.decode(call.body or b"null"))
@@ -123,7 +123,7 @@ async def test_through_the_eviction_api_the_api_server_writes_the_condition(worl
 
 
 @BOTH_WAYS
-async def test_a_pod_that_is_gone_needs_no_eviction(world: World, way: str) -> None:
+async def test_deleted_pod_needs_no_eviction(world: World, way: str) -> None:
     world.way = way
     world.server.leave("v")
     assert (await world.evict()).outcome is GONE
@@ -131,7 +131,7 @@ async def test_a_pod_that_is_gone_needs_no_eviction(world: World, way: str) -> N
 
 
 @BOTH_WAYS
-async def test_the_successor_of_a_pod_is_left_alone(world: World, way: str) -> None:
+async def test_replacement_of_a_pod_is_not_evicted(world: World, way: str) -> None:
     world.way = way
     world.replace()
     assert (await world.evict()).outcome is GONE
@@ -139,14 +139,14 @@ async def test_the_successor_of_a_pod_is_left_alone(world: World, way: str) -> N
     assert world.target() == ""
 
 
-async def test_the_successor_of_a_pod_that_left_between_condition_and_deletion(world: World) -> None:
+async def test_replacement_created_between_condition_and_deletion_is_not_evicted(world: World) -> None:
     world.server.before = lambda call: world.replace() if call.method == "DELETE" else None
     assert (await world.evict()).outcome is GONE
     assert world.server.calls == ["PATCH v/status", "DELETE v", "GET v"]
     assert not world.server.terminates("v")
 
 
-async def test_where_the_condition_cannot_be_written_nobody_is_deleted(world: World) -> None:
+async def test_pod_whose_condition_cannot_be_written_is_not_deleted(world: World) -> None:
     world.server.fail("PATCH", "/status", status=403, times=100)
     result = await world.evict()
     assert result.outcome is REFUSED
@@ -154,8 +154,8 @@ async def test_where_the_condition_cannot_be_written_nobody_is_deleted(world: Wo
     assert world.server.calls == ["PATCH v/status"]
 
 
-async def test_a_pod_whose_deletion_is_refused_is_no_target_any_more(world: World) -> None:
-    """Otherwise a Job would excuse its next failure, whatever it is."""
+async def test_pod_whose_deletion_is_rejected_loses_the_condition(world: World) -> None:
+    """Otherwise a Job would ignore its next failure, whatever the cause."""
     world.server.fail("DELETE", "/v", status=403)
     assert (await world.evict()).outcome is REFUSED
     assert world.target() == "False"
@@ -164,7 +164,7 @@ async def test_a_pod_whose_deletion_is_refused_is_no_target_any_more(world: Worl
 
 @BOTH_WAYS
 @pytest.mark.parametrize("code", [400, 401, 403, 422])
-async def test_a_definite_no_is_not_repeated(world: World, way: str, code: int) -> None:
+async def test_definite_rejection_of_an_eviction_is_not_retried(world: World, way: str, code: int) -> None:
     world.way = way
     method, ending, call = REQUEST[way]
     world.server.fail(method, ending, status=code, times=100)
@@ -175,7 +175,7 @@ async def test_a_definite_no_is_not_repeated(world: World, way: str, code: int) 
 
 @BOTH_WAYS
 @pytest.mark.parametrize("code", [429, 500, 503])
-async def test_not_now_is_asked_again(world: World, way: str, code: int) -> None:
+async def test_temporary_rejection_is_retried(world: World, way: str, code: int) -> None:
     world.way = way
     method, ending, call = REQUEST[way]
     world.server.fail(method, ending, status=code, retry_after="7", times=2)
@@ -184,7 +184,7 @@ async def test_not_now_is_asked_again(world: World, way: str, code: int) -> None
     assert all(pause >= 7 for pause in world.pauses)
 
 
-async def test_a_disruption_budget_that_does_not_give_way_is_a_refusal(world: World) -> None:
+async def test_disruption_budget_that_stays_exhausted_is_a_rejection(world: World) -> None:
     world.way = EVICTION_API
     world.server.protected.add("v")
     result = await world.evict()
@@ -195,7 +195,7 @@ async def test_a_disruption_budget_that_does_not_give_way_is_a_refusal(world: Wo
     assert world.target() == ""
 
 
-async def test_a_disruption_budget_that_gives_way_later(world: World) -> None:
+async def test_eviction_succeeds_when_the_disruption_budget_allows_it_later(world: World) -> None:
     world.way = EVICTION_API
     world.server.protected.add("v")
     world.server.before = lambda call: world.server.protected.clear() if len(world.server.calls) == 3 else None
@@ -206,7 +206,9 @@ async def test_a_disruption_budget_that_gives_way_later(world: World) -> None:
 @BOTH_WAYS
 @pytest.mark.parametrize("fault", [{"error": ConnectionLost("cut")}, {"status": 504}])
 @pytest.mark.parametrize("after_write", [False, True])
-async def test_a_lost_answer_does_no_harm(world: World, way: str, fault: dict[str, Any], after_write: bool) -> None:
+async def test_lost_answer_to_a_deletion_does_no_harm(
+    world: World, way: str, fault: dict[str, Any], after_write: bool
+) -> None:
     world.way = way
     method, ending, call = REQUEST[way]
     world.server.fail(method, ending, after_write=after_write, **fault)
@@ -215,33 +217,33 @@ async def test_a_lost_answer_does_no_harm(world: World, way: str, fault: dict[st
     assert world.server.calls.count(call) == 2
 
 
-async def test_a_pod_that_left_while_the_answer_was_lost_was_evicted(world: World) -> None:
-    """The deletion took effect, and the pod's controller has made another of its name."""
+async def test_pod_deleted_while_the_answer_was_lost_counts_as_evicted(world: World) -> None:
+    """The deletion took effect, and the pod's controller has created another of its name."""
     world.server.fail("DELETE", "/v", error=ConnectionLost("cut"), after_write=True)
     world.server.before = lambda call: world.replace() if len(world.server.calls) == 3 else None
     assert (await world.evict()).outcome is EVICTED
     assert not world.server.terminates("v")
 
 
-async def test_a_lost_answer_to_the_condition_does_no_harm(world: World) -> None:
+async def test_lost_answer_to_the_condition_does_no_harm(world: World) -> None:
     world.server.fail("PATCH", "/status", error=ConnectionLost("cut"), after_write=True)
     assert (await world.evict()).outcome is EVICTED
     assert world.server.calls == ["PATCH v/status", "PATCH v/status", "DELETE v"]
 
 
 @pytest.mark.parametrize("error", [Unreachable("refused"), ConfigError("the plugin fails")])
-async def test_a_server_that_cannot_be_reached_is_waited_for(world: World, error: Exception) -> None:
+async def test_unreachable_server_is_waited_for_by_an_eviction(world: World, error: Exception) -> None:
     world.server.fail("DELETE", "/v", error=error, times=30)
     assert (await world.evict()).outcome is EVICTED
 
 
-async def test_not_found_from_a_proxy_says_nothing_about_the_pod(world: World) -> None:
+async def test_not_found_from_a_proxy_does_not_count_as_deleted(world: World) -> None:
     world.server.fail("DELETE", "/v", status=404, body=b"<html>no backend</html>")
     assert (await world.evict()).outcome is EVICTED
     assert world.server.terminates("v")
 
 
-async def test_a_server_that_never_says_what_happened_is_asked_what_it_sees(world: World) -> None:
+async def test_pod_is_read_where_the_server_answers_only_errors(world: World) -> None:
     """Each deletion is answered with an error, the first has taken effect."""
     world.server.fail("DELETE", "/v", status=500, after_write=True)
     world.server.fail("DELETE", "/v", status=500, times=100)
@@ -249,18 +251,18 @@ async def test_a_server_that_never_says_what_happened_is_asked_what_it_sees(worl
     assert world.server.calls[-1] == "GET v"
 
 
-async def test_a_conflict_that_is_not_about_the_uid_is_tried_again(world: World) -> None:
+async def test_conflict_other_than_the_uid_is_retried(world: World) -> None:
     world.server.fail("DELETE", "/v", status=409)
     assert (await world.evict()).outcome is EVICTED
 
 
-async def test_conflicts_without_end_are_a_refusal(world: World) -> None:
+async def test_repeated_conflicts_of_an_eviction_end_as_a_rejection(world: World) -> None:
     world.server.fail("DELETE", "/v", status=409, times=100)
     assert (await world.evict()).outcome is REFUSED
     assert world.server.calls.count("DELETE v") == 4
 
 
-async def test_the_guard_is_asked_before_each_try(world: World) -> None:
+async def test_guard_is_checked_before_each_attempt_to_evict(world: World) -> None:
     world.server.fail("DELETE", "/v", status=429)
     answers = iter([None, CALLED_OFF])
     assert (await world.evict(guard=lambda evict: next(answers))).outcome is CALLED_OFF
@@ -268,25 +270,27 @@ async def test_the_guard_is_asked_before_each_try(world: World) -> None:
     assert world.target() == "False", "what was announced is taken back"
 
 
-async def test_a_condition_that_may_have_been_written_is_taken_back_as_well(world: World) -> None:
+async def test_possibly_written_condition_is_withdrawn_too(world: World) -> None:
     world.server.fail("PATCH", "/status", error=ConnectionLost("cut"), after_write=True)
     answers = iter([None, CALLED_OFF])
     assert (await world.evict(guard=lambda evict: next(answers))).outcome is CALLED_OFF
     assert world.target() == "False"
 
 
-async def test_what_is_called_off_in_time_leaves_no_trace(world: World) -> None:
+async def test_eviction_cancelled_in_time_leaves_no_trace(world: World) -> None:
     assert (await world.evict(guard=lambda evict: CALLED_OFF)).outcome is CALLED_OFF
     assert world.server.calls == []
 
 
-async def test_the_guard_has_no_say_once_the_pod_may_be_deleted(world: World) -> None:
+async def test_guard_is_not_checked_once_the_pod_can_be_deleted(world: World) -> None:
     world.server.fail("DELETE", "/v", error=ConnectionLost("cut"), after_write=True)
     answers = iter([None, CALLED_OFF])
     assert (await world.evict(guard=lambda evict: next(answers))).outcome is EVICTED
 
 
-async def test_a_bug_is_a_refusal_and_not_a_hang(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bug_in_an_eviction_is_a_rejection_and_not_a_hang(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(evict: Evict) -> EvictionOutcome | None:
         raise ZeroDivisionError("a bug")
 
@@ -308,36 +312,36 @@ async def evict_both(world: World) -> dict[str, EvictionOutcome]:
     return {result.evict.name: result.outcome for result in world.results}
 
 
-async def test_nobody_is_deleted_before_all_of_a_decision_say_that_they_go(world: World) -> None:
+async def test_no_pod_is_deleted_before_all_victims_have_the_condition(world: World) -> None:
     assert await evict_both(world) == {"v": EVICTED, "w": EVICTED}
     calls = world.server.calls
     assert sorted(calls[:2]) == ["PATCH v/status", "PATCH w/status"]
     assert sorted(calls[2:]) == ["DELETE v", "DELETE w"]
 
 
-async def test_one_that_may_not_go_saves_the_others(world: World) -> None:
+async def test_one_victim_that_cannot_be_evicted_saves_the_remaining_ones(world: World) -> None:
     world.server.fail("PATCH", "/w/status", status=403)
     assert await evict_both(world) == {"v": CALLED_OFF, "w": REFUSED}
     assert not any(call.startswith("DELETE") for call in world.server.calls)
     assert world.target() == "False"
 
 
-async def test_one_that_is_gone_already_keeps_nobody(world: World) -> None:
+async def test_deleted_victim_does_not_save_the_remaining_ones(world: World) -> None:
     world.evictor.submit([EVICT, another("gone")], world.results.append)
     async with asyncio.timeout(5):
         await world.pool.drained()
     assert {result.evict.name: result.outcome for result in world.results} == {"v": EVICTED, "gone": GONE}
 
 
-async def test_who_says_already_that_it_goes_is_not_told_again(world: World) -> None:
-    """A former process had got that far."""
+async def test_victim_that_has_the_condition_is_not_written_again(world: World) -> None:
+    """A former process has written it."""
     world.evictor.says_so = lambda uid: uid == EVICT.uid
     assert (await world.evict()).outcome is EVICTED
     assert world.server.calls == ["DELETE v"]
 
 
-async def test_who_was_spared_meanwhile_is_told_again(world: World) -> None:
-    """What the watch tells of it may be older than that."""
+async def test_victim_whose_condition_was_withdrawn_gets_it_again(world: World) -> None:
+    """The watch can deliver an older state."""
     world.evictor.says_so = lambda uid: True
     world.server.fail("DELETE", "/v", status=403)
     assert (await world.evict()).outcome is REFUSED
@@ -351,8 +355,8 @@ async def test_who_was_spared_meanwhile_is_told_again(world: World) -> None:
     ]
 
 
-async def test_who_goes_after_all_is_told_so_after_it_was_told_that_it_stays(world: World) -> None:
-    """The last word is the one that counts."""
+async def test_victim_evicted_after_a_withdrawal_has_the_condition(world: World) -> None:
+    """The last write counts."""
     said: list[str] = []
     world.server.before = lambda call: said.append(str(world.target()))
     world.evictor.says_so = lambda uid: True
@@ -362,7 +366,7 @@ async def test_who_goes_after_all_is_told_so_after_it_was_told_that_it_stays(wor
     assert said == ["", "False", "True"]
 
 
-async def test_a_withdrawal_that_fails_holds_nobody_up(world: World) -> None:
+async def test_failing_withdrawal_blocks_no_other_work(world: World) -> None:
     world.server.fail("PATCH", "/v/status", error=ConnectionLost("reset"))
     world.evictor.withdraw(pod("v", node="n1"))
     assert (await world.evict()).outcome is EVICTED

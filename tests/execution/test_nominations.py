@@ -1,4 +1,4 @@
-"""Nominations (status.nominatedNodeName): what is promised to pods that wait, written with their conditions."""
+"""Nominations (status.nominatedNodeName) of waiting pods, written with their conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL = Verdict("NotEnoughResources", "0/3 nodes are available: 3 Insufficient cp
 
 
 class World:
-    """One place in the pool, so that its order can be seen."""
+    """One worker in the pool, so that its order is observable."""
 
     def __init__(self, concurrency: int = 1) -> None:
         self.server = PodServer()
@@ -42,7 +42,7 @@ class World:
         return f"uid-{name}"
 
     def see(self, name: str = "p") -> None:
-        """What the watch does."""
+        """Deliver the pods to the cache, as the watch does."""
         pod = self.server.pods["ns", name]
         metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
         self.conditions.observe(
@@ -73,7 +73,7 @@ async def world() -> AsyncIterator[World]:
     await made.pool.close()
 
 
-async def test_a_promise_is_written(world: World) -> None:
+async def test_nomination_is_written(world: World) -> None:
     world.nominate(world.add(), "n1")
     await world.settle()
     assert world.server.nominated("p") == "n1"
@@ -83,7 +83,7 @@ async def test_a_promise_is_written(world: World) -> None:
     assert patch["status"] == {"nominatedNodeName": "n1"}
 
 
-async def test_a_promise_that_is_taken_back_leaves_nothing(world: World) -> None:
+async def test_withdrawn_nomination_leaves_nothing(world: World) -> None:
     uid = world.add()
     world.nominate(uid, "n1")
     await world.settle()
@@ -94,15 +94,15 @@ async def test_a_promise_that_is_taken_back_leaves_nothing(world: World) -> None
     assert world.outcomes == [WRITTEN, WRITTEN]
 
 
-async def test_what_the_pod_says_already_is_not_written(world: World) -> None:
-    """After a restart the promise is found where the former life has left it."""
+async def test_existing_nomination_is_not_written_again(world: World) -> None:
+    """After a restart the nomination of the former process is found."""
     world.nominate(world.add(nominated="n1"), "n1")
     world.nominate(world.add("q"), "")
     assert world.outcomes == [WRITTEN, WRITTEN]
     assert world.server.calls == []
 
 
-async def test_one_write_says_both(world: World) -> None:
+async def test_nomination_and_condition_share_one_write(world: World) -> None:
     uid = world.add()
     world.conditions.set_verdict(uid, FULL)
     world.nominate(uid, "n1")
@@ -112,8 +112,8 @@ async def test_one_write_says_both(world: World) -> None:
     assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL.message
 
 
-async def test_a_promise_overtakes_the_news(world: World) -> None:
-    """A thousand verdicts must not stand between a decision and the evictions that wait for its promise."""
+async def test_nomination_is_written_before_waiting_conditions(world: World) -> None:
+    """A thousand conditions must not delay the evictions that wait for a nomination."""
     for number in range(5):
         world.conditions.set_verdict(world.add(f"p{number}"), FULL)
     world.nominate("uid-p4", "n1")
@@ -127,8 +127,8 @@ async def test_a_promise_overtakes_the_news(world: World) -> None:
     assert sorted(world.server.calls[2:]) == [f"PATCH p{number}/status" for number in range(4)]
 
 
-async def test_a_write_that_was_overtaken_is_not_made_beside_the_other() -> None:
-    """Two writes for one pod at a time could arrive in the wrong order."""
+async def test_overtaken_write_is_not_sent_beside_the_other() -> None:
+    """Two concurrent writes for one pod could arrive in the wrong order."""
     world = World(concurrency=2)
     uid = world.add()
     under_way, most = 0, 0
@@ -152,7 +152,7 @@ async def test_a_write_that_was_overtaken_is_not_made_beside_the_other() -> None
     await world.pool.close()
 
 
-async def test_only_the_newest_promise_is_written(world: World) -> None:
+async def test_only_the_latest_nomination_is_written(world: World) -> None:
     uid = world.add()
     for node in ("n1", "n2", "n3"):
         world.nominate(uid, node)
@@ -161,7 +161,7 @@ async def test_only_the_newest_promise_is_written(world: World) -> None:
     assert world.outcomes == [SUPERSEDED, SUPERSEDED, WRITTEN]
 
 
-async def test_a_promise_made_during_a_write_follows_it(world: World) -> None:
+async def test_nomination_during_a_write_is_written_after_it(world: World) -> None:
     uid = world.add()
 
     def change_of_mind(call: HttpRequest) -> None:
@@ -176,7 +176,7 @@ async def test_a_promise_made_during_a_write_follows_it(world: World) -> None:
     assert world.outcomes == [SUPERSEDED, WRITTEN]
 
 
-async def test_a_promise_that_is_taken_back_during_its_write(world: World) -> None:
+async def test_nomination_withdrawn_during_its_write_is_removed(world: World) -> None:
     uid = world.add()
 
     def change_of_mind(call: HttpRequest) -> None:
@@ -190,7 +190,7 @@ async def test_a_promise_that_is_taken_back_during_its_write(world: World) -> No
     assert world.outcomes == [SUPERSEDED, WRITTEN]
 
 
-async def test_nothing_is_promised_to_a_pod_that_is_gone(world: World) -> None:
+async def test_deleted_pod_gets_no_nomination(world: World) -> None:
     uid = world.add()
     world.server.leave("p")
     world.nominate(uid, "n1")
@@ -199,7 +199,7 @@ async def test_nothing_is_promised_to_a_pod_that_is_gone(world: World) -> None:
     assert world.outcomes == [LOST, LOST]
 
 
-async def test_a_pod_that_is_deleted_while_its_promise_waits(world: World) -> None:
+async def test_pod_deleted_while_its_nomination_waits_gets_none(world: World) -> None:
     uid = world.add()
     world.nominate(uid, "n1")
     world.conditions.forget(uid)
@@ -208,8 +208,8 @@ async def test_a_pod_that_is_deleted_while_its_promise_waits(world: World) -> No
     assert world.server.calls == []
 
 
-async def test_nothing_is_promised_to_the_successor_of_a_pod(world: World) -> None:
-    """Another pod has taken the name; the watch has not told us yet."""
+async def test_replacement_of_a_pod_gets_no_nomination(world: World) -> None:
+    """Another pod has the name; the watch has not delivered it yet."""
     uid = world.add()
     world.server.replace("p")
     world.nominate(uid, "n1")
@@ -220,7 +220,7 @@ async def test_nothing_is_promised_to_the_successor_of_a_pod(world: World) -> No
     assert world.outcomes == [LOST]
 
 
-async def test_a_pod_that_was_bound_meanwhile_needs_no_promise(world: World) -> None:
+async def test_pod_bound_by_another_scheduler_gets_no_nomination(world: World) -> None:
     uid = world.add()
     pod = world.server.pods["ns", "p"]
     pod["spec"]["nodeName"] = "n9"
@@ -233,7 +233,7 @@ async def test_a_pod_that_was_bound_meanwhile_needs_no_promise(world: World) -> 
     assert world.server.nominated("p") == ""
 
 
-async def test_a_placed_pod_needs_no_promise(world: World) -> None:
+async def test_placed_pod_gets_no_nomination(world: World) -> None:
     uid = world.add()
     world.nominate(uid, "n1")
     world.conditions.binding_submitted(uid)
@@ -242,7 +242,7 @@ async def test_a_placed_pod_needs_no_promise(world: World) -> None:
     assert world.server.calls == []
 
 
-async def test_what_the_api_server_clears_at_the_binding_stays_cleared(world: World) -> None:
+async def test_nomination_cleared_by_the_api_server_at_the_binding_stays_cleared(world: World) -> None:
     uid = world.add()
     world.nominate(uid, "n1")
     await world.settle()
@@ -255,7 +255,7 @@ async def test_what_the_api_server_clears_at_the_binding_stays_cleared(world: Wo
     assert len(world.server.patches) == 1
 
 
-async def test_a_change_by_others_delays_a_promise_until_it_is_seen(world: World) -> None:
+async def test_change_by_another_client_delays_a_nomination_until_it_is_observed(world: World) -> None:
     uid = world.add()
     world.server.change(world.server.pods["ns", "p"])
     world.nominate(uid, "n1")
@@ -268,12 +268,12 @@ async def test_a_change_by_others_delays_a_promise_until_it_is_seen(world: World
 
 
 @pytest.mark.parametrize("after_write", [False, True])
-async def test_a_lost_answer_is_asked_for_again(world: World, after_write: bool) -> None:
+async def test_lost_answer_to_a_nomination_is_retried(world: World, after_write: bool) -> None:
     uid = world.add()
     world.server.fail("PATCH", "/status", error=ConnectionLost("cut"), after_write=after_write)
     world.nominate(uid, "n1")
     await world.settle()
-    # Where the first try took effect the second names an old version; what the watch tells settles it.
+    # Where the first attempt took effect the second has an old version; the watch resolves it.
     world.see()
     await world.settle()
     assert world.outcomes == [WRITTEN]
@@ -281,7 +281,7 @@ async def test_a_lost_answer_is_asked_for_again(world: World, after_write: bool)
 
 
 @pytest.mark.parametrize("code", [400, 403, 422])
-async def test_a_definite_no_is_told(world: World, code: int) -> None:
+async def test_definite_rejection_of_a_nomination_is_reported(world: World, code: int) -> None:
     uid = world.add()
     world.server.fail("PATCH", "/status", status=code, times=100)
     world.nominate(uid, "n1")
@@ -290,7 +290,7 @@ async def test_a_definite_no_is_told(world: World, code: int) -> None:
     assert world.server.calls == ["PATCH p/status"]
 
 
-async def test_a_bug_is_a_refusal_and_not_a_hang(world: World) -> None:
+async def test_bug_in_a_nomination_is_a_rejection_and_not_a_hang(world: World) -> None:
     uid = world.add()
     world.server.fail("PATCH", "/status", error=ZeroDivisionError("a bug"), times=100)
     world.nominate(uid, "n1")

@@ -1,4 +1,4 @@
-"""The same on an API server: the embedded one, or the one that PHALANX_E2E_KUBECONFIG names."""
+"""Nominations and evictions on an API server: the embedded one, or the one that PHALANX_E2E_KUBECONFIG names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class World:
         self.results[result.evict.name] = result
 
     async def pod(self, name: str, node: str = "", **labels: str) -> Object:
-        """A pod that waits, or runs and is ready on a node."""
+        """Create a pod that waits, or runs and is ready on a node."""
         spec: Object = {"containers": [{"name": "main", "image": "busybox"}], "schedulerName": "phalanx"}
         metadata = {"name": name, "labels": labels}
         if node:
@@ -112,7 +112,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             await server.stop()
 
 
-async def test_promised_and_cleared(world: World) -> None:
+async def test_nomination_is_written_and_cleared_at_the_binding(world: World) -> None:
     waiting, victim = await world.pod("p"), await world.pod("v", "n1")
     world.observe(waiting)
     await world.carry_out([world.nominate(waiting)], [world.evict(victim)])
@@ -127,7 +127,7 @@ async def test_promised_and_cleared(world: World) -> None:
     assert world.results["v"].outcome is EVICTED
 
 
-async def test_a_promise_taken_back(world: World) -> None:
+async def test_withdrawn_nomination_is_removed(world: World) -> None:
     waiting = await world.pod("p")
     world.observe(waiting)
     await world.carry_out([world.nominate(waiting)], [])
@@ -136,7 +136,7 @@ async def test_a_promise_taken_back(world: World) -> None:
     assert world.nominated == [NominationOutcome.WRITTEN] * 2
 
 
-async def test_a_promise_does_not_reach_a_pod_that_was_bound_meanwhile(world: World) -> None:
+async def test_nomination_does_not_reach_a_pod_that_was_bound_before(world: World) -> None:
     waiting, victim = await world.pod("p"), await world.pod("v", "n1")
     world.observe(waiting)
     target = {"apiVersion": "v1", "kind": "Node", "name": "n9"}
@@ -150,7 +150,7 @@ async def test_a_promise_does_not_reach_a_pod_that_was_bound_meanwhile(world: Wo
 
 
 @pytest.mark.parametrize("through", [DELETE, EVICTION_API])
-async def test_neither_the_successor_nor_nobody_is_evicted(world: World, through: str) -> None:
+async def test_neither_a_replacement_nor_a_missing_pod_is_evicted(world: World, through: str) -> None:
     world.through = through
     victim = await world.pod("v", "n1")
     gone = {"metadata": {"name": "w", "uid": "uid-of-nobody"}}
@@ -162,7 +162,7 @@ async def test_neither_the_successor_nor_nobody_is_evicted(world: World, through
 
 
 @pytest.mark.parametrize("through", [DELETE, EVICTION_API])
-async def test_to_evict_again_changes_nothing(world: World, through: str) -> None:
+async def test_repeated_eviction_changes_nothing(world: World, through: str) -> None:
     world.through = through
     victim = await world.pod("v", "n1")
     await world.carry_out([], [world.evict(victim)])
@@ -173,8 +173,8 @@ async def test_to_evict_again_changes_nothing(world: World, through: str) -> Non
     assert (await world.get("v"))["metadata"]["deletionTimestamp"] == first["metadata"]["deletionTimestamp"]
 
 
-async def test_a_disruption_budget_is_kept_by_the_eviction_api_only(world: World) -> None:
-    """Nobody maintains the budget here: a budget that has not been looked at allows nothing."""
+async def test_disruption_budget_is_enforced_by_the_eviction_api_only(world: World) -> None:
+    """No controller maintains the budget here: a budget without a status allows no eviction."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": spec}
     await world.client.create(BUDGETS.path(world.namespace), body)
@@ -191,7 +191,7 @@ async def test_a_disruption_budget_is_kept_by_the_eviction_api_only(world: World
     assert world.results["v"].outcome is EVICTED
 
 
-async def test_the_eviction_api_writes_the_condition_itself(world: World) -> None:
+async def test_eviction_api_writes_the_condition_itself(world: World) -> None:
     world.through = EVICTION_API
     await world.carry_out([], [world.evict(await world.pod("v", "n1"))])
     assert world.results["v"].outcome is EVICTED

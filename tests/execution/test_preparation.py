@@ -1,4 +1,4 @@
-"""What has to be done before bindings: for all pods of a decision, or nobody is bound."""
+"""Preparation before bindings: for all pods of a decision, or no pod is bound."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from phalanx.model.preparations import Preparation
 
 
 class Volume(Preparation, frozen=True):
-    """`fate`: ok, bad (cannot be), odd (a bug), never (nobody answers)."""
+    """`fate`: ok, bad (impossible), odd (a bug), never (no answer)."""
 
     name: str
     fate: str = "ok"
 
 
 class Volumes:
-    """The handler: notes what it was asked for."""
+    """Handler that records its calls."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -46,7 +46,7 @@ class Volumes:
 
 
 class Recorder:
-    """In place of the binder: posts nothing, answers when told."""
+    """Binder that sends nothing and answers on request."""
 
     def __init__(self, report: Callable[[BindResult], None]) -> None:
         self.report = report
@@ -92,13 +92,13 @@ def gang(*fates: str) -> list[Bind]:
     return [bind(f"p{n}", Volume(f"v{n}", fate), together="c1") for n, fate in enumerate(fates)]
 
 
-async def test_nothing_to_prepare_is_bound_at_once() -> None:
+async def test_pod_without_preparation_is_bound_at_once() -> None:
     desk = Desk()
     desk.preparations.submit([bind("a"), bind("b", together="c1")])
     assert desk.binder.posted == ["a", "b"]
 
 
-async def test_all_is_prepared_before_anybody_is_bound() -> None:
+async def test_all_pods_are_prepared_before_any_is_bound() -> None:
     desk = Desk()
     members = [*gang("ok", "ok"), bind("plain", together="c1")]
     desk.preparations.submit(members)
@@ -112,7 +112,7 @@ async def test_all_is_prepared_before_anybody_is_bound() -> None:
     assert [entry[:2] for entry in desk.results] == [("p0", "BOUND"), ("p1", "BOUND"), ("plain", "BOUND")]
 
 
-async def test_one_failure_refuses_the_whole_decision_and_only_that() -> None:
+async def test_one_failed_preparation_rejects_exactly_its_decision() -> None:
     desk = Desk()
     await desk.carry_out(*gang("ok", "bad"), bind("other", Volume("w")))
     assert desk.binder.posted == ["other"]
@@ -121,7 +121,7 @@ async def test_one_failure_refuses_the_whole_decision_and_only_that() -> None:
     assert desk.volumes.log[-2:] == ["undo v0", "undo v1"]
 
 
-async def test_a_node_that_goes_meanwhile_is_waited_for_no_longer() -> None:
+async def test_preparation_for_a_deleted_node_is_no_longer_awaited() -> None:
     desk = Desk(rounds=0.001)
     objections = iter([None, None, "node n1 is gone"])
     members = gang("ok", "never")
@@ -134,13 +134,13 @@ async def test_a_node_that_goes_meanwhile_is_waited_for_no_longer() -> None:
     assert desk.volumes.log[-2:] == ["undo v0", "undo v1"]
 
 
-async def test_a_surprise_is_a_refusal_that_names_it() -> None:
+async def test_unexpected_error_is_a_rejection_that_names_it() -> None:
     desk = Desk()
     await desk.carry_out(*gang("odd"))
     assert desk.results == [("p0", "REFUSED", "ValueError: surprise")]
 
 
-async def test_what_takes_too_long_is_refused() -> None:
+async def test_preparation_that_exceeds_its_time_is_rejected() -> None:
     desk = Desk(timeout=0.01)
     desk.preparations.submit(gang("ok", "never"))
     await asyncio.sleep(0.05)
@@ -149,7 +149,7 @@ async def test_what_takes_too_long_is_refused() -> None:
     assert "not ready within" in desk.results[0][2]
 
 
-async def test_a_binding_that_is_refused_later_takes_its_preparations_back() -> None:
+async def test_rejected_binding_undoes_its_preparations() -> None:
     desk = Desk()
     first, second = gang("ok", "ok")
     await desk.carry_out(first, second)
@@ -160,7 +160,7 @@ async def test_a_binding_that_is_refused_later_takes_its_preparations_back() -> 
     assert desk.results == [("p0", "BOUND", ""), ("p1", "REFUSED", "403")]
 
 
-async def test_a_failing_undo_stops_nobody() -> None:
+async def test_failing_undo_blocks_no_other_undo() -> None:
     desk = Desk()
     members = [
         bind("p0", Volume("v0"), Volume("stubborn"), together="c"),
@@ -171,7 +171,7 @@ async def test_a_failing_undo_stops_nobody() -> None:
     assert len(desk.results) == 2
 
 
-async def test_stopping_ends_it_as_a_crash_would() -> None:
+async def test_stop_ends_a_preparation_like_a_crash() -> None:
     desk = Desk()
     await desk.carry_out(*gang("ok", "never"))
     desk.preparations.stop()

@@ -1,4 +1,4 @@
-"""Claims are given their volumes before pods are bound: each write once, in the end, whatever happens meanwhile."""
+"""Volumes before pods: each claim is written once, in the end, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ DYNAMIC = BindClaim("ns", "data", "n1")
 
 class Api:
     """A few objects with revisions. The first of `before` is called before a patch, the first of `on_pause` at a
-    pause."""
+    pause.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
@@ -58,7 +59,7 @@ class Api:
         self.put(path, found)
 
     def bind(self, volume: str = "v") -> None:
-        """As the volume controller does."""
+        """Bind the claim, as the volume controller does."""
         annotations = {"pv.kubernetes.io/bind-completed": "yes"}
         self.change(CLAIM, {"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}})
 
@@ -112,7 +113,7 @@ async def refusal(api: Api, what: BindClaim) -> str:
     return str(caught.value)
 
 
-async def test_a_chosen_volume_is_reserved_and_waited_for(api: Api) -> None:
+async def test_chosen_volume_is_reserved_and_waited_for(api: Api) -> None:
     api.on_pause = [lambda: None, api.bind]
     await prepare(api, STATIC)
     ((path, patch),) = api.patches
@@ -128,7 +129,7 @@ async def test_a_chosen_volume_is_reserved_and_waited_for(api: Api) -> None:
     assert patch["metadata"]["annotations"] == {BOUND_BY_CONTROLLER: "yes"}
 
 
-async def test_a_claim_to_be_provisioned_is_told_the_node_and_nothing_else(api: Api) -> None:
+async def test_claim_to_be_provisioned_gets_the_node_annotation_only(api: Api) -> None:
     api.on_pause = [lambda: None, api.bind]
     await prepare(api, DYNAMIC)
     ((path, patch),) = api.patches
@@ -138,7 +139,7 @@ async def test_a_claim_to_be_provisioned_is_told_the_node_and_nothing_else(api: 
 
 
 @pytest.mark.parametrize("what", [STATIC, DYNAMIC])
-async def test_what_was_done_in_a_former_life_is_not_done_again(api: Api, what: BindClaim) -> None:
+async def test_writes_of_a_former_process_are_not_repeated(api: Api, what: BindClaim) -> None:
     api.on_pause = [api.bind]
     await prepare(api, what)
     api.patches.clear()
@@ -155,25 +156,25 @@ async def test_what_was_done_in_a_former_life_is_not_done_again(api: Api, what: 
 
 
 @pytest.mark.parametrize(("what", "path"), [(STATIC, VOLUME), (DYNAMIC, CLAIM)])
-async def test_somebody_elses_write_in_between_is_looked_at_first(api: Api, what: BindClaim, path: str) -> None:
+async def test_concurrent_write_of_another_client_is_read_first(api: Api, what: BindClaim, path: str) -> None:
     api.before = [lambda: api.change(path, {"metadata": {"labels": {"x": "y"}}})]
     api.on_pause = [api.bind]
     await prepare(api, what)
     assert len(api.patches) == 1
 
 
-async def test_a_volume_that_somebody_else_got_first_is_given_up(api: Api) -> None:
+async def test_volume_that_another_client_got_first_is_rejected(api: Api) -> None:
     theirs = {"namespace": "ns", "name": "other", "uid": "u2"}
     api.before = [lambda: api.change(VOLUME, {"spec": {"claimRef": theirs}})]
     assert await refusal(api, STATIC) == 'persistentvolume "v" belongs to claim ns/other now'
 
 
-async def test_a_reservation_that_is_taken_back_ends_the_wait(api: Api) -> None:
+async def test_withdrawn_reservation_ends_the_wait(api: Api) -> None:
     api.on_pause = [lambda: api.change(VOLUME, {"spec": {"claimRef": None}})]
     assert await refusal(api, STATIC) == 'ClaimRef got reset for pv "v"'
 
 
-async def test_a_provisioner_that_removes_the_annotation_has_refused(api: Api) -> None:
+async def test_removed_annotation_is_a_rejection_by_the_provisioner(api: Api) -> None:
     told = []
     api.on_pause = [lambda: None, lambda: api.change(CLAIM, {"metadata": {"annotations": {SELECTED: None}}})]
     with pytest.raises(PreparationError, match='provisioning failed for PVC "data"'):
@@ -181,8 +182,8 @@ async def test_a_provisioner_that_removes_the_annotation_has_refused(api: Api) -
     assert told == [("late", "n1", 2**30)]
 
 
-async def test_what_is_older_than_our_write_says_nothing(api: Api) -> None:
-    """A cache behind the API may show the claim as it was before the annotation."""
+async def test_state_older_than_our_write_is_ignored(api: Api) -> None:
+    """A cache behind the API can show the claim as before the annotation."""
     stale = json.loads(json.dumps(api.objects[CLAIM]))
     fresh: list[Object] = []
 
@@ -206,17 +207,17 @@ async def test_what_is_older_than_our_write_says_nothing(api: Api) -> None:
         ({"metadata": {"uid": "u2"}}, "was replaced by another of its name"),
     ],
 )
-async def test_a_claim_that_changes_its_fate_ends_the_wait(api: Api, patch: Object, words: str) -> None:
+async def test_changed_claim_ends_the_wait(api: Api, patch: Object, words: str) -> None:
     api.on_pause = [lambda: api.change(CLAIM, patch)]
     assert words in await refusal(api, DYNAMIC)
 
 
-async def test_a_claim_that_is_gone_ends_the_wait(api: Api) -> None:
+async def test_deleted_claim_ends_the_wait(api: Api) -> None:
     api.on_pause = [lambda: api.objects.__delitem__(CLAIM)]
     assert await refusal(api, DYNAMIC) == 'persistentvolumeclaim "data" not found'
 
 
-async def test_a_volume_that_the_node_cannot_reach_is_no_use(api: Api) -> None:
+async def test_volume_that_the_node_cannot_reach_is_rejected(api: Api) -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     api.change(VOLUME, {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}})
     api.on_pause = [api.bind]
@@ -226,7 +227,7 @@ async def test_a_volume_that_the_node_cannot_reach_is_no_use(api: Api) -> None:
     await prepare(api, DYNAMIC)
 
 
-async def test_a_server_that_is_away_is_waited_for(api: Api) -> None:
+async def test_unreachable_server_is_waited_for_by_volume_binding(api: Api) -> None:
     calls = 0
     inner = api.patch
 
@@ -246,7 +247,7 @@ async def test_a_server_that_is_away_is_waited_for(api: Api) -> None:
     assert len(api.patches) == 1
 
 
-async def test_a_refused_write_is_told_as_it_came(api: Api) -> None:
+async def test_rejected_write_is_reported_as_answered(api: Api) -> None:
     async def forbidden(path: str, patch: Any, patch_type: PatchType) -> Any:
         raise ApiError(403, "Forbidden", "no patch for you")
 
@@ -254,7 +255,7 @@ async def test_a_refused_write_is_told_as_it_came(api: Api) -> None:
     assert "no patch for you" in await refusal(api, DYNAMIC)
 
 
-async def test_undoing_frees_a_claim_that_still_waits_for_its_node_alone(api: Api) -> None:
+async def test_undo_resets_only_a_claim_that_still_waits_for_its_node(api: Api) -> None:
     handler = VolumeBinding(api, pause=api.pause)
     api.change(CLAIM, {"metadata": {"annotations": {SELECTED: "n1"}}})
     await handler.undo(BIND, STATIC)
@@ -267,7 +268,7 @@ async def test_undoing_frees_a_claim_that_still_waits_for_its_node_alone(api: Ap
     assert len(api.patches) == 1
 
 
-async def test_claims_of_one_namespace_are_looked_at_together(api: Api) -> None:
+async def test_claims_of_one_namespace_are_read_together(api: Api) -> None:
     listed = 0
     names = [f"data-{at}" for at in range(5)]
     root = CLAIM.removesuffix("/data")

@@ -1,4 +1,4 @@
-"""The pool of writes: the urgent first, a bounded number at a time, pauses that hold nobody up."""
+"""The write pool: urgent writes first, bounded concurrency, pauses that block no other write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def job(log: list[str], name: str) -> Job:
     return run
 
 
-async def test_what_is_urgent_goes_first_and_equals_go_in_order() -> None:
+async def test_urgent_writes_are_first_and_equal_ones_in_order() -> None:
     pool, done = WritePool(concurrency=1), list[str]()
     pool.submit(Urgency.STATUS, job(done, "status 1"))
     pool.submit(Urgency.DELETE, job(done, "delete"))
@@ -31,7 +31,7 @@ async def test_what_is_urgent_goes_first_and_equals_go_in_order() -> None:
     assert done == ["bind 1", "bind 2", "delete", "status 1", "status 2"]
 
 
-async def test_a_binding_overtakes_news_that_wait() -> None:
+async def test_binding_overtakes_waiting_events() -> None:
     pool, done, first = WritePool(concurrency=1), list[str](), asyncio.Event()
 
     async def slow() -> None:
@@ -48,7 +48,7 @@ async def test_a_binding_overtakes_news_that_wait() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 8])
-async def test_no_more_run_at_a_time_than_allowed(limit: int) -> None:
+async def test_concurrent_writes_stay_within_the_limit(limit: int) -> None:
     pool = WritePool(concurrency=limit)
     running, most = 0, 0
 
@@ -65,7 +65,7 @@ async def test_no_more_run_at_a_time_than_allowed(limit: int) -> None:
     assert most == limit
 
 
-async def test_a_job_that_waits_gives_its_place_back() -> None:
+async def test_pausing_job_releases_its_worker() -> None:
     pool, done = WritePool(concurrency=1), list[str]()
     tries = 0
 
@@ -82,7 +82,7 @@ async def test_a_job_that_waits_gives_its_place_back() -> None:
     assert len(pool) == 0
 
 
-async def test_it_is_not_drained_while_a_job_pauses() -> None:
+async def test_pool_is_not_drained_while_a_job_pauses() -> None:
     pool, tries = WritePool(), 0
 
     async def patient() -> float | None:
@@ -97,7 +97,7 @@ async def test_it_is_not_drained_while_a_job_pauses() -> None:
     assert tries == 2
 
 
-async def test_a_job_that_raises_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_job_that_raises_is_logged_and_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
     pool, done = WritePool(concurrency=1), list[str]()
 
     async def broken() -> None:
@@ -111,7 +111,7 @@ async def test_a_job_that_raises_is_logged_and_harms_nobody(caplog: pytest.LogCa
     assert "nobody expected this" in caplog.text
 
 
-async def test_a_job_submitted_the_moment_the_last_worker_ends_is_done() -> None:
+async def test_job_submitted_as_the_last_worker_ends_is_done() -> None:
     pool, done = WritePool(concurrency=1), list[str]()
     for number in range(50):
         pool.submit(Urgency.BIND, job(done, f"job {number}"))
@@ -122,7 +122,7 @@ async def test_a_job_submitted_the_moment_the_last_worker_ends_is_done() -> None
     assert len(done) == 50
 
 
-async def test_closing_drops_what_waits_and_ends_what_runs() -> None:
+async def test_close_drops_waiting_jobs_and_ends_running_ones() -> None:
     pool, done = WritePool(concurrency=2), list[str]()
 
     async def endless() -> None:
@@ -145,7 +145,7 @@ async def test_closing_drops_what_waits_and_ends_what_runs() -> None:
         await pool.drained()
 
 
-async def test_the_last_round_waits_for_nobody_who_pauses() -> None:
+async def test_last_round_does_not_wait_for_pausing_jobs() -> None:
     pool, done = WritePool(concurrency=1), list[str]()
 
     def patient(name: str) -> Job:
@@ -165,7 +165,7 @@ async def test_the_last_round_waits_for_nobody_who_pauses() -> None:
     assert (len(pool), pool.dropped) == (0, 2)
 
 
-async def test_nothing_is_written_once_writing_is_forbidden() -> None:
+async def test_no_write_is_sent_once_writing_is_forbidden() -> None:
     leader = True
     pool, done = WritePool(concurrency=1, may_write=lambda: leader), list[str]()
 
@@ -181,7 +181,7 @@ async def test_nothing_is_written_once_writing_is_forbidden() -> None:
     assert pool.dropped == 1
 
 
-async def test_events_wait_for_bindings_and_hand_on_what_became_of_them() -> None:
+async def test_events_wait_for_bindings_and_report_their_results() -> None:
     server = PodServer()
     server.add("p")
     pool, done, first = WritePool(concurrency=1), list[str](), asyncio.Event()
@@ -208,7 +208,7 @@ BINDING = {"metadata": {"uid": "uid-p"}, "target": {"name": "n1"}}
 
 
 class BusyServer:
-    """Takes so many writes at a time, and answers 429 to those beyond."""
+    """Server that accepts a number of writes at a time, and answers 429 to further ones."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.running, self.refused, self.most = capacity, 0, 0, 0
@@ -230,12 +230,12 @@ class BusyServer:
         return run
 
 
-async def test_a_server_that_is_busy_is_sent_fewer_writes_until_it_takes_them() -> None:
+async def test_busy_server_gets_fewer_writes_until_it_accepts_them() -> None:
     now = 0.0
 
     def clock() -> float:
         nonlocal now
-        now += 1.1  # each answer is an answer to what was sent after the last decrease
+        now += 1.1  # each answer belongs to a write sent after the last decrease
         return now
 
     pool, server = WritePool(concurrency=64, clock=clock), BusyServer(10)
@@ -244,7 +244,7 @@ async def test_a_server_that_is_busy_is_sent_fewer_writes_until_it_takes_them() 
     await pool.drained()
     assert pool.window < 64
     assert server.refused
-    # It settles near what the server takes, and asks for a little more now and then.
+    # The limit converges to the server's capacity, and probes above it now and then.
     server.refused = server.most = 0
     for _ in range(400):
         pool.submit(Urgency.BIND, server.write(pool))
@@ -253,7 +253,7 @@ async def test_a_server_that_is_busy_is_sent_fewer_writes_until_it_takes_them() 
     assert server.refused < 60
 
 
-async def test_answers_of_one_moment_slow_down_once_and_never_below_a_few() -> None:
+async def test_rejections_of_one_moment_slow_down_once_and_not_below_the_minimum() -> None:
     now = 0.0
     pool = WritePool(concurrency=64, clock=lambda: now)
     for _ in range(50):
@@ -265,7 +265,7 @@ async def test_answers_of_one_moment_slow_down_once_and_never_below_a_few() -> N
     assert pool.window == 4
 
 
-async def test_a_server_that_has_recovered_is_sent_as_many_as_before() -> None:
+async def test_recovered_server_gets_as_many_writes_as_before() -> None:
     pool, done = WritePool(concurrency=16), list[str]()
     pool.slow_down()
     assert pool.window == 8

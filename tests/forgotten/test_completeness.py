@@ -27,10 +27,10 @@ HONOURED = {
     "hostNetwork": VERDICTS,  # its ports are the host's; with hostUsers it needs a feature
     "hostUsers": VERDICTS,
     "initContainers": VERDICTS,
-    "nodeName": "scheduling/test_what_occupies_nodes.py::test_they_occupy_their_nodes",
+    "nodeName": "scheduling/test_what_occupies_nodes.py::test_pods_of_other_schedulers_occupy_their_nodes",
     "nodeSelector": VERDICTS,
     "overhead": TABLES,
-    "preemptionPolicy": "scheduling/test_preempt.py::test_who_never_preempts_evicts_nobody",
+    "preemptionPolicy": "scheduling/test_preempt.py::test_pod_with_preemption_policy_never_evicts_no_pod",
     "priority": "e2e/test_gangs.py::test_who_is_more_important_goes_first",
     "priorityClassName": "dialects/test_evictability.py::test_what_the_cluster_itself_needs_is_critical",
     "resourceClaims": VERDICTS,

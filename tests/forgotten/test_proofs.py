@@ -17,14 +17,14 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     1: (
         "the uid goes with every binding and deletion",
         {
-            "execution/test_binder.py": ("test_created_is_bound",),
-            "execution/test_evictor.py": ("test_the_successor_of_a_pod_is_left_alone",),
-            "execution/test_on_a_server.py": ("test_neither_the_successor_nor_nobody_is_evicted",),
+            "execution/test_binder.py": ("test_created_binding_is_bound",),
+            "execution/test_evictor.py": ("test_replacement_of_a_pod_is_not_evicted",),
+            "execution/test_on_a_server.py": ("test_neither_a_replacement_nor_a_missing_pod_is_evicted",),
         },
     ),
     2: (
         "a conflict with our own try may be success: look",
-        {"execution/test_binder.py": ("test_a_conflict_with_our_own_lost_try_is_bound",)},
+        {"execution/test_binder.py": ("test_conflict_with_our_own_lost_request_counts_as_bound",)},
     ),
     3: ("the arithmetic of requests", {HERE: ("test_03",), "differential/test_tables.py": ("test_we_agree",)}),
     4: ("a resize arrives as a change of a bound pod", {HERE: ("test_04",)}),
@@ -34,7 +34,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     8: (
         "volumes are bound before their pods",
         {
-            "execution/test_preparation.py": ("test_all_is_prepared_before_anybody_is_bound",),
+            "execution/test_preparation.py": ("test_all_pods_are_prepared_before_any_is_bound",),
             "e2e/test_volumes.py": ("test_volumes_of_a_gang_are_there_before_any_of_its_pods_is_bound",),
         },
     ),
@@ -44,31 +44,31 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     12: (
         "gated pods are not judged",
         {
-            "execution/test_conditions.py": ("test_gated_pods_are_not_judged",),
+            "execution/test_conditions.py": ("test_gated_pods_get_no_condition",),
             "e2e/test_gangs.py": ("test_gated_members_wait_for_their_gates_and_are_left_alone",),
         },
     ),
     13: (
         "who waits for a quota is not Unschedulable",
-        {"execution/test_conditions.py": ("test_who_waits_for_a_turn_does_not_look_unschedulable",)},
+        {"execution/test_conditions.py": ("test_pod_blocked_by_queue_order_is_not_unschedulable",)},
     ),
     14: (
         "conditions of others survive ours",
         {
-            "execution/test_conditions.py": ("test_conditions_of_others_survive",),
-            "execution/test_evictor.py": ("test_conditions_of_others_survive",),
+            "execution/test_conditions.py": ("test_conditions_of_other_writers_are_preserved",),
+            "execution/test_evictor.py": ("test_conditions_of_other_writers_are_preserved",),
         },
     ),
     15: (
         "messages are stable",
-        {HERE: ("test_15",), "execution/test_conditions.py": ("test_the_same_again_is_not_written",)},
+        {HERE: ("test_15",), "execution/test_conditions.py": ("test_unchanged_verdict_is_not_written",)},
     ),
     16: (
         "a victim is told before it is deleted",
         {
             "execution/test_evictor.py": (
-                "test_a_pod_is_told_why_it_goes_and_then_deleted",
-                "test_where_the_condition_cannot_be_written_nobody_is_deleted",
+                "test_pod_gets_the_eviction_condition_and_is_then_deleted",
+                "test_pod_whose_condition_cannot_be_written_is_not_deleted",
             )
         },
     ),
@@ -76,15 +76,15 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "disruption budgets count over all victims, and what was granted is granted",
         {
             "scheduling/test_eviction_limits.py": (
-                "test_the_whole_set_counts",
-                "test_what_the_api_server_has_granted_costs_nothing",
+                "test_disruption_budget_counts_the_whole_set_of_victims",
+                "test_eviction_granted_by_the_api_server_is_not_counted_again",
             ),
-            "scheduling/test_preempt.py": ("test_a_budget_counts_over_the_whole_set_of_victims",),
+            "scheduling/test_preempt.py": ("test_disruption_budget_counts_over_the_whole_set_of_victims",),
         },
     ),
     18: (
         "nobody is preempted again while victims leave",
-        {"scheduling/test_preempt.py": ("test_there_is_no_second_round_while_victims_terminate",)},
+        {"scheduling/test_preempt.py": ("test_no_second_preemption_starts_while_victims_terminate",)},
     ),
     19: (
         "a version that is too old is told within a watch",
@@ -130,7 +130,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     26: (
         "who is asked to wait waits",
         {
-            "execution/test_binder.py": ("test_too_many_requests_waits_as_long_as_asked",),
+            "execution/test_binder.py": ("test_too_many_requests_waits_for_the_stated_time",),
             "kube/test_reflector.py": ("test_retry_after_is_honoured",),
         },
     ),
@@ -151,7 +151,10 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "a group that an API server dropped without a word",
         {"dialects/test_native.py": ("test_a_pod_that_lost_its_group_is_told_once_why",)},
     ),
-    32: ("preemptionPolicy Never", {"scheduling/test_preempt.py": ("test_who_never_preempts_evicts_nobody",)}),
+    32: (
+        "preemptionPolicy Never",
+        {"scheduling/test_preempt.py": ("test_pod_with_preemption_policy_never_evicts_no_pod",)},
+    ),
     33: ("matchFields", {HERE: ("test_33",)}),
     34: ("NotIn and absent keys", {HERE: ("test_34",)}),
     35: ("empty terms", {HERE: ("test_35",)}),
@@ -170,7 +173,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     41: (
         "a node that refuses pods is left alone for a while",
-        {"scheduling/test_rest.py": ("test_a_node_rests_after_a_refusal_and_is_used_again_by_itself",)},
+        {"scheduling/test_rest.py": ("test_node_is_skipped_after_a_rejection_and_used_again_by_itself",)},
     ),
     42: (
         "a gang that is bound in part",
@@ -185,8 +188,8 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "members that have finished",
         {
             "scheduling/test_quorum.py": (
-                "test_a_member_that_joins_when_the_others_have_succeeded",
-                "test_failed_members_count_for_none",
+                "test_member_that_joins_succeeded_members_starts_by_match_policy",
+                "test_failed_members_never_count",
             )
         },
     ),

@@ -1,4 +1,4 @@
-"""What others wrote is read within limits, and refused with one error."""
+"""Decoding of untrusted input within limits: one error for every violation."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_brackets_in_texts_do_not_count_as_levels() -> None:
 
 
 @pytest.mark.parametrize(("levels", "deep"), [(MAX_DEPTH, False), (MAX_DEPTH + 1, True)])
-def test_the_limit_is_where_it_says(levels: int, deep: bool) -> None:
+def test_limit_is_exact(levels: int, deep: bool) -> None:
     assert nested_too_deep("[" * levels + "]" * levels) is deep
 
 
-def test_a_part_beyond_the_limits_is_a_text_and_the_rest_is_as_it_stands() -> None:
+def test_part_beyond_the_limits_is_a_text_and_the_remainder_is_unchanged() -> None:
     raw = b'{"a": 1, "n": ' + LONG.encode() + b', "deep": ' + DEEP + b', "f": 1e999}'
     read = decode_loosely(raw)
     assert (read["a"], read["n"], read["f"]) == (1, LONG, "1e999")
@@ -76,17 +76,17 @@ def test_parts_are_found_without_recursion() -> None:
         (str(2**63 - 1), 2**63 - 1),
     ],
 )
-def test_whole_numbers(text: str, number: int | None) -> None:
+def test_integers_are_read(text: str, number: int | None) -> None:
     assert parse_whole(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "-inf", "1e999", "x", "1" * 200])
-def test_numbers_that_are_none(text: str) -> None:
+def test_other_values_are_no_integers(text: str) -> None:
     assert parse_float(text) is None
 
 
 @pytest.mark.parametrize("text", [LONG, "1e" + LONG, "0." + LONG, "9" * 200_000])
-def test_a_quantity_or_duration_is_not_read_digit_by_digit(text: str) -> None:
+def test_quantity_or_duration_with_many_digits_is_read_in_bounded_time(text: str) -> None:
     with pytest.raises(QuantityError) as refused:
         parse_quantity(text)
     with pytest.raises(ValueError, match="too long") as bad:
@@ -94,11 +94,11 @@ def test_a_quantity_or_duration_is_not_read_digit_by_digit(text: str) -> None:
     assert max(len(str(refused.value)), len(str(bad.value))) < 300
 
 
-def test_a_number_of_thousands_of_digits_has_a_limit_like_any_other() -> None:
+def test_number_of_thousands_of_digits_is_clamped() -> None:
     assert parse_quantity(10**4000) == 2**63 - 1
 
 
-def test_what_is_quoted_is_short_and_never_fails() -> None:
+def test_quoted_value_is_short_and_quoting_never_fails() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
@@ -136,6 +136,6 @@ def test_yaml_beyond_the_limits_is_one_error(text: str, why: str) -> None:
         decode_yaml(text)
 
 
-def test_yaml_is_the_json_that_it_stands_for() -> None:
+def test_yaml_is_read_as_its_equivalent_json() -> None:
     text = "base: &b {x: 1}\nother: {<<: *b, y: 2024-01-31}\n1: .nan\n"
     assert decode_yaml(text) == {"base": {"x": 1}, "other": {"x": 1, "y": "2024-01-31"}, "1": "nan"}

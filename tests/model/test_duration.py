@@ -1,4 +1,4 @@
-"""Spans and moments of time, read and written."""
+"""Durations and times, read and written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_durations_are_read_in_whole_seconds_rounded_up(text: str, seconds: int)
 
 
 @pytest.mark.parametrize("text", ["", "4", "h", "1d", "4 h", "1h-1m", "h4"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_other_texts_are_no_durations(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
@@ -26,13 +26,13 @@ def test_anything_else_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (45, "45s"), (90, "1m30s"), (86400, "24h"), (3661, "1h1m1s"), (600, "10m")]
 )
-def test_they_are_written_the_shortest_way(seconds: int, text: str) -> None:
+def test_durations_are_written_in_the_shortest_form(seconds: int, text: str) -> None:
     assert format_duration(seconds) == text
     assert parse_duration(text) == seconds
 
 
-def test_moments_are_written_as_the_calendar_has_them() -> None:
-    """Every 11th day and some seconds over 500 years, the turns of centuries and leap days among them."""
+def test_times_are_written_as_in_the_calendar() -> None:
+    """Every 11th day and some seconds over 500 years, including turns of centuries and leap days."""
     for day in range(0, 500 * 366, 11):
         seconds = day * 86_400 + day % 86_400
         moment = datetime.fromtimestamp(seconds, UTC)

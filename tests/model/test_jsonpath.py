@@ -33,12 +33,12 @@ DOCUMENT: dict[str, Any] = {
         (".nope[3].x", []),
     ],
 )
-def test_a_path_finds_values_in_the_order_of_the_document(path: str, found: list[Any]) -> None:
+def test_path_finds_values_in_the_order_of_the_document(path: str, found: list[Any]) -> None:
     assert parse_path(path).find(DOCUMENT) == found
 
 
 @pytest.mark.parametrize("path", [".a[", ".a]", "a..", ".a[x]", ".a[?(@.b"])
-def test_what_is_no_path_finds_nothing_in_a_column_and_is_refused_on_a_command_line(path: str) -> None:
+def test_invalid_path_finds_nothing_in_a_column_and_is_refused_on_a_command_line(path: str) -> None:
     assert parse_path(path).find({"a": 1}) == []
     with pytest.raises(ValueError, match="no JSONPath"):
         compile_path(path)
@@ -55,7 +55,7 @@ def test_what_is_no_path_finds_nothing_in_a_column_and_is_refused_on_a_command_l
         ("{.items[?(@.name=='{')].name}{'}'}", "}"),
     ],
 )
-def test_a_template_is_text_with_paths(template: str, text: str) -> None:
+def test_template_is_text_with_paths(template: str, text: str) -> None:
     assert Template(template).render(DOCUMENT) == text
 
 
@@ -70,6 +70,6 @@ def test_a_template_is_text_with_paths(template: str, text: str) -> None:
         ("{'x}", "unbalanced brace"),
     ],
 )
-def test_a_template_with_a_mistake_is_refused_by_name(template: str, why: str) -> None:
+def test_template_with_a_mistake_is_refused_by_name(template: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Template(template)

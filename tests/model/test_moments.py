@@ -1,4 +1,4 @@
-"""Moments as commands show them."""
+"""Times as commands show them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from phalanx.cli.listing.ages import age, relative
 from phalanx.model.text.moments import relative_moment, shown_moment
 
 NOW = 1_795_881_600  # 2026-11-28T16:00:00Z
-# A cluster has no moment of its first year after the epoch: it stands for a field that is absent.
+# No cluster has a time of the first year after the epoch: it represents an absent field.
 EVERY = st.one_of(st.none(), st.integers(-(2**62), 0), st.integers(31_536_000, 2**62), st.floats(-1e18, 0.99))
 
 
 @given(EVERY, st.integers(NOW, 4 * NOW))
-def test_no_formatter_of_commands_shows_1970_for_a_moment_that_is_absent(moment: float | None, now: int) -> None:
+def test_no_formatter_of_commands_shows_1970_for_an_absent_time(moment: float | None, now: int) -> None:
     shown = [shown_moment(moment), relative_moment(moment, now)]
     shown += [relative(shown[0], now), relative("", now), relative("1970-01-01T00:00:00Z", now)]
     shown += [age("1970-01-01T00:00:00Z", now), age("no moment", now)]

@@ -54,7 +54,7 @@ NANO = 10**9
         ("1E3", 1000, "1e3"),
         ("12e-1", Fraction(12, 10), "1200e-3"),
         ("1.1Gi", Fraction(11 * 2**30, 10), "1181116006400m"),
-        # what is finer than a nano is rounded away from zero
+        # amounts finer than a nano are rounded away from zero
         ("0.1n", Fraction(1, 10**9), "1n"),
         ("-0.1n", Fraction(-1, 10**9), "-1n"),
         # binary amounts end at 2^63-1, decimal ones do not
@@ -106,19 +106,19 @@ def test_space_around_a_text_is_ignored_in_json_only() -> None:
         exact_quantity(" 1Gi ")
 
 
-def test_amounts_compare_whatever_their_spelling() -> None:
+def test_amounts_are_compared_whatever_their_spelling() -> None:
     assert read_quantity("1Gi") == read_quantity("1024Mi") == read_quantity("1073741824")
     assert read_quantity("1G") < read_quantity("1Gi")
     assert hash(read_quantity("1e3")) == hash(read_quantity("1k"))
 
 
-def test_an_absurd_exponent_takes_no_time() -> None:
+def test_absurd_exponent_is_read_in_bounded_time() -> None:
     assert read_quantity("1e999999999") > read_quantity("1E")
     assert read_quantity("1e-999999999").nano == 1
 
 
 @given(st.integers(-(10**30), 10**30), st.sampled_from(["binary", "decimal", "exponent"]))
-def test_the_canonical_spelling_reads_back_as_the_same_amount(nano: int, style: str) -> None:
+def test_canonical_spelling_reads_back_as_the_same_amount(nano: int, style: str) -> None:
     limit = (2**63 - 1) * NANO
     if style == "binary":
         nano = max(-limit, min(limit, nano))
@@ -138,7 +138,7 @@ def test_the_canonical_spelling_reads_back_as_the_same_amount(nano: int, style: 
         ("cpu", "64", "64"),
         ("cpu", "123456789123", "123456789123"),
         ("cpu", "1234567891234", "1.2e12"),
-        ("cpu", "1999999999999", "1.9e12"),  # cut: not more than there is
+        ("cpu", "1999999999999", "1.9e12"),  # clamped: not more than the maximum
         ("cpu", "1e18", "9e12+"),
         ("cpu", "1" + 59 * "0", "9e12+"),
         ("memory", "0", "0"),
@@ -152,11 +152,11 @@ def test_the_canonical_spelling_reads_back_as_the_same_amount(nano: int, style: 
         ("nvidia.com/gpu", "1e60", "9e15+"),
     ],
 )
-def test_people_read_amounts_and_no_rows_of_digits(resource: str, text: str, told: str) -> None:
+def test_amounts_for_users_have_no_rows_of_digits(resource: str, text: str, told: str) -> None:
     assert format_quantity(parse_amount(resource, text), resource) == told
 
 
-def test_sums_of_what_was_cut_are_short_as_well() -> None:
+def test_sums_of_clamped_amounts_are_short_as_well() -> None:
     assert format_quantity(3 * MAX_AMOUNT, "cpu") == "2.7e13+"
     assert format_quantity(3 * MAX_AMOUNT, "memory") == "24Pi"
     assert format_quantity(10**40, "memory") == "8.6e21Ei"
@@ -164,7 +164,7 @@ def test_sums_of_what_was_cut_are_short_as_well() -> None:
 
 
 @given(st.integers(-(10**45), 10**45), st.sampled_from(["cpu", "memory", "pods"]))
-def test_no_amount_is_told_at_length_and_a_program_reads_it_whole(amount: int, resource: str) -> None:
+def test_long_amounts_are_short_for_users_and_complete_for_programs(amount: int, resource: str) -> None:
     assert len(format_quantity(amount, resource)) <= 18
     exact = read_quantity(canonical_quantity(amount, resource)).nano
     capped = abs(amount) > 2**63

@@ -1,4 +1,4 @@
-"""What comes again, in the wall clocks of zones that put them forward and back."""
+"""Recurring times, on the wall clocks of zones with daylight saving."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def seconds(text: str) -> int:
 
 
 def starts(rule: str, zone: str, start: str, days: int, skip: tuple[str, ...] = ()) -> list[str]:
-    """Where occurrences of an hour start in so many days, as the zone's clock shows it, with its offset."""
+    """Return the starts of hourly occurrences over this number of days, on the zone's clock, with its offset."""
     begin = seconds(start)
     found = parse_recurrence(rule, zone, skip, begin, HOUR).occurrences(begin, begin + days * DAY)
     return [datetime.fromtimestamp(at.start, ZoneInfo(zone)).strftime("%d %H:%M %z") for at in found]
@@ -44,35 +44,35 @@ def starts(rule: str, zone: str, start: str, days: int, skip: tuple[str, ...] = 
 # -- by hand --------------------------------------------------------------------------------------------------
 
 
-def test_the_wall_clock_stays_when_clocks_change() -> None:
+def test_wall_clock_time_is_constant_when_clocks_change() -> None:
     found = starts("FREQ=WEEKLY;BYDAY=SU;BYHOUR=12", "Europe/Berlin", "2026-03-22T12:00:00+01:00", 8)
     assert found == ["22 12:00 +0100", "29 12:00 +0200"]
 
 
-def test_a_moment_that_clocks_skip_comes_later_by_what_they_skip() -> None:
+def test_skipped_wall_clock_time_is_moved_by_the_skipped_span() -> None:
     found = starts("FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "Europe/Berlin", "2026-03-28T00:00:00+01:00", 3)
     assert found == ["28 02:30 +0100", "29 03:30 +0200", "30 02:30 +0200"]
 
 
-def test_of_a_moment_that_clocks_show_twice_the_first_is_meant() -> None:
+def test_repeated_wall_clock_time_means_the_first() -> None:
     found = starts("FREQ=DAILY;BYHOUR=2;BYMINUTE=30", "Europe/Berlin", "2026-10-24T00:00:00+02:00", 3)
     assert found == ["24 02:30 +0200", "25 02:30 +0200", "26 02:30 +0100"]
 
 
-def test_every_hour_comes_once_where_an_hour_is_skipped_or_shown_twice() -> None:
+def test_every_hour_occurs_once_where_an_hour_is_skipped_or_repeated() -> None:
     forward = starts("FREQ=HOURLY", "Europe/Berlin", "2026-03-29T01:00:00+01:00", 1)
     assert forward[:3] == ["29 01:00 +0100", "29 03:00 +0200", "29 04:00 +0200"]
     back = starts("FREQ=HOURLY", "Europe/Berlin", "2026-10-25T01:00:00+02:00", 1)
     assert back[:3] == ["25 01:00 +0200", "25 02:00 +0200", "25 03:00 +0100"]
 
 
-def test_an_occurrence_lasts_as_long_as_it_says_when_clocks_change_within_it() -> None:
+def test_occurrence_has_its_full_length_when_clocks_change_within_it() -> None:
     begin = seconds("2026-03-29T01:00:00+01:00")
     found = parse_recurrence("FREQ=DAILY", "Europe/Berlin", (), begin, 4 * HOUR).occurrences(begin, begin + HOUR)
     assert found == (Occurrence(begin, begin + 4 * HOUR),)
 
 
-def test_the_last_friday_of_a_month_and_the_last_day() -> None:
+def test_last_friday_and_last_day_of_a_month_are_supported() -> None:
     assert starts("FREQ=MONTHLY;BYDAY=-1FR", "UTC", "2026-01-01T02:00:00Z", 60) == [
         "30 02:00 +0000",
         "27 02:00 +0000",
@@ -83,16 +83,16 @@ def test_the_last_friday_of_a_month_and_the_last_day() -> None:
     ]
 
 
-def test_a_start_that_the_rule_does_not_match_is_no_occurrence() -> None:
+def test_start_that_the_rule_does_not_match_is_no_occurrence() -> None:
     assert starts("FREQ=DAILY;BYHOUR=3", "UTC", "2026-01-01T02:00:00Z", 1) == ["01 03:00 +0000"]
 
 
-def test_a_skipped_date_is_left_out_and_counts() -> None:
+def test_skipped_date_is_left_out_and_counts() -> None:
     found = starts("FREQ=DAILY;COUNT=3", "UTC", "2026-01-01T02:00:00Z", 9, skip=("2026-01-02",))
     assert found == ["01 02:00 +0000", "03 02:00 +0000"]
 
 
-def test_a_date_as_the_end_is_the_whole_of_it_in_the_zone() -> None:
+def test_date_as_the_end_is_the_whole_day_in_the_zone() -> None:
     found = starts("FREQ=DAILY;BYHOUR=22;UNTIL=20260102", "America/New_York", "2026-01-01T00:00:00-05:00", 9)
     assert found == ["01 22:00 -0500", "02 22:00 -0500"]
     found = starts(
@@ -105,7 +105,7 @@ def test_a_date_as_the_end_is_the_whole_of_it_in_the_zone() -> None:
     assert found == ["01 22:00 -0500"]
 
 
-def test_what_has_begun_before_is_among_the_occurrences() -> None:
+def test_occurrence_that_has_begun_before_is_included() -> None:
     begin = seconds("2026-01-01T00:00:00Z")
     rule = parse_recurrence("FREQ=DAILY", "UTC", (), begin, 6 * HOUR)
     assert rule.occurrences(begin + 3 * HOUR, begin + 4 * HOUR) == (Occurrence(begin, begin + 6 * HOUR),)
@@ -113,7 +113,7 @@ def test_what_has_begun_before_is_among_the_occurrences() -> None:
     assert rule.next_start(begin + 1) == begin + DAY
 
 
-def test_a_rule_that_is_over_has_no_next_start() -> None:
+def test_ended_rule_has_no_next_start() -> None:
     begin = seconds("2026-01-01T00:00:00Z")
     rule = parse_recurrence("FREQ=DAILY;COUNT=2", "UTC", (), begin, HOUR)
     assert rule.next_start(begin) == begin
@@ -121,14 +121,14 @@ def test_a_rule_that_is_over_has_no_next_start() -> None:
     assert rule.next_start(begin + DAY + 1) is None
 
 
-def test_a_start_in_the_second_of_two_equal_hours_is_that_start() -> None:
+def test_start_in_the_second_of_two_equal_hours_is_that_start() -> None:
     begin = seconds("2026-10-25T02:30:00+01:00")
     rule = parse_recurrence("FREQ=DAILY", "Europe/Berlin", (), begin, HOUR)
     assert rule.next_start(begin) == begin
     assert rule.next_start(begin + 1) == begin + DAY
 
 
-def test_spans_that_touch_are_one() -> None:
+def test_adjacent_spans_are_merged() -> None:
     spans = [Occurrence(5, 7), Occurrence(0, 2), Occurrence(2, 3), Occurrence(6, 9)]
     assert merged(spans) == (Occurrence(0, 3), Occurrence(5, 9))
 
@@ -155,7 +155,7 @@ def test_spans_that_touch_are_one() -> None:
         ("FREQ=HOURLY;BYMINUTE=0,10,20,30,40", "rule: matches more than 96 times a day"),
     ],
 )
-def test_a_rule_that_cannot_be_read_is_named_with_what_to_write(rule: str, says: str) -> None:
+def test_unreadable_rule_is_named_with_its_correction(rule: str, says: str) -> None:
     with pytest.raises(ValueError, match=r"^rule:") as caught:
         parse_recurrence(rule, "UTC", (), 0, HOUR)
     assert str(caught.value).startswith(says)
@@ -170,35 +170,35 @@ def test_a_rule_that_cannot_be_read_is_named_with_what_to_write(rule: str, says:
         "FREQ=MONTHLY;BYMONTHDAY=30;BYDAY=5MO,-5MO;INTERVAL=12",
     ],
 )
-def test_a_rule_that_never_matches_is_refused_after_bounded_work(rule: str) -> None:
+def test_rule_that_never_matches_is_refused_after_bounded_work(rule: str) -> None:
     with pytest.raises(ValueError, match="rule: matches no date"):
         parse_recurrence(rule, "UTC", (), seconds("2026-02-01T00:00:00Z"), HOUR)
 
 
-def test_a_count_that_is_not_reached_is_refused() -> None:
+def test_count_that_is_not_reached_is_refused() -> None:
     with pytest.raises(ValueError, match=r"rule: COUNT=10000 is not reached in \d+ years; remove COUNT"):
         parse_recurrence("FREQ=DAILY;BYDAY=SU;COUNT=10000", "UTC", (), 0, HOUR)
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "../../etc/passwd", "/etc/passwd", "a\0b", "UTC+2"])
-def test_a_zone_that_is_none_is_named(zone: str) -> None:
+def test_unknown_zone_is_named(zone: str) -> None:
     with pytest.raises(ValueError, match=r"timeZone: .* is not an IANA time zone such as Europe/Berlin"):
         parse_recurrence("FREQ=DAILY", zone, (), 0, HOUR)
 
 
 @pytest.mark.parametrize("text", ["2026-1-1", "20260101", "2026-02-30", "Christmas", "2026-01-01T00:00:00Z"])
-def test_a_skipped_date_that_is_none_is_named(text: str) -> None:
+def test_invalid_skipped_date_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"skip: .* is not a date such as 2026-12-24"):
         parse_recurrence("FREQ=DAILY", "UTC", (text,), 0, HOUR)
 
 
-def test_years_beyond_those_that_there_are_are_refused() -> None:
+def test_years_beyond_the_calendar_are_refused() -> None:
     for start in (-1, 10**12):
         with pytest.raises(ValueError, match="start: expected a time in the years 1970 to 8999"):
             parse_recurrence("FREQ=DAILY", "UTC", (), start, HOUR)
 
 
-def test_years_far_ahead_are_asked_for_without_harm() -> None:
+def test_years_far_ahead_can_be_queried() -> None:
     rule = parse_recurrence("FREQ=MONTHLY;INTERVAL=1000", "Europe/Berlin", (), 0, HOUR)
     assert rule.occurrences(10**13, 10**14) == ()
     assert rule.next_start(10**14) is None
@@ -208,7 +208,7 @@ def test_years_far_ahead_are_asked_for_without_harm() -> None:
 
 
 def first_moment(local: datetime, zone: str) -> int:
-    """Tries every offset that the zone has around: the first moment at which its clock shows this, or would."""
+    """Try every offset of the zone around the time: the first moment at which its clock shows this, or would."""
     naive = int(local.replace(tzinfo=UTC).timestamp())
     clock = ZoneInfo(zone)
     offsets = []
@@ -273,7 +273,7 @@ def matches(local: datetime, first: datetime, rule: dict[str, object]) -> bool:
 
 
 def readable(rule: str, zone: str, skip: tuple[str, ...], start: int, duration: int) -> Recurrence | None:
-    """None for a rule that matches nothing."""
+    """Return None for a rule that matches nothing."""
     try:
         return parse_recurrence(rule, zone, skip, start, duration)
     except ValueError as error:
@@ -292,7 +292,7 @@ def readable(rule: str, zone: str, skip: tuple[str, ...], start: int, duration: 
     0,
     HOUR,
 )
-def test_occurrences_are_those_of_every_minute_of_the_wall_clock(
+def test_occurrences_equal_a_scan_of_every_minute_of_the_wall_clock(
     change: tuple[str, date], rule: dict[str, object], asked: int, hour: int, duration: int
 ) -> None:
     zone, day = change
@@ -313,7 +313,7 @@ def test_occurrences_are_those_of_every_minute_of_the_wall_clock(
     expected = set()
     for minute in range(7 * 24 * 60):
         local = first + timedelta(minutes=minute)
-        # No rule is about another minute.
+        # No rule matches any other minute.
         if (
             local.minute in (0, 15, 30, 59, first.minute)
             and matches(local, first, rule)
@@ -335,10 +335,10 @@ def test_occurrences_are_those_of_every_minute_of_the_wall_clock(
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(CHANGES), rules, st.integers(1, 40))
-def test_a_count_ends_a_rule_after_so_many_and_the_past_is_not_walked_over(
+def test_count_ends_a_rule_without_a_walk_over_the_past(
     change: tuple[str, date], rule: dict[str, object], count: int
 ) -> None:
-    """Asked for in one piece, in pieces, and far from the start, a rule says the same."""
+    """Queried in one piece, in pieces, and far from the start, a rule gives the same occurrences."""
     zone, day = change
     start = first_moment(datetime(day.year, day.month, day.day, 2, 30), zone)
     days = rule["days"]
@@ -354,7 +354,7 @@ def test_a_count_ends_a_rule_after_so_many_and_the_past_is_not_walked_over(
     counted = parse_recurrence(f"{text};COUNT={count}", zone, (), start, HOUR)
     found = counted.occurrences(start, start + span)
     assert found == whole[: len(found)]
-    # Two that fall on one moment are counted as two.
+    # Two occurrences at one moment are counted as two.
     assert len(found) == min(count, len(whole)) or zone != "Asia/Kolkata"
     assert len(found) <= count
     pieces: list[Occurrence] = []

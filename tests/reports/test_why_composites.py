@@ -63,9 +63,7 @@ def test_one_without_room_names_the_group_that_lacks_it_and_what_helps() -> None
         1,
         1,
     )
-    assert answer.message.startswith(
-        "only 1 of the 2 required groups started or can start; gang ns/b: only 1"
-    )
+    assert answer.message.startswith("only 1 of the 2 required groups started or can start; gang ns/b: only 1")
     assert "1 cpu" in answer.change
     assert [(group.name, group.state) for group in answer.groups] == [("ns/a", "Pending"), ("ns/b", "Pending")]
 

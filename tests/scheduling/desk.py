@@ -1,4 +1,4 @@
-"""What the plugins answer about accounts, asked outside of a cycle."""
+"""Answers of the plugins about accounts, outside of a cycle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GPU = "nvidia.com/gpu"
 
 
 def policy(*plugins: str) -> str:
-    """A policy with these plugins, as YAML writes them, and what every cluster needs."""
+    """Return a policy with these plugins and the settings that every cluster needs, from YAML."""
     named = ", ".join(f"{{{plugin}}}" for plugin in ("name: gang", *plugins, "name: predicates", "name: nodeorder"))
     return f'actions: "enqueue, allocate, backfill"\ntiers: [{{plugins: [{named}]}}]'
 
@@ -25,7 +25,7 @@ def queue(name: str) -> AccountKey:
 
 
 class Desk:
-    """A session over a scenario as it is now; amounts are told with `gpu` for nvidia.com/gpu."""
+    """Session over the present state of a scenario; `gpu` is short for nvidia.com/gpu."""
 
     def __init__(self, scenario: Scenario) -> None:
         scheduler = scenario.scheduler
@@ -49,7 +49,7 @@ class Desk:
         return self.session.ledger.accounts[key]
 
     def limit(self, plugin: str, key: AccountKey) -> tuple[str, dict[str, int]] | None:
-        """(word, limits) of one plugin, what it leaves unlimited left out."""
+        """Return (name, limits) of one plugin, without unlimited resources."""
         found = self.plugin(plugin).limit(self.session, self.account(key))
         if found is None:
             return None
@@ -60,6 +60,6 @@ class Desk:
         return found[1] if found is not None else None
 
     def order(self, plugin: str, *names: str) -> list[str]:
-        """Queues as the plugin puts them in order; equal ones stay as given."""
+        """Return the queues in the order of the plugin; equal queues stay in the given order."""
         speaker = self.plugin(plugin)
         return sorted(names, key=lambda name: speaker.queue_order(self.session, self.account(queue(name))))

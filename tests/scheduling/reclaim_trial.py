@@ -1,4 +1,4 @@
-"""Who could take what from whom in a scenario, by the rules alone: no nodes, no gangs, no vetoes."""
+"""Reclaims allowed in a scenario by the rules alone: no nodes, no gangs, no vetoes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from .scenario import Scenario
 
 
 class ReclaimTrial:
-    """What the waiting pods `takers` of one charge path may take together; `taken` are the pods that were, in
-    order."""
+    """Reclaim by the waiting pods `takers` of one charge path; `taken` are the victims, in order."""
 
     def __init__(
         self, scenario: Scenario, takers: Iterable[str], *, preempt: bool = True, reclaim: bool = True
@@ -32,17 +31,17 @@ class ReclaimTrial:
         self.rules = ReclaimRules(session, charge_path, self.wanted, preempt=preempt, reclaim=reclaim)
         self.taken: list[PodRecord] = []
         self._gone: dict[AccountRecord, dict[str, int]] = {}
-        # Before anything is tried.
+        # The state before any reclaim.
         self.words = {each: self.rules.rule_for(each) for each in scenario.state.ledger.charge_paths}
 
     def word(self, name: str) -> ReclaimRule | str:
-        """By what rule a pod could be taken, or why there is none."""
+        """Return the rule by which a pod can be reclaimed, or the reason why there is none."""
         charge_path = self.scenario.state.pods[name].charge_path
         assert charge_path is not None
         return self.words[charge_path]
 
     def may_take(self, record: PodRecord) -> bool:
-        """Whether a pod may go after those that were taken."""
+        """Return whether a pod can be reclaimed after the present victims."""
         assert record.charge_path is not None
         rule = self.words[record.charge_path]
         if isinstance(rule, str) or record in self.taken:
@@ -59,20 +58,20 @@ class ReclaimTrial:
             add_amounts(self._gone.setdefault(account, {}), record.footprint.amounts, 1)
 
     def running(self) -> Iterator[PodRecord]:
-        """The pods that could be asked to go, those first of whom the nearest and largest reclaimee has most."""
+        """Return the candidates, first pods of the nearest reclaimee that holds the most."""
         states = (MemberState.BOUND, MemberState.RUNNING)
         records = [record for record in self.scenario.state.pods.values() if record.state in states]
         return iter(sorted(records, key=self._order))
 
     def everything(self) -> list[str]:
-        """Takes whatever may be taken, one after the other; the names."""
+        """Reclaim as many pods as the rules allow, one after the other, and return their names."""
         for record in self.running():
             if self.may_take(record):
                 self.take(record)
         return sorted(record.pod.name for record in self.taken)
 
     def count(self) -> dict[str, int]:
-        """By the first part of the name, how many pods may be taken in all."""
+        """Return the number of reclaimable pods by the first part of the name."""
         return dict(Counter(name.split("-")[0] for name in self.everything()))
 
     def _order(self, record: PodRecord) -> tuple[int, float, int, str]:
@@ -96,7 +95,7 @@ def total(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def takes(scenario: Scenario, prefix: str, *, preempt: bool = True, reclaim: bool = True) -> ReclaimTrial:
-    """What all waiting pods with names that begin so may take."""
+    """Return the pods that all waiting pods with this name prefix can reclaim."""
     names = [name for name, record in scenario.state.pods.items() if record.state is MemberState.PENDING]
     return ReclaimTrial(
         scenario, [name for name in names if name.startswith(prefix)], preempt=preempt, reclaim=reclaim
@@ -104,7 +103,7 @@ def takes(scenario: Scenario, prefix: str, *, preempt: bool = True, reclaim: boo
 
 
 def settled(scenario: Scenario, trial: ReclaimTrial) -> Scenario:
-    """What was taken has gone, and those who took it run; nothing comes back."""
+    """Remove the victims and run the takers; no victim is created again."""
     scenario.gone(*(record.pod.name for record in trial.taken))
     for record in trial.takers:
         scenario.becomes(record.pod.name, node="n").becomes(record.pod.name, phase=PodPhase.RUNNING)

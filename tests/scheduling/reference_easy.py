@@ -1,4 +1,4 @@
-"""EASY backfilling as its papers tell it, in plain Python over one pool of processors: what ours is compared with.
+"""EASY backfilling as in its papers, in plain Python over one pool of processors: the reference for ours.
 
 Lifka 1995; Mu'alem and Feitelson 2001; shortest-job backfill: Tsafrir, Etsion and Feitelson 2007.
 """
@@ -20,7 +20,7 @@ class RigidJob(NamedTuple):
 
 
 def easy_starts(jobs: list[RigidJob], processors: int, *, shortest_first: bool = False) -> dict[int, int]:
-    """number -> start."""
+    """Return the start of each job by number."""
     coming = sorted(jobs, key=lambda job: (job.submit, job.number), reverse=True)
     queue: list[RigidJob] = []
     ends: list[tuple[int, int]] = []

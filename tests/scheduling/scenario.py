@@ -1,4 +1,4 @@
-"""The language of `phalanx.testing`, with the audits of these tests and words that only they need.
+"""The language of `phalanx.testing`, with the audits of these tests and their own words.
 
 After every step the cluster state is recounted from scratch; `observe_together` has the one exception.
 """
@@ -53,7 +53,7 @@ class Scenario(ClusterScenario):
         return self.account(key, label=f"ElasticQuota {namespace}/quota", deserved=min, capability=max)
 
     def expects(self, gang: str, count: int, *, seconds: int = 300, **fields: object) -> Self:
-        """The gang's leader is going to make so many members; `expected-0` ... stand for them until then."""
+        """Announce expected members of a gang; `expected-0` ... represent them until their pods exist."""
         record = self.state.gangs[self._key(gang)]
         assert record.spec is not None
         self.gang(gang, record.spec.min_member, expected=ExpectedMembers(count, (), seconds))
@@ -63,8 +63,9 @@ class Scenario(ClusterScenario):
         return self
 
     def observe_together(self, events: Sequence[tuple[str, ClusterEvent]]) -> Self:
-        """Observe events of one cause. Audit the state after each event, but where there are many events only after
-        the last: thousands of audits of thousands of pods show no more."""
+        """Observe events of one cause. Audit the state after each event; after the last only if there are many
+        events, because thousands of audits of thousands of pods find no more.
+        """
         if not events:
             return self
         *former, last = events
@@ -77,15 +78,14 @@ class Scenario(ClusterScenario):
         return self.observe(*last)
 
     def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
-        """Run one cycle, and check what it has kept and decided."""
+        """Run one cycle, and check its state and its decisions."""
         plan = super().cycle(should_stop)
         self._kinds_are_as_if_counted_anew()
         self._nothing_exceeds_its_node(plan)
         return plan
 
     def depart(self, *names: str) -> Self:
-        """Pods that were told to leave (these, or all) have left. With `recreates` their controllers make new ones
-        in their stead."""
+        """Remove evicted pods (these, or all). With `recreates` their controllers create replacements."""
         for uid, record in list(self.state.pods.items()):
             if uid in names or (record.evicting and not names):
                 self.gone(uid)
@@ -104,25 +104,25 @@ class Scenario(ClusterScenario):
         return self
 
     def observed_again(self) -> Scenario:
-        """Return another scenario with a scheduler of its own, in which all is observed that is observed here."""
+        """Return another scenario with its own scheduler that has observed the same objects."""
         again = Scenario()
         again.policy, again.now, again.namespace = self.policy, self.now, self.namespace
         again._observed = dict(self._observed)
         return again.restart()
 
     def content(self, gang: str) -> bool:
-        """Whether the gang got what it asked for and was told so."""
+        """Return whether the gang is satisfied and its verdict says so."""
         return gang in self._gang_verdicts and self._gang_verdicts[gang] is None
 
     def said(self, gang: str) -> bool:
         return gang in self._gang_verdicts
 
     def held(self) -> dict[str, str]:
-        """pod -> the node on which room is held for it."""
+        """Return the node on which room is claimed, by pod."""
         return {uid: r.nominated_node for uid, r in sorted(self.state.pods.items()) if r.nomination is not None}
 
     def _kinds_are_as_if_counted_anew(self) -> None:
-        """What is kept from cycle to cycle about kinds of pods."""
+        """Return the state of pod classes that persists between cycles."""
         self.state.victim_table()
         kept, new = self.scheduler.cycle_history.victim_classes(self.state), VictimClassArrays(self.state)
         charge_paths = [[each.charge_paths[place] for place in each.charge_path.tolist()] for each in (kept, new)]

@@ -1,7 +1,8 @@
-"""Several schedulers over one cluster, each with node pools of its own and queues in common, in simulation.
+"""Several schedulers over one cluster, each with node pools of its own and shared queues, in simulation.
 
-The protocol is the one of docs/scale.md. The API server is the arbiter: it takes a write of the claims only from
-whoever has read the last ones (a resourceVersion as precondition), and each binding once.
+The protocol is the one of docs/scale.md. The API server is the arbiter: it accepts a write of the claims only
+from
+a scheduler that has read the latest version (a resourceVersion as precondition), and each binding once.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ tiers:
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What `owner` is about to bind: the pod as it will be. `bound` is the version at which the API server had
-    bound it, 0 before."""
+    """Pod that `owner` plans to bind, in its bound form. `bound` is the version of its binding at the API server, 0
+    before.
+    """
 
     owner: str
     pod: Pod
@@ -33,7 +35,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Claims(msgspec.Struct, frozen=True):
-    """The object that the schedulers have in common. `seen` says up to which version each has watched pods."""
+    """Object that the schedulers share. `seen` is the version up to which each scheduler has watched pods."""
 
     version: int = 0
     entries: dict[str, Claim] = {}
@@ -41,11 +43,11 @@ class Claims(msgspec.Struct, frozen=True):
 
 
 class ConflictError(Exception):
-    """Somebody else has written since: nothing was."""
+    """Conflict with another writer: nothing was written."""
 
 
 class Api:
-    """The truth, and its history as watches tell it."""
+    """The API server: objects, and their history as watches deliver it."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
@@ -65,7 +67,7 @@ class Api:
             self.history.append((uid, None))
 
     def bind(self, uid: str, node: str, pod: Pod) -> bool:
-        """Whether it was bound: a pod that is gone, or bound already, is not."""
+        """Return whether the binding succeeded: a deleted or bound pod is rejected."""
         known = self.pods.get(uid)
         if known is None or known.node:
             return False
@@ -73,7 +75,7 @@ class Api:
         return True
 
     def write_claims(self, entries: dict[str, Claim], seen: dict[str, int], read: int) -> Claims:
-        """Raises ConflictError where `read` is not the version that is there."""
+        """Write the claims. Raise ConflictError where `read` is not the current version."""
         if read != self.claims.version:
             raise ConflictError
         self.claims = Claims(read + 1, entries, seen)
@@ -81,7 +83,7 @@ class Api:
 
 
 class Replica:
-    """One scheduler: what it has watched and read so far, and what it has still to post."""
+    """One scheduler: its watched and read state, and its unsent bindings."""
 
     def __init__(self, name: str, api: Api, describe: Scenario, claiming: bool = True) -> None:
         self.name = name
@@ -102,7 +104,7 @@ class Replica:
         self.posts: dict[str, Pod] = {}
 
     def watch(self, events: int) -> None:
-        """The next events of the history arrive."""
+        """Deliver the next events of the history."""
         for uid, pod in self.api.history[self.watched : self.watched + events]:
             self.watched += 1
             if pod is None:
@@ -117,14 +119,17 @@ class Replica:
             self._show(uid)
 
     def _show(self, uid: str) -> None:
-        """Tells the planner of a pod: what was watched, and while it has no node what somebody else has claimed."""
+        """Pass a pod to the planner: its watched state or, while it has no node, another scheduler's claim for
+        it.
+        """
         pod, claim = self._known.get(uid), self.read.entries.get(uid)
         others = claim is not None and claim.owner != self.name and (pod is None or not pod.node)
-        # Of one that was bound and is gone again nothing is left to count.
+        # A pod that was bound and deleted no longer counts.
         if claim is not None and others and not (claim.bound and self.watched >= claim.bound):
             pod = claim.pod
         if pod is not None and pod.scheduler != self.name:
-            # Accounts are charged for the pods of our own names: those of the others count once they have a place.
+            # Accounts are charged for pods of our own scheduler names; pods of other schedulers count once they
+            # have a node.
             pod = msgspec.structs.replace(pod, scheduler=self.name) if pod.node else None
         if pod == self._shown.get(uid):
             return
@@ -136,7 +141,7 @@ class Replica:
             self.state.apply(PodUpdated(pod))
 
     def plan(self, now: int) -> bool:
-        """One cycle; what it decided is claimed in one write, or not at all. Whether something was claimed."""
+        """Run one cycle and claim its decisions in one write or not at all. Return whether a claim was written."""
         self.scheduler.activate_due(now)
         plan = self.scheduler.cycle(now)
         if not plan.binds:
@@ -158,15 +163,16 @@ class Replica:
         return True
 
     def post(self, uid: str) -> None:
-        """One binding is sent, and answered."""
+        """Send one binding and process its answer."""
         pod = self.posts.pop(uid)
         known = self.state.pods.get(uid)
         if not self.api.bind(uid, pod.node, pod) and known is not None and known.state is MemberState.ASSUMED:
             self.state.pods.binding_failed(uid)
 
     def tidy(self) -> bool:
-        """Says how far it has watched, when its claims were bound, and takes away those that everybody has seen
-        bound, or that nothing will come of. Whether there was something to say."""
+        """Publish the version watched so far and the versions of bound claims. Remove claims that every scheduler
+        has seen bound or that failed. Return whether the object changed.
+        """
         self.read_claims()
         seen = {**self.read.seen, self.name: self.watched}
         others = [version for name, version in seen.items() if name != self.name]
@@ -180,7 +186,7 @@ class Replica:
             elif bound:
                 entries[uid] = msgspec.structs.replace(claim, bound=bound)
             else:
-                del entries[uid]  # the binding was refused: nobody will ever see it
+                del entries[uid]  # the binding was rejected: no scheduler will see this pod bound
         if entries == self.read.entries and (not entries or seen == self.read.seen):
             return False
         try:
@@ -190,14 +196,14 @@ class Replica:
         return True
 
     def restart(self) -> None:
-        """A new process lists everything, and knows of nothing that its predecessor was about to post."""
+        """Start a new process: it lists everything and does not know its predecessor's unsent bindings."""
         self._start()
         self.watch(self.api.version)
         for uid in self.read.entries:
             self._show(uid)
 
     def _bound_at(self, uid: str) -> int:
-        """When a pod was bound, from the answer of the API server (here from its history); 0 for never."""
+        """Return the version at which a pod was bound, from the API server's history; 0 for never."""
         versions = [at for at, (name, pod) in enumerate(self.api.history, 1) if name == uid and pod and pod.node]
         return versions[0] if versions else 0
 
@@ -207,7 +213,7 @@ class Replica:
 
 
 class SharedCluster:
-    """Two replicas, each with its nodes, and queues in common. Looks after each step whether all still holds."""
+    """Two replicas, each with its nodes, and shared queues. Check the invariants after each step."""
 
     def __init__(self, claiming: bool = True, nodes: int = 2, cpu: int = 4, capability: int = 6) -> None:
         self.api = Api()
@@ -216,7 +222,7 @@ class SharedCluster:
         self.capacity: dict[str, int] = {}
         self.sizes: dict[str, int] = {}
         self._claiming = claiming
-        # Whoever takes part says so before he plans: else others would take away what he has not seen.
+        # A scheduler registers before it plans: else other schedulers would remove claims that it has not seen.
         self.api.claims = Claims(seen={"a": 0, "b": 0})
         self.replicas: dict[str, Replica] = {}
         for name in ("a", "b"):
@@ -225,7 +231,7 @@ class SharedCluster:
                 describe.queue(queue, capability={"cpu": capability})
             for pool in ("a", "b"):
                 for number in range(nodes):
-                    # The nodes of the other's pool are there, and closed.
+                    # The nodes of the other pool exist, and are closed.
                     describe.node(f"{pool}{number}", cpu=cpu, unschedulable=pool != name)
                     self.capacity[f"{pool}{number}"] = dict(amounts(cpu=cpu))["cpu"]
             self.replicas[name] = Replica(name, self.api, describe, claiming)
@@ -243,7 +249,7 @@ class SharedCluster:
             self.api.put(record.pod)
 
     def check(self) -> None:
-        """No node and no queue has more than it allows, whoever bound it."""
+        """Check that no node and no queue exceeds its limit, whichever scheduler bound the pods."""
         nodes: dict[str, int] = {}
         queues: dict[str, int] = {}
         for pod in self.api.pods.values():
@@ -262,7 +268,7 @@ class SharedCluster:
         return pod.queue
 
     def settle(self) -> None:
-        """Everything is delivered, read, planned and posted until nothing moves."""
+        """Deliver, read, plan and send until nothing changes."""
         for _ in range(60):
             moved = False
             for replica in self.replicas.values():

@@ -35,10 +35,10 @@ tiers:
 
 
 class Tenancy:
-    """One node; pods ask for one CPU each. Times are in seconds since `start`, a multiple of a day."""
+    """One node; pods request one CPU each. Times are in seconds since `start`, a multiple of a day."""
 
     start = 20_000 * 24 * HOUR
-    long = False  # not every step of a long simulation is counted again
+    long = False  # skips the audit of most steps of a long simulation
 
     def __init__(self, cpus: int, text: str) -> None:
         self.state = ClusterState()
@@ -66,7 +66,7 @@ class Tenancy:
         return self.queue(queue, budget=Budget((("cpu", cpu_hours * 1000),), window))
 
     def submit(self, namespace: str, count: int = 1, length: float = 1e9, *, user: str = "", **fields: str) -> Self:
-        """Pods that run for `length` seconds once they have started."""
+        """Add pods that run for `length` seconds after their start."""
         for _ in range(count):
             owner = user or namespace
             self._numbers[owner] += 1
@@ -78,14 +78,14 @@ class Tenancy:
         return self
 
     def finish(self, prefix: str, count: int) -> Self:
-        """The first of the running pods end early."""
+        """End the first of the running pods early."""
         running = sorted(name for name, pod in self._pods.items() if pod.node and name.startswith(prefix))
         for name in running[:count]:
             self._end(name)
         return self
 
     def step(self) -> Plan:
-        """Lets the scheduler work; what it binds runs at once."""
+        """Run the scheduler; bound pods run at once."""
         self.scheduler.observe(self.now)
         self.scheduler.activate_due(self.now)
         plan = self.scheduler.cycle(self.now)
@@ -109,12 +109,12 @@ class Tenancy:
         raise AssertionError("not idle after 50 cycles")
 
     def wait(self, hours: float) -> Self:
-        """Time passes and nothing ends."""
+        """Advance the time without ending pods."""
         self.now += hours * HOUR
         return self.work()
 
     def next_end(self) -> list[str]:
-        """Goes to the moment when pods end next; their namespaces or users."""
+        """Advance to the next end of a pod; return the namespaces or users of the ended pods."""
         self.now = max(self.now, self._ends[0][0])
         ended: list[str] = []
         while self._ends and self._ends[0][0] <= self.now:
@@ -124,7 +124,7 @@ class Tenancy:
         return ended
 
     def held(self) -> dict[str, int]:
-        """owner -> CPUs that its pods hold."""
+        """Return the CPUs held by the pods of each owner."""
         counts = Counter(name.rpartition("-")[0] for name, pod in self._pods.items() if pod.node)
         return dict(sorted(counts.items()))
 

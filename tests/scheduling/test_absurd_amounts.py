@@ -1,4 +1,4 @@
-"""What somebody is told who asks for more than anybody has, or by many digits."""
+"""Messages about requests larger than the cluster, or with many digits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .scenario import Scenario
 
 
 @pytest.mark.parametrize("cpu", ["1000000000000000000", "9" * 60])
-def test_nobody_reads_a_row_of_digits(cpu: str) -> None:
+def test_huge_request_is_printed_without_a_row_of_digits(cpu: str) -> None:
     world = Scenario().node("n", cpu=4).queue("small", capability={"cpu": 5})
     world.job("wide", 3, cpu=cpu).job("held", 2, queue="small", cpu=cpu).settle()
     wide, held = world.why("wide"), world.why("held")

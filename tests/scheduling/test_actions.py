@@ -1,4 +1,4 @@
-"""Actions that installed packages bring: named in a policy like ours, and guarded like plugins."""
+"""Actions of installed packages: named in a policy like built-in ones, and guarded like plugins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FAILING = """
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
-    """Installs a distribution with one module and its entry points, as pip would leave it on the path."""
+    """Install a distribution with one module and its entry points, as pip would place it on the path."""
 
     def put(code: str, value: str = "express:Express") -> None:
         (tmp_path / "express.py").write_text(textwrap.dedent(code), "utf-8")
@@ -53,7 +53,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
 
 
 def waiting(policy: str) -> Scenario:
-    """Room for one gang of two; the older one is less important than what `express` looks for."""
+    """Room for one gang of two; the older gang is less important than the ones that `express` selects."""
     scenario = Scenario(policy)
     scenario.node("n1", cpu=2)
     scenario.gang("old", 2, created=5).pod("o1", gang="old", cpu=1, priority=5).pod(
@@ -65,7 +65,7 @@ def waiting(policy: str) -> Scenario:
     return scenario
 
 
-def test_the_example_runs_where_the_policy_names_it(install) -> None:  # type: ignore[no-untyped-def]
+def test_example_action_runs_where_the_policy_names_it(install) -> None:  # type: ignore[no-untyped-def]
     install(EXPRESS.read_text("utf-8"))
     assert {bind.uid for bind in waiting(POLICY.replace("express, allocate", "allocate")).cycle().binds} == {
         "o1",
@@ -74,7 +74,7 @@ def test_the_example_runs_where_the_policy_names_it(install) -> None:  # type: i
     assert {bind.uid for bind in waiting(POLICY).cycle().binds} == {"n1", "n2"}
 
 
-def test_its_arguments_are_checked_like_ours(install) -> None:  # type: ignore[no-untyped-def]
+def test_arguments_of_an_installed_action_are_checked(install) -> None:  # type: ignore[no-untyped-def]
     install(EXPRESS.read_text("utf-8"))
     with pytest.raises(PolicyError, match=r"express\.least.*a whole number"):
         load_policy(POLICY.replace("100", "many"))
@@ -82,7 +82,7 @@ def test_its_arguments_are_checked_like_ours(install) -> None:  # type: ignore[n
         load_policy(POLICY.replace("express.least", "express.most"))
 
 
-def test_policy_show_names_it(install, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_policy_show_names_an_installed_action(install, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     install(EXPRESS.read_text("utf-8"))
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY, "utf-8")
@@ -91,7 +91,7 @@ def test_policy_show_names_it(install, tmp_path: Path) -> None:  # type: ignore[
 
 
 @pytest.mark.parametrize("following", ["allocate, backfill", "backfill"])
-def test_one_that_raises_is_named_and_decides_nothing(install, following: str) -> None:  # type: ignore[no-untyped-def]
+def test_installed_action_that_raises_is_named_and_decides_nothing(install, following: str) -> None:  # type: ignore[no-untyped-def]
     install(FAILING)
     scenario = waiting(POLICY.replace("allocate, backfill", following))
     bound, failed = set(), []
@@ -116,7 +116,7 @@ def test_one_that_raises_is_named_and_decides_nothing(install, following: str) -
         (FAILING.replace('name = "express"', "pass"), "its name is ''; give it a single word"),
     ],
 )
-def test_one_that_is_none_stops_the_start(install, code: str, problem: str) -> None:  # type: ignore[no-untyped-def]
+def test_entry_point_that_is_no_action_stops_the_start(install, code: str, problem: str) -> None:  # type: ignore[no-untyped-def]
     install(code)
     with pytest.raises(PolicyError, match=problem):
         load_policy()

@@ -1,4 +1,6 @@
-"""Admitted groups that use nothing of what they announced release it after a time; finished ones at once."""
+"""Admitted groups without pods release their announced amounts after a time; finished groups release them at
+once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from .test_reserve import busy, policy
 
 
 def volcano(world: Scenario, name: str, cpu: int, *, admitted: bool = False, **fields: object) -> Scenario:
-    """Declare a PodGroup of Volcano with one member at least."""
+    """Declare a PodGroup of Volcano with a minimum of one member."""
     known = {"admission": True, "admitted": admitted, "created": world.now}
     return world.gang(name, 1, min_resources=amounts(cpu=cpu), **known, **fields)
 
@@ -57,7 +59,7 @@ class TestUnplacedGang:
         assert inqueue_cpu(later(world, 290)) == 8000
         assert inqueue_cpu(later(world, 10)) == 0
 
-    def test_restart_does_not_begin_the_wait_anew(self) -> None:
+    def test_restart_does_not_restart_the_wait_of_an_admitted_gang(self) -> None:
         world = volcano(self.world(), "gated", 8).run()
         volcano(world.pod("gated-0", gang="gated", cpu=8, gated=True), "next", 9).run()
         world.now += 290
@@ -111,7 +113,7 @@ class TestFinishedGang:
         assert later(world, 200).admissions == ["spark"]
         assert later(world, 100).admissions == ["spark", "next"]
 
-    def test_finished_gang_counts_again_when_another_pod_comes(self) -> None:
+    def test_finished_gang_counts_again_when_another_pod_is_created(self) -> None:
         world = self.driven().becomes("driver", phase=PodPhase.SUCCEEDED).run()
         assert inqueue_cpu(world) == 0
         world.pod("second", gang="spark", cpu=1).run()

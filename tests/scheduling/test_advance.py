@@ -1,4 +1,4 @@
-"""Advance reservations: granted whole or refused, kept from others, used by those whose they are, and ended."""
+"""Advance reservations: granted whole or refused, closed to other pods, used by their own pods, and ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ RESERVING = (
 
 
 def reserve(world: Scenario, name: str, *, start: int = 0, end: int = 0, **fields: Any) -> Scenario:
-    """Times are in seconds from the beginning of the scenario; the remaining keywords, what a copy asks for."""
+    """Times are in seconds from the beginning of the scenario; the remaining keywords are the requests of a
+    copy.
+    """
     kinds = {"cpu", "memory", "gpu"}
     asked = {key: fields.pop(key) for key in kinds & fields.keys()}
     if asked:
@@ -50,7 +52,7 @@ def reserve(world: Scenario, name: str, *, start: int = 0, end: int = 0, **field
 
 
 def lasting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario:
-    """A pod that is killed after so many seconds, 0 for never."""
+    """Return a pod that is killed after this number of seconds, 0 for never."""
     more = fields.pop("more", {}) | ({"run_time": RunTime(seconds), "grace": 0} if seconds else {})
     use = fields.pop("use", None)
     return world.pod(
@@ -59,12 +61,12 @@ def lasting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario
 
 
 def inside(world: Scenario, name: str, reservation: str, **fields: Any) -> Scenario:
-    """A pod that names a reservation which allows it."""
+    """Return a pod that names a reservation which allows it."""
     return lasting(world, name, fields.pop("seconds", 0), use=ReservationUse((reservation,), True), **fields)
 
 
 def later(world: Scenario, seconds: int) -> Scenario:
-    """Time passes; pods stay as they are."""
+    """Advance the time without a change of the pods."""
     world.now += seconds
     world.scheduler.activate_due(world.now)
     return world.run()
@@ -81,14 +83,14 @@ def grant(world: Scenario, name: str = "r") -> AdvanceGrant:
 
 
 class TestGranting:
-    def test_room_that_is_free_over_the_window_is_granted(self) -> None:
+    def test_advance_reservation_with_free_room_over_its_window_is_granted(self) -> None:
         world = Scenario(POLICY).nodes(2, cpu=4)
         reserve(world, "r", start=HOUR, end=2 * HOUR, count=2, cpu=4).run()
         assert grant(world).phase is GrantPhase.WAITING
         assert sorted(grant(world).nodes) == ["n1", "n2"]
         assert grant(world).granted_amounts() == {"cpu": 8000, "pods": 2}
 
-    def test_what_does_not_fit_whole_is_refused_and_holds_nothing(self) -> None:
+    def test_advance_reservation_that_does_not_fit_whole_is_refused_and_holds_nothing(self) -> None:
         world = Scenario(POLICY).nodes(2, cpu=4)
         reserve(world, "r", start=HOUR, end=2 * HOUR, count=3, cpu=4).run()
         assert grant(world).phase is GrantPhase.PENDING
@@ -97,7 +99,7 @@ class TestGranting:
         assert refusal is not None
         assert refusal.message == "there is room for 2 of 3 copies; no later start is known"
 
-    def test_a_refusal_names_who_holds_the_room_and_the_next_possible_start(self) -> None:
+    def test_refusal_names_the_blocking_pods_and_the_next_possible_start(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         lasting(world, "long", 3 * HOUR, cpu=2).run()
         reserve(world, "first", start=5 * HOUR, end=6 * HOUR, count=1, cpu=4).run()
@@ -108,14 +110,14 @@ class TestGranting:
         assert refusal.blockers == ("Reservation first", "pod ns/long") or refusal.blockers == ("pod ns/long",)
         assert refusal.next_start == 1000 + 6 * HOUR
 
-    def test_two_that_come_at_once_are_never_granted_the_same_room(self) -> None:
+    def test_two_concurrent_reservations_are_not_granted_the_same_room(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         reserve(world, "a", start=HOUR, end=2 * HOUR, count=1, cpu=3)
         reserve(world, "b", start=HOUR, end=2 * HOUR, count=1, cpu=3)
         world.run()
         assert [grant(world, name).phase for name in "ab"] == [GrantPhase.WAITING, GrantPhase.PENDING]
 
-    def test_the_earliest_start_is_found_for_who_may_wait(self) -> None:
+    def test_flexible_reservation_gets_the_earliest_possible_start(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         lasting(world, "long", 3 * HOUR, cpu=2, more={"bound": 1000}).run()
         reserve(world, "r", start=0, duration=HOUR, flexible_start=True, count=1, cpu=4).run()
@@ -125,7 +127,7 @@ class TestGranting:
 
 class TestKeepingOthersOff:
     @pytest.mark.parametrize("policy", [POLICY, RESERVING])
-    def test_who_would_still_be_there_at_the_start_is_not_placed(self, policy: str) -> None:
+    def test_pod_that_would_run_into_the_window_is_not_placed(self, policy: str) -> None:
         world = Scenario(policy).node("n1", cpu=4)
         reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4)
         lasting(world, "short", HOUR // 2)
@@ -134,7 +136,7 @@ class TestKeepingOthersOff:
         assert sorted(world.placed()) == ["short"]
         assert "reserved for units that start before" in world.why_pod("long").message
 
-    def test_during_the_window_others_get_what_is_left_only(self) -> None:
+    def test_during_the_window_other_pods_get_only_the_unreserved_room(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         reserve(world, "r", start=0, end=HOUR, count=1, cpu=3).run()
         lasting(world, "one", 0)
@@ -142,7 +144,7 @@ class TestKeepingOthersOff:
         world.run()
         assert len(world.placed()) == 1
 
-    def test_after_the_end_the_room_is_for_everybody(self) -> None:
+    def test_after_the_window_all_pods_can_use_the_room(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         reserve(world, "r", start=0, end=HOUR, count=1, cpu=4).run()
         lasting(world, "other", 0).run()
@@ -151,7 +153,7 @@ class TestKeepingOthersOff:
         assert grant(world).phase is GrantPhase.SUCCEEDED
         assert sorted(world.placed()) == ["other"]
 
-    def test_when_the_object_is_gone_the_room_is_for_everybody(self) -> None:
+    def test_after_deletion_of_the_object_all_pods_can_use_the_room(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         reserve(world, "r", start=0, end=HOUR, count=1, cpu=4).run()
         lasting(world, "other", 0).run()
@@ -160,7 +162,7 @@ class TestKeepingOthersOff:
 
 
 class TestUsing:
-    def test_who_names_it_waits_for_its_start_and_has_its_room_then(self) -> None:
+    def test_pod_that_names_a_reservation_waits_for_its_start_and_gets_its_room(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4).node("n2", cpu=8)
         reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, nodes=ReservedNodes(("n1",)))
         inside(world, "mine", "r").run()
@@ -172,7 +174,7 @@ class TestUsing:
         assert world.where("mine") == "n1"
         assert grant(world).users == ("ns/mine",)
 
-    def test_what_is_taken_is_counted_off_and_the_rest_stays_kept(self) -> None:
+    def test_used_room_is_subtracted_and_the_remainder_stays_reserved(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         reserve(world, "r", start=0, end=HOUR, count=4, cpu=1).run()
         inside(world, "mine", "r", cpu=2).run()
@@ -182,7 +184,7 @@ class TestUsing:
         inside(world, "more", "r", cpu=2).run()
         assert sorted(world.placed()) == ["mine", "more"]
 
-    def test_a_gang_starts_whole_inside_or_not_at_all(self) -> None:
+    def test_gang_starts_whole_inside_its_reservation_or_not_at_all(self) -> None:
         world = Scenario(POLICY).nodes(2, cpu=4)
         reserve(world, "r", start=0, end=HOUR, count=1, nodes=ReservedNodes(("n1",))).run()
         world.gang("big", 5).gang("fits", 4)
@@ -194,13 +196,13 @@ class TestUsing:
         assert {world.where(name) for name in world.placed()} == {"n1"}
         assert sorted(world.placed()) == [f"fits-{number}" for number in range(4)]
 
-    def test_who_asks_for_what_does_not_allow_it_is_told_and_placed_nowhere(self) -> None:
+    def test_pod_that_its_named_reservation_does_not_allow_is_not_placed_and_has_a_reason(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         lasting(world, "mine", 0, use=ReservationUse(("r",), True, "Reservation r does not allow it")).run()
         assert world.placed() == []
         assert "Reservation r does not allow it" in world.why_pod("mine").message
 
-    def test_a_magnetic_one_takes_eligible_pods_and_they_may_go_elsewhere_too(self) -> None:
+    def test_magnetic_reservation_attracts_eligible_pods_that_can_also_run_elsewhere(self) -> None:
         world = Scenario(POLICY).nodes(2, cpu=2)
         reserve(world, "r", start=0, end=HOUR, nodes=ReservedNodes(("n1",))).run()
         for name in "abcd":
@@ -218,7 +220,7 @@ class TestEnding:
         later(world, HOUR)
         return world
 
-    def test_its_pods_are_evicted(self) -> None:
+    def test_pods_of_an_ended_reservation_are_evicted(self) -> None:
         world = self.end(AtEnd.EVICT)
         evicted = [(each.name, each.message) for each in world.plans[-1].evictions] or [
             (each.name, each.message) for made in world.plans for each in made.evictions
@@ -226,11 +228,11 @@ class TestEnding:
         assert evicted[0] == ("mine", "Reservation r has ended")
 
     @pytest.mark.parametrize("on_end", [AtEnd.KEEP, AtEnd.HOLD])
-    def test_or_go_on(self, on_end: AtEnd) -> None:
+    def test_pods_of_an_ended_reservation_continue_where_the_object_says_so(self, on_end: AtEnd) -> None:
         world = self.end(on_end)
         assert not [each for made in world.plans for each in made.evictions]
 
-    def test_who_waits_for_it_is_held_or_let_go(self) -> None:
+    def test_waiting_pods_of_an_ended_reservation_are_held_or_released(self) -> None:
         for on_end, placed in ((AtEnd.HOLD, []), (AtEnd.KEEP, ["waits"])):
             world = Scenario(POLICY).node("n1", cpu=4)
             reserve(world, "r", start=0, end=HOUR, count=2, cpu=1, on_end=on_end).run()
@@ -238,13 +240,13 @@ class TestEnding:
             inside(world, "waits", "r").run()
             assert world.placed() == placed
 
-    def test_unused_it_is_given_up(self) -> None:
+    def test_unused_reservation_is_released(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         reserve(world, "r", start=0, end=9 * HOUR, count=4, cpu=1, unused_after=600).run()
         later(world, 600)
         assert (grant(world).phase, grant(world).reason) == (GrantPhase.FAILED, "Unused")
 
-    def test_it_comes_again(self) -> None:
+    def test_recurring_reservation_is_granted_again(self) -> None:
         world = Scenario(POLICY).node("n1", cpu=4)
         daily = parse_recurrence("FREQ=DAILY", "UTC", [], 1000, HOUR)
         reserve(world, "r", count=4, cpu=1, end=HOUR, recurrence=daily).run()
@@ -254,7 +256,7 @@ class TestEnding:
 
 
 class TestQuota:
-    def test_the_queue_pays_for_what_nobody_uses_and_never_twice(self) -> None:
+    def test_queue_is_charged_for_unused_reserved_room_and_never_twice(self) -> None:
         world = Scenario(POLICY.replace("{name: binpack}", "{name: binpack}, {name: proportion}")).node(
             "n1", cpu=64
         )
@@ -266,7 +268,7 @@ class TestQuota:
         inside(world, "mine", "r", queue="research", cpu=3).run()
         assert sorted(world.placed()) == ["mine", "one"]
 
-    def test_a_queue_that_cannot_pay_is_told_so(self) -> None:
+    def test_reservation_beyond_the_quota_of_its_queue_is_refused_with_a_reason(self) -> None:
         world = Scenario(POLICY.replace("{name: binpack}", "{name: binpack}, {name: proportion}")).node(
             "n1", cpu=64
         )
@@ -278,14 +280,14 @@ class TestQuota:
 
 
 class TestLosingNodes:
-    def test_a_lost_node_is_replaced(self) -> None:
+    def test_lost_node_of_a_reservation_is_replaced(self) -> None:
         world = Scenario(POLICY).nodes(3, cpu=4)
         reserve(world, "r", start=HOUR, end=2 * HOUR, count=2, cpu=4).run()
         world.no_node("n1").run()
         assert sorted(grant(world).nodes) == ["n2", "n3"]
         assert not grant(world).lost
 
-    def test_or_it_stays_short(self) -> None:
+    def test_reservation_stays_short_where_no_node_replaces_a_lost_one(self) -> None:
         world = Scenario(POLICY).nodes(3, cpu=4)
         reserve(world, "r", start=HOUR, end=2 * HOUR, count=2, cpu=4, replace=Replace.NONE).run()
         world.no_node("n1").run()
@@ -293,7 +295,7 @@ class TestLosingNodes:
         assert grant(world).phase is GrantPhase.WAITING
 
 
-def test_a_restart_keeps_what_was_granted() -> None:
+def test_restart_preserves_granted_reservations() -> None:
     world = Scenario(POLICY).nodes(2, cpu=4)
     reserve(world, "r", start=HOUR, end=2 * HOUR, count=1, cpu=4).run()
     text = encode(*starts(world.scheduler).promised()[1:])
@@ -306,7 +308,7 @@ def test_a_restart_keeps_what_was_granted() -> None:
     assert grant(again, "r").nodes == grant(world).nodes
 
 
-def test_selected_nodes_are_kept_whole() -> None:
+def test_selected_nodes_are_reserved_whole() -> None:
     world = Scenario(POLICY)
     for name in ("n1", "n2", "n3"):
         world.node(name, cpu=4, labels={"pool": "a" if name != "n1" else "b"})
@@ -317,7 +319,7 @@ def test_selected_nodes_are_kept_whole() -> None:
 
 
 class Books:
-    """Counts for itself what is held when: by pods, and by reservations that nobody uses."""
+    """Independent count of held amounts by time: by pods and by unused reservations."""
 
     def __init__(self, world: Scenario) -> None:
         self.world = world
@@ -325,7 +327,7 @@ class Books:
         self.placed_at: dict[str, int] = {}
 
     def settle(self) -> None:
-        """The kubelets start at once what is bound."""
+        """Start all bound pods at once."""
         world = self.world.settle()
         for name in world.placed():
             if name not in self.placed_at:
@@ -334,7 +336,7 @@ class Books:
         world.settle()
 
     def check(self) -> None:
-        """Never more than there is, at any moment at which somebody begins."""
+        """Check that usage never exceeds capacity at any moment at which a pod or window starts."""
         world = self.world
         advance = plan(world).grants.values() if world.state.objects.advance else []
         grants = [each for each in advance if each.granted]
@@ -358,8 +360,9 @@ class Books:
         return dict(self.world.state.pods[name].pod.usage)["cpu"]
 
     def there(self, name: str, moment: int) -> bool:
-        """Whether a pod may still be there: neither its limit nor the end of its reservation has come. (Pods of a
-        scenario that are past their limit stay, and nobody is to blame for that.)"""
+        """Return whether a pod can still run: neither its limit nor the end of its reservation has passed. (Pods of
+        a scenario stay beyond their limit; that is no fault.)
+        """
         if self.limits[name] and moment >= self.placed_at[name] + self.limits[name]:
             return False
         use = self.world.state.pods[name].pod.pod_class.reservation
@@ -370,7 +373,7 @@ class Books:
 @pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_no_row_and_no_account_is_over_booked_whatever_comes(data: st.DataObject) -> None:
+def test_no_node_and_no_account_is_overbooked_in_a_random_history(data: st.DataObject) -> None:
     world = Scenario(RESERVING.replace("{name: binpack}", "{name: binpack}, {name: proportion}")).nodes(3, cpu=4)
     world.queue("research", capability={"cpu": 4})
     books, few = Books(world), st.integers(1, 3)

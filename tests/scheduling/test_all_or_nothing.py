@@ -1,4 +1,4 @@
-"""A gang moves as one, or not at all."""
+"""All-or-nothing start of gangs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tensorflow(world: Scenario) -> Scenario:
 
 
 class TestTheMainJob:
-    def test_on_four_gpus_all_five_wait_with_one_plain_reason(self) -> None:
+    def test_gang_of_five_on_four_gpus_waits_with_one_reason(self) -> None:
         world = tensorflow(Scenario().nodes(2, gpu=2)).run()
         assert world.placed() == []
         verdict = world.why("tf")
@@ -31,22 +31,22 @@ class TestTheMainJob:
         )
         assert verdict.change == "add 4 nvidia.com/gpu (2 x 2)"
 
-    def test_with_four_gpus_more_all_five_start_together(self) -> None:
+    def test_gang_of_five_starts_together_when_four_gpus_are_added(self) -> None:
         world = tensorflow(Scenario().nodes(2, gpu=2)).run()
         world.node("n3", gpu=4).run()
         assert len(world.placed()) == 5
         assert world.content("tf")
         assert len({plan.cycle for plan in world.plans if plan.binds}) == 1
 
-    def test_without_a_gang_two_workers_hold_their_gpus_for_nothing(self) -> None:
+    def test_without_a_gang_two_workers_hold_their_gpus_idle(self) -> None:
         world = Scenario().nodes(2, gpu=2).pod("ps-0", cpu=1).pods("worker", 4, cpu=1, gpu=2).run()
         assert world.placed() == ["ps-0", "worker-0", "worker-1"]
         assert world.why_pod("worker-2") == world.why_pod("worker-3")
         assert world.why_pod("worker-2").message == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 
 
-def test_a_member_that_fits_nowhere_keeps_no_minimum_of_others_back() -> None:
-    """What Koordinator's mode NonStrict promises, whatever the mode."""
+def test_unplaceable_member_does_not_block_the_minimum_of_its_gang() -> None:
+    """Koordinator's mode NonStrict, for any mode."""
     world = (
         Scenario().nodes(2, gpu=1).gang("g", 2).pod("huge", gang="g", gpu=8).pods("fits", 2, gang="g", gpu=1).run()
     )
@@ -55,20 +55,20 @@ def test_a_member_that_fits_nowhere_keeps_no_minimum_of_others_back() -> None:
 
 class TestDeadlock:
     def test_two_jobs_that_each_need_more_than_half_run_one_after_the_other(self) -> None:
-        """Coscheduling KEP: pod by pod, each would start a part and wait for the other."""
+        """Coscheduling KEP: pod by pod, each job would start in part and wait for the other."""
         world = Scenario().nodes(4, gpu=1).job("a", 3, gpu=1).job("b", 3, gpu=1).run()
         assert world.placed() == ["a-0", "a-1", "a-2"]
         assert world.why("b").placeable == 1
         world.finishes("a-0", "a-1", "a-2").run()
         assert world.placed("b") == ["b-0", "b-1", "b-2"]
 
-    def test_a_gang_that_fails_holds_nothing_and_blocks_nobody(self) -> None:
+    def test_gang_that_does_not_fit_holds_no_room_and_blocks_no_other_unit(self) -> None:
         world = Scenario().nodes(4, gpu=1)
         world.job("large", 5, gpu=1).job("small", 2, gpu=1).pod("single", gpu=1).run()
         assert world.placed() == ["single", "small-0", "small-1"]
         assert world.why("large").placeable == 1
 
-    def test_what_the_first_gang_takes_the_second_cannot_have(self) -> None:
+    def test_room_of_the_first_gang_is_not_given_to_the_second(self) -> None:
         world = Scenario().nodes(2, gpu=4)
         for name in "abc":
             world.job(name, 4, gpu=1)
@@ -77,7 +77,7 @@ class TestDeadlock:
 
 
 class TestJobReady:
-    """KEP 34: with few enough members left, those that succeeded count; while more could come, they do not."""
+    """KEP 34: succeeded members count when too few members remain; while more can be created, they do not."""
 
     def gang(self, pending: int, succeeded: int, room: int) -> Scenario:
         world = Scenario().node("n1", gpu=room)
@@ -92,17 +92,17 @@ class TestJobReady:
     def test_three_fresh_members_with_room_for_two_wait(self) -> None:
         assert self.gang(pending=3, succeeded=0, room=2).placed("job") == []
 
-    def test_the_last_member_of_three_may_run_alone(self) -> None:
+    def test_last_member_of_three_can_run_alone(self) -> None:
         assert self.gang(pending=1, succeeded=2, room=1).placed("job") == ["job-0"]
 
-    def test_too_few_members_wait_and_say_how_many_there_are(self) -> None:
+    def test_gang_with_too_few_members_waits_and_its_verdict_has_the_count(self) -> None:
         world = self.gang(pending=1, succeeded=1, room=4)
         assert world.placed("job") == []
         assert world.why("job").message == "only 2 of the 3 required pods of gang ns/job exist"
 
 
 class TestMissingMembers:
-    def test_nothing_starts_before_enough_members_exist(self) -> None:
+    def test_no_member_starts_before_enough_members_exist(self) -> None:
         world = Scenario().nodes(3, gpu=8).gang("job", 3).pods("job", 2, gang="job", gpu=1).run()
         assert world.placed() == []
         verdict = world.why("job")
@@ -112,17 +112,17 @@ class TestMissingMembers:
         world.pod("job-late", gang="job", gpu=1).run()
         assert len(world.placed()) == 3
 
-    def test_the_minimum_may_be_lowered(self) -> None:
+    def test_lowered_minimum_lets_the_gang_start(self) -> None:
         world = Scenario().nodes(3, gpu=8).gang("job", 3).pods("job", 2, gang="job", gpu=1).run()
         world.gang("job", 2).run()
         assert len(world.placed()) == 2
 
-    def test_raising_it_moves_nobody_who_runs(self) -> None:
+    def test_raised_minimum_evicts_no_running_member(self) -> None:
         world = Scenario().nodes(3, gpu=8).job("job", 2, gpu=1).run()
         world.gang("job", 5).run()
         assert len(world.placed()) == 2
 
-    def test_members_that_do_not_count_are_named(self) -> None:
+    def test_verdict_names_members_that_do_not_count(self) -> None:
         world = Scenario().nodes(3, gpu=8).gang("job", 6).pod("job-0", gang="job", gpu=1)
         world.pod("gated", gang="job", gpu=1, gated=True)
         world.pod("other", gang="job", gpu=1, scheduler="default-scheduler")
@@ -138,13 +138,13 @@ class TestMissingMembers:
             "and create 3 more pods of the gang, or lower its minimum to 1"
         )
 
-    def test_a_gang_whose_pods_are_gone_asks_for_nothing(self) -> None:
+    def test_gang_without_pods_requests_nothing(self) -> None:
         world = Scenario().nodes(1).gang("job", 3).pod("job-0", gang="job", cpu=1).run()
         assert world.why("job").code == "NotEnoughMembers"
         world.gone("job-0").run()
         assert world.content("job")
 
-    def test_a_gang_that_is_no_longer_declared_leaves_the_rest_alone(self) -> None:
+    def test_gang_without_a_declaration_does_not_affect_other_units(self) -> None:
         world = Scenario().nodes(2, gpu=4).job("job", 4, minimum=2, gpu=2)
         world.run()
         assert len(world.placed()) == 4
@@ -155,7 +155,7 @@ class TestMissingMembers:
 
 
 class TestAnOldProblem:
-    def test_a_held_gang_is_told_why_and_goes_when_it_is_solved(self) -> None:
+    def test_held_gang_has_a_reason_and_starts_when_the_problem_is_solved(self) -> None:
         world = Scenario().nodes(2, gpu=8).job("job", 2, gpu=1)
         world.gang("job", 2, problem=Problem("InvalidPodGroup", "minMember is 'many'")).run()
         assert world.placed() == []
@@ -168,15 +168,15 @@ class TestAnOldProblem:
 
 
 class TestFragmentation:
-    def test_a_sum_is_not_room(self) -> None:
-        """Free GPUs 6, 2, 2, 2: three members with four each do not fit, whatever the sum says (P5)."""
+    def test_gang_waits_where_only_the_sum_of_free_gpus_is_enough(self) -> None:
+        """Free GPUs 6, 2, 2, 2: three members with four each do not fit, although the sum is 12 (P5)."""
         world = Scenario().node("n1", gpu=6).node("n2", gpu=2).node("n3", gpu=2).node("n4", gpu=2)
         world.job("job", 3, gpu=4).run()
         assert world.placed() == []
         assert world.why("job").placeable == 1
 
     @pytest.mark.parametrize("policy", [None, PACKING])
-    def test_the_big_member_gets_the_big_node_whatever_its_name(self, policy: str | None) -> None:
+    def test_large_member_gets_the_large_node_whatever_its_name(self, policy: str | None) -> None:
         world = Scenario(policy).node("n1", gpu=2).node("n2", gpu=8)
         world.gang("job", 2).pod("a-small", gang="job", gpu=1).pod("b-big", gang="job", gpu=8).run()
         assert (world.where("a-small"), world.where("b-big")) == ("n1", "n2")

@@ -1,4 +1,4 @@
-"""No small gang that fits is refused: the scheduler against every possible assignment, on tiny clusters."""
+"""Placement of small gangs against every possible assignment, on tiny clusters: no gang that fits is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ Requests = dict[str, int]
 
 
 class Case:
-    """A cluster of at most five nodes and one or two gangs of at most six members in all, tightly cut."""
+    """Draw a cluster of at most five nodes and one or two gangs of at most six members in all, with little
+    slack.
+    """
 
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)
@@ -66,7 +68,7 @@ class Case:
         return Gang(GangKey("ns", name), min_member=minimum, roles=tuple(least.items()), gang_group=gang_group)
 
     def fits(self) -> bool:
-        """Whether any choice of members and nodes meets all quorums."""
+        """Return whether any assignment of members to nodes meets all quorums."""
         idle = [dict(node.allocatable) for node in self.nodes]
         return self._search(0, idle, [set() for _ in self.nodes], [])
 
@@ -100,7 +102,7 @@ class Case:
         return True
 
     def schedule(self) -> dict[str, str]:
-        """pod -> node of the quorums (and their surplus)."""
+        """Return the node of each pod of the quorums (and their surplus)."""
         state = ClusterState()
         for node in self.nodes:
             state.apply(NodeUpdated(node))
@@ -114,7 +116,7 @@ class Case:
         return {bind.name: bind.node for bind in plan.binds}
 
     def check(self, bound: dict[str, str]) -> None:
-        """What was bound is allowed, whole, and fits together."""
+        """Check that bound pods are allowed on their nodes, form whole gangs, and fit together."""
         numbers = [int(name[1:]) for name in bound]
         assert not bound or self._met(numbers)
         for node in self.nodes:
@@ -135,7 +137,7 @@ def pairs(items: list[PodClass]) -> Iterator[tuple[PodClass, PodClass]]:
 @pytest.mark.thorough
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize("batch", range(8))
-def test_a_gang_is_placed_if_and_only_if_it_fits(batch: int) -> None:
+def test_gang_is_placed_if_and_only_if_an_assignment_exists(batch: int) -> None:
     answers = []
     for seed in range(batch * 150, batch * 150 + examples(150)):
         case = Case(seed)
@@ -147,14 +149,14 @@ def test_a_gang_is_placed_if_and_only_if_it_fits(batch: int) -> None:
 
 
 class TestTheUsualWayIsNotEnough:
-    """Each of these is refused by placing the hardest class first, wherever the scores send it."""
+    """Cases that are refused by placing the hardest class first on the node with the best score."""
 
-    def test_two_small_ones_leave_the_big_node_to_the_big_one(self) -> None:
+    def test_small_members_leave_the_large_node_to_the_large_member(self) -> None:
         world = Scenario().node("n1", cpu=4, gpu=0).node("n2", cpu=4, gpu=2)
         world.gang("job", 3).pod("big", gang="job", cpu=4, gpu=1).pods("small", 2, gang="job", cpu=2).run()
         assert len(world.placed()) == 3
 
-    def test_members_that_complement_each_other_share_nodes(self) -> None:
+    def test_members_with_complementary_requests_share_nodes(self) -> None:
         """Two resources, two kinds: only one of each per node fits both nodes exactly."""
         world = Scenario(PACKING).nodes(2, cpu=10, memory="10Gi")
         world.gang("job", 4)
@@ -162,19 +164,19 @@ class TestTheUsualWayIsNotEnough:
         assert len(world.placed()) == 4
         assert set(world.spread().values()) == {2}
 
-    def test_another_member_may_stand_in_for_one_that_finds_no_room(self) -> None:
+    def test_gang_starts_with_another_member_instead_of_an_unplaceable_one(self) -> None:
         world = Scenario().node("n1", cpu=4)
         world.gang("job", 2).pod("huge", gang="job", cpu=64).pods("small", 2, gang="job", cpu=2).run()
         assert world.placed() == ["small-0", "small-1"]
 
-    def test_a_higher_priority_is_preferred_but_not_at_the_price_of_the_gang(self) -> None:
+    def test_member_of_higher_priority_is_preferred_unless_the_gang_would_not_fit(self) -> None:
         world = Scenario().node("n1", cpu=4)
         world.gang("job", 2).pod("greedy", gang="job", cpu=3, priority=9).pods("small", 2, gang="job", cpu=2).run()
         assert world.placed() == ["small-0", "small-1"]
 
 
 class TestSearch:
-    def test_it_gives_up_at_its_limit_and_says_so(self) -> None:
+    def test_search_stops_at_its_limit_and_the_verdict_says_so(self) -> None:
         idle = [[20 + number, 20 - number] for number in range(6)]
         kinds = [SearchKind(((0, 3 + number % 4), (1, 6 - number % 4)), (True,) * 6) for number in range(8)]
         parts = [SearchPart(number, 0, "", 4) for number in range(8)]
@@ -182,15 +184,15 @@ class TestSearch:
         assert search.run() is None
         assert search.exhausted
 
-    def test_without_reaching_it_its_no_is_a_proof(self) -> None:
+    def test_refusal_within_the_search_limit_is_exact(self) -> None:
         search = ExactSearch(
             [[3]], [SearchKind(((0, 2),), (True,))], [SearchPart(0, 0, "", 2)], [SearchNeed(2, {})]
         )
         assert search.run() is None
         assert not search.exhausted
 
-    def test_equal_nodes_are_tried_once(self) -> None:
-        """On forty equal nodes there are few ways, however many there are on paper."""
+    def test_search_tries_equal_nodes_once(self) -> None:
+        """On forty equal nodes there are few distinct assignments, although the number of permutations is large."""
         kinds = [SearchKind(((0, 6),), (True,) * 40), SearchKind(((0, 5),), (True,) * 40)]
         search = ExactSearch(
             [[10]] * 40,

@@ -1,4 +1,4 @@
-"""Borrowing are given last: nothing is lent in a cycle that somebody of the same cycle has a right to."""
+"""Borrowing after quota: in each cycle, units within quota are placed before units that borrow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ PROPORTION = CAPACITY.replace("capacity", "proportion")
 
 
 class World:
-    """A cluster of nodes with two CPUs; `own` is what each account may have back, `kind` of which sort they are."""
+    """Cluster of nodes with two CPUs; `own` is the reclaimable amount of each account, `kind` the kind of
+    account.
+    """
 
     def __init__(self, kind: str, own: dict[str, int], nodes: int = 4) -> None:
         self.kind = kind
@@ -49,55 +51,55 @@ KINDS = ("elastic quotas", "koordinator", "capacity", "proportion")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_stays_within_his_own_goes_before_who_borrows_whatever_age_and_priority(kind: str) -> None:
+def test_unit_within_quota_is_placed_before_a_borrower_whatever_age_and_priority(kind: str) -> None:
     world = World(kind, {"a": 4, "b": 4}).job("a", "loan", 4, priority=100).job("b", "own", 2).scenario.run()
     assert world.placed() == ["own-0", "own-1"]
     assert world.evicted == []
 
 
 @pytest.mark.parametrize("kind", ["elastic quotas", "capacity"])
-def test_what_is_left_is_lent_in_the_same_cycle(kind: str) -> None:
+def test_remaining_room_is_lent_in_the_same_cycle(kind: str) -> None:
     world = World(kind, {"a": 2, "b": 4, "c": 2}).job("a", "loan", 2).job("b", "own", 2)
     plan = world.scenario.cycle()
     assert [bind.name for bind in plan.binds] == ["own-0", "own-1", "loan-0", "loan-1"]
 
 
-def test_only_what_is_asked_for_counts() -> None:
-    """It has more CPU than its own already, and asks for none."""
+def test_only_requested_resources_decide_whether_a_unit_borrows() -> None:
+    """The account is above its quota of CPU already, but the pod requests none."""
     world = World("elastic quotas", {"a": 0, "b": 4}).job("a", "loan", 1).scenario.run()
     world.elastic_quota("a", {"cpu": 0, "gpu": 4}, {}).node("g", gpu=4, cpu=1)
     world.within("b").job("theirs", 4, gpu=1).within("a").job("ours", 4, gpu=1).run()
     assert world.placed("ours") == ["ours-0", "ours-1", "ours-2", "ours-3"]
 
 
-def test_pods_without_a_gang_are_lent_to_as_far_as_their_own_reaches_first() -> None:
+def test_single_pods_within_quota_are_placed_before_those_that_borrow() -> None:
     world = World("elastic quotas", {"a": 4, "b": 4}).scenario
     world.within("a").pods("a", 4, cpu=2).within("b").pods("b", 2, cpu=2)
     assert sorted(bind.name for bind in world.cycle().binds) == ["a-0", "a-1", "b-0", "b-1"]
 
 
-def test_what_a_gang_has_above_its_minimum_is_a_loan_like_any_other() -> None:
+def test_gang_members_above_the_minimum_borrow_like_other_pods() -> None:
     world = World("elastic quotas", {"a": 4, "b": 4}).job("a", "elastic", 4, minimum=2, priority=9)
     world.job("b", "own", 2).scenario.run()
     assert world.scenario.placed() == ["elastic-0", "elastic-1", "own-0", "own-1"]
     assert world.scenario.evicted == []
 
 
-def test_within_one_account_the_order_stays() -> None:
-    """The large job is first in its queue; the small one behind it could be placed before the other's loan."""
+def test_order_within_one_account_does_not_change() -> None:
+    """The large job is first in its queue; the small one behind it fits before another account's loan."""
     world = World("capacity", {"a": 4, "b": 2}).job("b", "loan", 3).job("a", "large", 3, priority=9)
     world.job("a", "small", 1)
     plan = world.scenario.cycle()
     assert [bind.name for bind in plan.binds] == ["large-0", "large-1", "large-2", "small-0"]
 
 
-def test_who_cannot_be_placed_for_other_reasons_holds_up_nobody() -> None:
+def test_unit_blocked_for_another_reason_does_not_delay_borrowers() -> None:
     world = World("elastic quotas", {"a": 2, "b": 6}).job("b", "wide", 1, cpu=4).job("a", "loan", 4)
     assert len(world.scenario.run().placed("loan")) == 4
 
 
-def test_room_that_others_must_give_back_is_not_lent_meanwhile() -> None:
-    """The one within its own has to wait for a borrower to leave; what is free now is kept for it."""
+def test_room_owed_by_borrowers_is_not_lent_before_it_is_freed() -> None:
+    """The unit within quota waits for a borrower to terminate; the room that is free now is reserved for it."""
     world = World("elastic quotas", {"a": 0, "b": 8, "c": 0}).job("a", "old", 3).scenario.run()
     world.within("c").job("new", 1, cpu=2, priority=9).within("b").job("own", 2, cpu=2)
     assert world.cycle().binds == []
@@ -106,7 +108,7 @@ def test_room_that_others_must_give_back_is_not_lent_meanwhile() -> None:
     assert all(name.startswith("old") for name in world.evicted)
 
 
-def test_a_queue_that_keeps_its_order_keeps_it() -> None:
+def test_strict_fifo_queue_is_not_reordered_by_borrowing() -> None:
     scenario = Scenario().nodes(2, cpu=2).queue("default", fifo=True)
     scenario.elastic_quota("a", {"cpu": 0}, {"cpu": 8}).elastic_quota("b", {"cpu": 4}, {"cpu": 8})
     scenario.within("a").job("first", 1, cpu=2)
@@ -115,8 +117,8 @@ def test_a_queue_that_keeps_its_order_keeps_it() -> None:
     assert [bind.name for bind in scenario.cycle().binds] == ["first-0", "second-0"]
 
 
-def test_of_a_tree_the_level_nearest_to_the_leaf_counts_most() -> None:
-    """Both are above what their common parent deserves; only one of them is above its own as well."""
+def test_nearest_level_to_the_leaf_decides_first_in_a_queue_tree() -> None:
+    """Both are above the deserved amount of their common parent; only one is above its own as well."""
     scenario = Scenario(CAPACITY).nodes(3, cpu=2)
     scenario.queue("team", deserved={"cpu": 2}, parental=True).queue("other", deserved={"cpu": 4})
     scenario.queue("x", parent="team", deserved={"cpu": 0}).queue("y", parent="team", deserved={"cpu": 4})
@@ -132,8 +134,8 @@ def test_of_a_tree_the_level_nearest_to_the_leaf_counts_most() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_nothing_that_is_bound_is_evicted_while_nothing_else_changes(kind: str, data: st.DataObject) -> None:
-    """Random quotas that the cluster can keep, and gangs that ask at once; each account has one priority."""
+def test_bound_pods_are_not_evicted_while_nothing_else_changes(kind: str, data: st.DataObject) -> None:
+    """Random quotas that the cluster can serve, and gangs that arrive at once; each account has one priority."""
     own = {name: data.draw(st.integers(0, 5), name) for name in data.draw(st.sampled_from(["ab", "abc"]))}
     nodes = data.draw(st.integers(1, 4), "nodes")
     assume(sum(own.values()) <= 2 * nodes)

@@ -1,4 +1,4 @@
-"""What pods ask of other pods, in whole cycles: alone and in gangs."""
+"""Inter-pod affinity and topology spread, in whole cycles: of single pods and of gangs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def world(zones: str = "xyz", per_zone: int = 2, cpu: int = 4, policy: str | Non
 
 
 def placements(world: Scenario) -> dict[str, str]:
-    """Of everybody who has a node."""
+    """Return the node of every bound pod."""
     return {name: world.where(name) for name in world.state.pods if world.where(name)}
 
 
@@ -57,12 +57,12 @@ def labelled(app: str) -> dict[str, object]:
     return {"labels": (("app", app),)}
 
 
-def test_single_pods_spread_evenly() -> None:
+def test_single_pods_are_spread_evenly_over_zones() -> None:
     found = pods(world(), "web", 6, "web", even("web"), cpu=1).run()
     assert zones_of(found, "web") == {"x": 2, "y": 2, "z": 2}
 
 
-def test_a_zone_without_room_holds_the_others_up_and_is_named() -> None:
+def test_zone_without_room_blocks_a_spread_and_is_named() -> None:
     found = pods(world(), "web", 4, "web", even("web"), cpu=1)
     for node in ("z1", "z2"):
         found.pod(f"full-{node}", node=node, cpu=4)
@@ -84,7 +84,7 @@ def test_a_gang_spreads_as_a_whole_or_not_at_all() -> None:
     assert sorted(zones_of(found, "job").values()) == [1, 2, 2]
 
 
-def test_a_gang_whose_members_avoid_each_other_needs_a_node_each() -> None:
+def test_gang_with_mutual_anti_affinity_needs_one_node_per_member() -> None:
     found = world()
     found.gang("job", 7)
     pods(found, "job", 7, "job", far("job"), gang="job", cpu=1).run()
@@ -96,14 +96,14 @@ def test_a_gang_whose_members_avoid_each_other_needs_a_node_each() -> None:
     assert len(set(placements(found).values())) == 7
 
 
-def test_the_first_of_a_series_may_go_anywhere_and_draws_the_others() -> None:
+def test_first_pod_with_self_affinity_is_placed_anywhere_and_attracts_the_next_ones() -> None:
     found = world()
     found.gang("job", 5)
     pods(found, "job", 5, "job", near("job"), gang="job", cpu=1).run()
     assert sorted(zones_of(found, "job").values()) == [5]
 
 
-def test_a_pod_waits_for_those_it_has_to_be_near_to() -> None:
+def test_pod_waits_for_the_pods_of_its_required_affinity() -> None:
     found = world()
     pods(found, "web", 3, "web", near("db"), cpu=1).run()
     assert not placements(found)
@@ -115,7 +115,7 @@ def test_a_pod_waits_for_those_it_has_to_be_near_to() -> None:
     assert len(placements(found)) == 4
 
 
-def test_a_gang_is_woken_by_those_it_has_to_be_near_to() -> None:
+def test_gang_is_woken_by_the_pods_of_its_required_affinity() -> None:
     found = world()
     found.gang("job", 4)
     pods(found, "job", 4, "job", near("db"), gang="job", cpu=1).run()
@@ -127,7 +127,7 @@ def test_a_gang_is_woken_by_those_it_has_to_be_near_to() -> None:
     assert sum(zones_of(found, "job").values()) == 4
 
 
-def test_members_follow_those_of_their_own_gang() -> None:
+def test_members_follow_members_of_their_own_gang() -> None:
     found = world(per_zone=1, cpu=8)
     found.gang("job", 4)
     pods(found, "job-w", 3, "worker", near("ps"), gang="job", role="worker", cpu=1)
@@ -136,7 +136,7 @@ def test_members_follow_those_of_their_own_gang() -> None:
     assert len(zones_of(found, "job")) == 1
 
 
-def test_pods_that_are_there_keep_others_out_whoever_placed_them() -> None:
+def test_anti_affinity_of_running_pods_applies_whichever_scheduler_placed_them() -> None:
     found = world(per_zone=1)
     for zone in "xy":
         guard = PodClass(peers=far("web", ZONE))
@@ -150,7 +150,7 @@ def test_pods_that_are_there_keep_others_out_whoever_placed_them() -> None:
     assert placements(found)["web-more-0"] == "x1"
 
 
-def test_pods_that_are_leaving_do_not_count_for_a_spread() -> None:
+def test_terminating_pods_do_not_count_for_a_spread() -> None:
     found = world("xy", per_zone=1)
     found.pod("old", node="x1", terminating=True, more=labelled("web"))
     pods(found, "web", 1, "web", even("web"), cpu=1)
@@ -158,7 +158,7 @@ def test_pods_that_are_leaving_do_not_count_for_a_spread() -> None:
     assert placements(found)["web-0"] == "x1"
 
 
-def test_preferences_move_pods_as_far_as_they_weigh() -> None:
+def test_preferred_affinity_is_weighed_against_other_scores() -> None:
     meant = PeerTerm(meaning("db"), ZONE)
     for weight, zone in ((100, "y"), (-100, "x")):
         found = world("xy", per_zone=1).pod("db", node="y1", more=labelled("db"))
@@ -167,14 +167,14 @@ def test_preferences_move_pods_as_far_as_they_weigh() -> None:
         assert zones_of(found, "web") == {zone: 2}
 
 
-def test_pods_that_are_there_pull_others_near() -> None:
+def test_preferred_affinity_of_running_pods_attracts_new_pods() -> None:
     wish = Peers(preferred=(PreferredPeers(PeerTerm(meaning("web"), ZONE), 50),))
     found = world("xy", per_zone=1).pod("fan", node="y1", pod_class=PodClass(peers=wish), cpu=1)
     pods(found, "web", 2, "web", Peers(), cpu=1).run()
     assert zones_of(found, "web") == {"y": 2}
 
 
-def test_a_wish_to_spread_counts_but_does_not_hold_up() -> None:
+def test_soft_spread_is_scored_but_blocks_no_pod() -> None:
     found = world("xyz", per_zone=1)
     wish = even("web", required=False)
     pods(found, "web", 12, "web", wish, cpu=1).run()
@@ -184,7 +184,7 @@ def test_a_wish_to_spread_counts_but_does_not_hold_up() -> None:
     assert zones_of(found, "web") == {"y": 3}
 
 
-def test_what_the_policy_does_not_keep_holds_nobody_up() -> None:
+def test_affinity_of_a_disabled_filter_blocks_no_pod() -> None:
     policy = """
     actions: allocate
     tiers: [{plugins: [{name: predicates, arguments:
@@ -196,7 +196,7 @@ def test_what_the_policy_does_not_keep_holds_nobody_up() -> None:
     assert zones_of(found, "web") == {"x": 3}
 
 
-def test_relabelled_pods_and_nodes_and_namespaces_are_followed() -> None:
+def test_changed_labels_of_pods_nodes_and_namespaces_are_followed() -> None:
     found = world(per_zone=1)
     anywhere = PodSelection((Requirement("app", "In", ("db",)),), (), (Requirement("team", "Exists"),))
     for zone in "xyz":
@@ -217,7 +217,7 @@ def test_relabelled_pods_and_nodes_and_namespaces_are_followed() -> None:
 
 
 class TestWhatWouldHelp:
-    def test_a_full_zone_is_named_and_what_a_wider_skew_would_do(self) -> None:
+    def test_verdict_names_a_full_zone_and_the_effect_of_a_larger_skew(self) -> None:
         found = pods(world(), "web", 4, "web", even("web"), cpu=1)
         for node in ("z1", "z2"):
             found.pod(f"full-{node}", node=node, cpu=4)
@@ -227,7 +227,7 @@ class TestWhatWouldHelp:
         found.run()
         assert not found.waiting()
 
-    def test_a_zone_that_takes_nobody_holds_the_others_up(self) -> None:
+    def test_verdict_names_a_closed_zone_that_blocks_a_spread(self) -> None:
         found = world()
         for node in ("z1", "z2"):
             found.node(node, labels={ZONE: "z", HOST: node}, cpu=4, unschedulable=True)
@@ -237,19 +237,19 @@ class TestWhatWouldHelp:
             " (makes 4 nodes eligible)"
         )
 
-    def test_more_zones_are_asked_for_where_there_are_too_few(self) -> None:
+    def test_verdict_asks_for_more_zones_where_min_domains_is_not_met(self) -> None:
         found = pods(world(), "web", 4, "web", even("web", min_domains=5), cpu=1).run()
         assert found.why_pod("web-3").change == (
             "add nodes in 2 more domains of zone, lower minDomains to 3, or set maxSkew to 2"
             " (makes 6 nodes eligible)"
         )
 
-    def test_nodes_without_the_label(self) -> None:
+    def test_verdict_counts_nodes_without_the_topology_label(self) -> None:
         found = Scenario().nodes(2, cpu=4)
         change = pods(found, "web", 1, "web", even("web"), cpu=1).run().why_pod("web-0").change
         assert change == "label nodes with zone (makes 2 nodes eligible)"
 
-    def test_whom_a_pod_waits_for(self) -> None:
+    def test_verdict_names_the_pods_that_a_pod_waits_for(self) -> None:
         change = pods(world(), "web", 1, "web", near("db"), cpu=1).run().why_pod("web-0").change
         assert change == (
             "start pods with app=db on nodes with the label zone, or relax podAffinity (makes 6 nodes eligible)"
@@ -262,7 +262,7 @@ class TestWhatWouldHelp:
             .change.startswith("free or add 1 cpu on the 1 eligible node")
         )
 
-    def test_who_keeps_whom_out(self) -> None:
+    def test_verdict_names_the_anti_affinity_that_blocks_a_pod(self) -> None:
         found = world(per_zone=1)
         for zone in "xyz":
             found.pod(f"old-{zone}", node=f"{zone}1", more=labelled("old"))
@@ -279,7 +279,7 @@ class TestWhatWouldHelp:
 
 
 class TestWhereAGangGathers:
-    def test_it_gathers_where_all_of_it_fits_not_where_its_first_member_is_best_off(self) -> None:
+    def test_gang_with_self_affinity_is_placed_where_all_fit_not_where_the_first_scores_best(self) -> None:
         found = Scenario()
         found.node("x1", labels={ZONE: "x"}, cpu=3)
         for number in range(5):
@@ -288,7 +288,7 @@ class TestWhereAGangGathers:
         pods(found, "job", 5, "job", near("job"), gang="job", cpu=1).run()
         assert zones_of(found, "job") == {"y": 5}
 
-    def test_followers_lead_their_leaders_to_where_there_is_room_for_all(self) -> None:
+    def test_leaders_are_placed_where_their_followers_fit_too(self) -> None:
         found = Scenario()
         found.node("x1", labels={ZONE: "x"}, cpu=8)
         found.pod("full", node="x1", cpu=6)
@@ -299,7 +299,7 @@ class TestWhereAGangGathers:
         pods(found, "job-p", 1, "ps", Peers(), gang="job", role="ps", cpu=1).run()
         assert zones_of(found, "job") == {"y": 5}
 
-    def test_it_waits_where_no_domain_takes_all_of_it(self) -> None:
+    def test_gang_with_self_affinity_waits_where_no_domain_fits_all_members(self) -> None:
         found = world(per_zone=1)
         found.gang("job", 5)
         pods(found, "job", 5, "job", near("job"), gang="job", cpu=1).run()

@@ -1,4 +1,4 @@
-"""Pods that are kept out by others, not by a lack of room, have those others evicted."""
+"""Preemption for pods that anti-affinity or spread blocks, not a lack of room."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
 
 
 def busy(cpu: object = 1) -> Scenario:
-    """A pod of app old on every node, and room beside it."""
+    """A pod of app old on every node, with free room beside it."""
     found = world(policy=EVICTING)
     for number, node in enumerate(("x1", "x2", "y1", "y2", "z1", "z2")):
         found.pod(f"old-{number}", node=node, more=labelled("old"), cpu=cpu)
     return found
 
 
-def test_one_of_those_whom_a_pod_avoids_has_to_go() -> None:
+def test_one_pod_of_a_nodes_anti_affinity_is_evicted() -> None:
     found = busy()
     pods(found, "vip", 1, "vip", far("old"), cpu=1, priority=9).run()
     assert len(found.evicted) == 1
     assert found.where("vip-0")
 
 
-def test_everybody_in_a_zone_goes_for_a_pod_that_wants_it_free_of_them() -> None:
+def test_all_pods_of_a_zone_are_evicted_for_zone_anti_affinity() -> None:
     found = busy().gone("old-4")
     pods(found, "vip", 1, "vip", far("old", ZONE), cpu=1, priority=9).run()
     assert found.evicted == ["old-5"]
     assert found.where("vip-0").startswith("z")
 
 
-def test_who_avoids_the_newcomer_has_to_go() -> None:
+def test_pod_with_anti_affinity_against_the_preemptor_is_evicted() -> None:
     found = world(policy=EVICTING)
     for zone in "xyz":
         cls = PodClass(peers=Peers(anti=(PeerTerm(meaning("vip"), ZONE),)))
@@ -46,7 +46,7 @@ def test_who_avoids_the_newcomer_has_to_go() -> None:
     assert found.where("vip-0").startswith("y")
 
 
-def test_an_even_spread_makes_room_in_the_zone_that_is_too_empty() -> None:
+def test_spread_evicts_in_the_zone_with_too_few_matching_pods() -> None:
     found = world(per_zone=1, policy=EVICTING)
     found.pod("vip-x", node="x1", more=labelled("vip"), cpu=1, priority=9)
     found.pod("vip-y", node="y1", more=labelled("vip"), cpu=1, priority=9)
@@ -58,7 +58,7 @@ def test_an_even_spread_makes_room_in_the_zone_that_is_too_empty() -> None:
     assert found.where("vip-new-0") == "z1"
 
 
-def test_nobody_goes_who_does_not_matter() -> None:
+def test_pods_outside_of_the_anti_affinity_are_not_evicted() -> None:
     found = busy()
     for number in range(12):
         found.pod(f"other-{number}", node=f"{'xyz'[number % 3]}1", more=labelled("other"), cpu="100m")
@@ -67,7 +67,7 @@ def test_nobody_goes_who_does_not_matter() -> None:
     assert len(found.evicted) == 1
 
 
-def test_a_gang_that_wants_nodes_of_its_own_gets_as_many_as_it_needs() -> None:
+def test_gang_with_anti_affinity_frees_one_node_per_member() -> None:
     found = busy()
     found.gang("job", 3, priority=9)
     pods(found, "job", 3, "job", Peers(anti=(*far("old").anti, *far("job").anti)), gang="job", cpu=1).run()
@@ -75,7 +75,7 @@ def test_a_gang_that_wants_nodes_of_its_own_gets_as_many_as_it_needs() -> None:
     assert len({placements(found)[f"job-{number}"] for number in range(3)}) == 3
 
 
-def test_nobody_is_evicted_in_vain_for_who_has_to_be_near_to_nobody() -> None:
+def test_unmet_affinity_evicts_no_pod() -> None:
     found = busy()
     pods(found, "vip", 1, "vip", Peers(affinity=(PeerTerm(meaning("absent"), HOST),)), cpu=1, priority=9).run()
     assert found.evicted == []

@@ -1,4 +1,4 @@
-"""What holds whatever happens to pods that mind where others are."""
+"""Properties of inter-pod affinity in random histories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .test_scheduler_properties import check_plan, decisions, needs, verdicts
 from .worlds import GANGS, Script
 
 STEPS = 50
-# Without evictions: then what is placed stays, and rules that held when it was placed can be checked.
+# Evictions are off: then placed pods stay, and rules that held at placement can be checked later.
 NODEORDER = """
 actions: "enqueue, allocate, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]}]
@@ -33,7 +33,7 @@ def statements() -> list[Peers]:
 
 
 class PeerScript(Script):
-    """The same stories, of pods with labels on nodes in zones."""
+    """Random histories of pods with labels on nodes in zones."""
 
     def __init__(self, seed: int, *worlds: Scenario) -> None:
         super().__init__(seed, *worlds)
@@ -67,7 +67,7 @@ class PeerScript(Script):
 
 
 def check_rules(world: Scenario, plan: Plan) -> None:
-    """Nobody who was placed just now stands where its own anti-affinity, or that of others, forbids it."""
+    """Check that no pod placed in this cycle violates its own anti-affinity or that of another pod."""
     nodes, fresh = world.state.nodes, {bind.uid for bind in plan.binds}
     there = [
         record
@@ -88,7 +88,7 @@ def check_rules(world: Scenario, plan: Plan) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_plans_are_whole_and_keep_to_the_rules(seed: int) -> None:
+def test_plans_are_whole_and_respect_the_affinity_rules(seed: int) -> None:
     world = Scenario(PeerScript.policy(seed))
     script = PeerScript(seed, world)
     try:
@@ -108,7 +108,7 @@ def test_plans_are_whole_and_keep_to_the_rules(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
+def test_parking_does_not_change_decisions_with_affinity(seed: int) -> None:
     lazy, eager = Scenario(PeerScript.policy(seed)), Scenario(PeerScript.policy(seed))
     script = PeerScript(seed, lazy, eager)
     try:

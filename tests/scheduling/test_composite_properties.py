@@ -1,5 +1,4 @@
-"""What holds of groups of groups whatever happens: quorums of quorums start whole, and parking is only a way to be
-quick."""
+"""Properties of composites in random histories: quorums of quorums start whole, and parking only saves time."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ Step = Callable[[World], object]
 
 
 class Story:
-    """Draws one step after the other; each can be played on several worlds."""
+    """Random steps, drawn one after the other and replayable on several worlds."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -70,14 +69,14 @@ def _vanish(world: World, at: float) -> None:
 
 
 def forest(world: World) -> dict[GangKey, CompositeTree]:
-    """The trees that make sense."""
+    """Return the valid trees."""
     composites = world.state.gangs.composites
     roots = {composites.root_of(key) for key in composites.specs}
     return {root: composite_tree_of(composites, root) for root in roots if composites.fault(root) is None}
 
 
 def holds(world: World, tree: CompositeTree, bound: Counter[GangKey]) -> bool:
-    """Whether enough of it is placed, this plan's bindings included."""
+    """Return whether enough of the composite is placed, this plan's bindings included."""
     count = 0
     for child in tree.children:
         if isinstance(child, CompositeTree):
@@ -100,7 +99,7 @@ def check(world: World, plan: Plan) -> None:
         assert root in trees, f"{key} was placed although something is wrong with its tree"
         assert gang.spec is not None
         assert gang.counts().active >= gang.spec.min_member, f"{key} started in part"
-        if bound[key] >= gang.spec.min_member:  # its quorum is new
+        if bound[key] >= gang.spec.min_member:  # its quorum starts in this plan
             for tree in trees[root].trees():
                 if any(child is gang for child in tree.gangs()):
                     assert holds(world, tree, bound), f"{tree} started in part with {key}"
@@ -123,7 +122,7 @@ def test_trees_start_whole_and_the_scheduler_comes_to_rest(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(15)))
-def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
+def test_parking_does_not_change_decisions_with_composites(seed: int) -> None:
     lazy, eager, story = World(), World(), Story(1000 + seed)
     for _ in range(STEPS):
         for step in story.step():

@@ -1,4 +1,4 @@
-"""Groups of groups: so many of their gangs start together as they need, or none of them."""
+"""Composites: a required number of their gangs starts together, or none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class World(Scenario):
         return self
 
     def group(self, name: str, members: int, parent: str, minimum: int | None = None, **fields: object) -> World:
-        """A native group below a composite, with identical members."""
+        """Declare a native group below a composite, with identical members."""
         declared = {key: fields.pop(key) for key in ("workload", "priority") if key in fields}
         self.gang(
             name,
@@ -52,14 +52,14 @@ class World(Scenario):
 
 
 class TestGangs:
-    def test_all_groups_that_are_needed_start_together(self) -> None:
+    def test_all_required_groups_of_a_composite_start_together(self) -> None:
         world = (
             World().node("n1", gpu=8).composite("c", 2).group("a", 4, "c", gpu=1).group("b", 4, "c", gpu=1).run()
         )
         assert world.started() == {"a", "b"}
         assert {bind.cause for plan in world.plans for bind in plan.binds} == {"c1"}
 
-    def test_or_none_does_and_each_is_told_who_lacks_what(self) -> None:
+    def test_no_group_starts_if_one_lacks_room_and_each_verdict_names_the_missing_one(self) -> None:
         world = (
             World().node("n1", gpu=7).composite("c", 2).group("a", 4, "c", gpu=1).group("b", 4, "c", gpu=1).run()
         )
@@ -70,7 +70,7 @@ class TestGangs:
             "gang ns/a waits for CompositePodGroup ns/c: only 1 of the 2 required groups can start; "
         )
 
-    def test_as_many_groups_as_are_needed_are_enough_and_others_follow_when_they_fit(self) -> None:
+    def test_required_number_of_groups_starts_and_the_remaining_follow_when_they_fit(self) -> None:
         world = World().node("n1", gpu=8).composite("c", 2)
         for name in "abd":
             world.group(name, 4, "c", gpu=1)
@@ -80,12 +80,12 @@ class TestGangs:
         world.node("n2", gpu=4).run()
         assert world.started() == {"a", "b", "d"}
 
-    def test_a_group_that_does_not_fit_is_passed_over_for_one_that_does(self) -> None:
+    def test_group_that_does_not_fit_is_skipped_for_one_that_does(self) -> None:
         world = World().node("n1", gpu=4).composite("c", 2)
         world.group("a", 2, "c", gpu=1).group("b", 8, "c", gpu=1).group("d", 2, "c", gpu=1).run()
         assert world.started() == {"a", "d"}
 
-    def test_it_waits_for_members_of_its_groups(self) -> None:
+    def test_composite_waits_for_members_of_its_groups(self) -> None:
         world = World().node("n1", gpu=8).composite("c", 2)
         world.group("a", 2, "c", gpu=1).group("b", 1, "c", minimum=3, gpu=1).run()
         assert world.started() == set()
@@ -94,7 +94,7 @@ class TestGangs:
         world.pod("b-1", gang="b", gpu=1).pod("b-2", gang="b", gpu=1).run()
         assert world.started() == {"a", "b"}
 
-    def test_it_waits_for_groups(self) -> None:
+    def test_composite_waits_for_missing_groups(self) -> None:
         world = World().node("n1", gpu=8).composite("c", 2).group("a", 2, "c", gpu=1).run()
         assert world.started() == set()
         assert world.why("a").message == (
@@ -104,20 +104,20 @@ class TestGangs:
         world.group("b", 2, "c", gpu=1).run()
         assert world.started() == {"a", "b"}
 
-    def test_members_above_a_groups_minimum_come_later_and_singly(self) -> None:
+    def test_members_above_the_minimum_of_a_group_start_later_and_singly(self) -> None:
         world = World().node("n1", gpu=5).composite("c", 2)
         world.group("a", 3, "c", minimum=2, gpu=1).group("b", 3, "c", minimum=2, gpu=1).run()
         assert len(world.placed()) == 5
         assert world.started() == {"a", "b"}
 
-    def test_room_that_grows_later_wakes_it(self) -> None:
+    def test_composite_is_woken_by_added_room(self) -> None:
         world = (
             World().node("n1", gpu=4).composite("c", 2).group("a", 4, "c", gpu=1).group("b", 4, "c", gpu=1).run()
         )
         assert world.started() == set()
         assert world.node("n2", gpu=4).run().started() == {"a", "b"}
 
-    def test_once_it_has_started_a_group_that_lost_everybody_comes_back_without_the_others(self) -> None:
+    def test_group_that_lost_all_members_restarts_alone_after_the_composite_has_started(self) -> None:
         world = (
             World().node("n1", gpu=4).composite("c", 2).group("a", 2, "c", gpu=1).group("b", 2, "c", gpu=1).run()
         )
@@ -127,12 +127,12 @@ class TestGangs:
 
 
 class TestBasic:
-    def test_each_group_starts_for_itself(self) -> None:
+    def test_groups_of_a_basic_composite_start_independently(self) -> None:
         world = World().node("n1", gpu=4).composite("c").group("a", 8, "c", gpu=1).group("b", 4, "c", gpu=1).run()
         assert world.started() == {"b"}
         assert world.why("a").code == "NotEnoughResources"
 
-    def test_but_waits_until_the_composite_exists(self) -> None:
+    def test_group_of_a_basic_composite_waits_until_the_composite_exists(self) -> None:
         world = World().node("n1", gpu=4).group("b", 4, "c", gpu=1).run()
         assert world.started() == set()
         assert (world.why("b").code, world.why("b").message) == (
@@ -144,7 +144,7 @@ class TestBasic:
 
 class TestTrees:
     def tree(self, gpus: int) -> World:
-        """Two replicas of a service, each of a leader and workers; one replica must start."""
+        """Two replicas of a service, each with a leader and workers; one replica must start."""
         world = World().node("n1", gpu=gpus).composite("top", 1)
         for replica in ("r1", "r2"):
             world.composite(replica, 2, "top").group(f"{replica}l", 1, replica, gpu=1)
@@ -155,16 +155,16 @@ class TestTrees:
         ("gpus", "started"),
         [(3, set()), (4, {"r1l", "r1w"}), (7, {"r1l", "r1w"}), (8, {"r1l", "r1w", "r2l", "r2w"})],
     )
-    def test_a_quorum_of_quorums(self, gpus: int, started: set[str]) -> None:
+    def test_composite_of_composites_starts_with_a_quorum_of_quorums(self, gpus: int, started: set[str]) -> None:
         assert self.tree(gpus).run().started() == started
 
-    def test_a_child_that_was_tried_in_vain_leaves_nothing_behind(self) -> None:
+    def test_failed_attempt_of_a_child_composite_holds_no_room(self) -> None:
         world = self.tree(7).run()
         assert len(world.placed()) == 4
         world.pod("lone", gpu=3).run()
         assert "lone" in world.placed()
 
-    def test_a_child_beyond_what_is_needed_waits_for_itself_and_its_gangs_for_each_other(self) -> None:
+    def test_surplus_child_composite_starts_alone_and_whole(self) -> None:
         world = self.tree(7).run()
         assert world.why("r2w").code == "NotEnoughResources"
         assert world.why("r2l").message.startswith(
@@ -172,7 +172,7 @@ class TestTrees:
         )
         assert world.node("n2", gpu=1).run().started() == {"r1l", "r1w", "r2l", "r2w"}
 
-    def test_who_waits_is_told_of_a_group_that_is_needed_and_of_no_other(self) -> None:
+    def test_verdict_names_a_required_group_and_no_other(self) -> None:
         world = World().node("n1", gpu=8).composite("root", 2)
         world.composite("l", 1, "root").group("l1", 2, "l", gpu=1).group("l2", 0, "l", minimum=2)
         world.composite("r", 1, "root").group("r1", 0, "r", minimum=2).run()
@@ -181,12 +181,12 @@ class TestTrees:
             "gang ns/r1: waiting for members of PodGroup ns/r1: have 0 of 2 pods"
         )
 
-    def test_a_parent_that_is_missing_is_waited_for(self) -> None:
+    def test_composite_waits_for_a_missing_parent(self) -> None:
         world = World().node("n1", gpu=8).composite("mid", 1, "top").group("a", 1, "mid", gpu=1).run()
         assert world.why("a").message == "waiting for CompositePodGroup ns/top"
         assert world.composite("top", 1).run().started() == {"a"}
 
-    def test_a_cycle_is_invalid_and_says_so_to_everybody_below(self) -> None:
+    def test_cycle_of_composites_is_invalid_and_every_group_below_says_so(self) -> None:
         world = (
             World().node("n1", gpu=8).composite("x", 1, "y").composite("y", 1, "x").group("a", 1, "x", gpu=1).run()
         )
@@ -195,7 +195,7 @@ class TestTrees:
         assert "ns/x -> ns/y -> ns/x" in world.why("a").message
         assert world.why("a").fault
 
-    def test_more_than_four_levels_are_invalid(self) -> None:
+    def test_composite_tree_of_more_than_four_levels_is_invalid(self) -> None:
         world = World().node("n1", gpu=8).composite("c1", 1)
         for level in (2, 3):
             world.composite(f"c{level}", 1, f"c{level - 1}")
@@ -204,18 +204,18 @@ class TestTrees:
         world.composite("c4", 1, "c3").group("b", 1, "c4", gpu=1).run()
         assert world.why("b").message == "the tree of CompositePodGroup ns/c1 is 5 levels deep at PodGroup ns/b"
 
-    def test_groups_of_several_workloads_make_no_tree(self) -> None:
+    def test_groups_of_several_workloads_form_no_tree(self) -> None:
         world = World().node("n1", gpu=8).composite("c", 1, workload="one")
         world.group("a", 1, "c", workload="two", gpu=1).run()
         assert world.started() == set()
         assert "has groups of several Workloads (one, two)" in world.why("a").message
 
-    def test_what_cannot_be_read_holds_the_tree(self) -> None:
+    def test_unreadable_composite_holds_its_tree(self) -> None:
         world = World().node("n1", gpu=8).composite("c", 1, problem=Problem.of("UnknownPolicy", "odd", "use gang"))
         world.group("a", 1, "c", gpu=1).run()
         assert (world.why("a").code, world.why("a").message) == ("UnknownPolicy", "odd")
 
-    def test_a_tree_that_is_corrected_starts(self) -> None:
+    def test_corrected_tree_starts(self) -> None:
         world = (
             World().node("n1", gpu=8).composite("x", 1, "y").composite("y", 1, "x").group("a", 1, "x", gpu=1).run()
         )
@@ -224,13 +224,13 @@ class TestTrees:
 
 
 class TestPriority:
-    def test_a_composites_priority_holds_for_everything_below(self) -> None:
+    def test_priority_of_a_composite_applies_to_all_groups_below(self) -> None:
         world = World().node("n1", gpu=2)
         world.job("early", 2, gpu=1, priority=5)
         world.composite("c", 1, priority=9).group("a", 2, "c", gpu=1).run()
         assert world.started() == {"a"}
 
-    def test_others_go_for_as_many_groups_as_are_needed(self) -> None:
+    def test_composite_preempts_for_its_required_number_of_groups(self) -> None:
         world = World(PREEMPTING).node("n1", gpu=4).job("low", 4, minimum=1, gpu=1).run()
         world.composite("c", 2, priority=9)
         for name in "abd":
@@ -239,7 +239,7 @@ class TestPriority:
         assert world.started() >= {"a", "b"}
         assert len(world.evicted) == 2
 
-    def test_but_not_where_the_composite_forbids_it(self) -> None:
+    def test_composite_with_preemption_policy_never_evicts_no_pod(self) -> None:
         world = World(PREEMPTING).node("n1", gpu=4).job("low", 4, minimum=1, gpu=1).run()
         world.composite("c", 1, priority=9, preempts=False).group("a", 1, "c", gpu=1, priority=9).run()
         assert world.evicted == []
@@ -247,7 +247,7 @@ class TestPriority:
 
 class TestDisruption:
     def tied(self, unit: bool) -> World:
-        """Two groups, each with a member more than it needs, fill a cluster; somebody needs one slot."""
+        """Two groups, each with one member above its minimum, fill a cluster; a preemptor needs one slot."""
         world = World(PREEMPTING).node("n1", gpu=6).composite("top", 2, unit=unit)
         for name in "ab":
             world.group(name, 3, "top", minimum=2, gpu=1)
@@ -255,17 +255,17 @@ class TestDisruption:
         assert len(world.placed()) == 6
         return world.pod("vip", gpu=1, priority=9)
 
-    def test_a_composite_that_may_only_be_disrupted_as_a_whole_goes_as_a_whole(self) -> None:
+    def test_composite_disrupted_only_as_a_whole_is_evicted_whole(self) -> None:
         world = self.tied(unit=True).run()
         assert sorted(world.evicted) == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
 
-    def test_others_lose_single_members(self) -> None:
+    def test_composite_without_disruption_mode_loses_single_members(self) -> None:
         world = self.tied(unit=False).run()
         assert len(world.evicted) == 1
 
 
 class TestTopology:
-    def test_the_groups_that_are_needed_share_one_domain_and_each_has_its_own_within(self) -> None:
+    def test_required_groups_share_one_domain_and_each_has_its_own_within_it(self) -> None:
         world = World()
         for zone, racks in (("z1", "ab"), ("z2", "cd")):
             for rack in racks:
@@ -280,7 +280,7 @@ class TestTopology:
         used = {name: {world.where(pod)[0] for pod in world.placed(f"{name}-")} for name in "xy"}
         assert sorted(map(sorted, used.values())) == [["c"], ["d"]]
 
-    def test_where_no_domain_takes_enough_groups_none_starts(self) -> None:
+    def test_no_group_starts_where_no_domain_fits_enough_groups(self) -> None:
         world = World()
         for zone in ("z1", "z2"):
             world.node(zone, gpu=2, labels={"zone": zone})
@@ -289,7 +289,7 @@ class TestTopology:
         assert world.started() == set()
         assert "(best of 2 domains of zone)" in world.why("x").message + world.why("y").message
 
-    def test_a_group_that_comes_later_stays_in_the_domain(self) -> None:
+    def test_later_group_is_placed_in_the_domain_of_the_composite(self) -> None:
         world = World()
         for number, zone in enumerate(("z1", "z1", "z2", "z2", "z2")):
             world.node(f"n{number}", gpu=2, labels={"zone": zone})
@@ -299,7 +299,7 @@ class TestTopology:
         world.group("y", 1, "c", gpu=2).run()
         assert world.started() == {"x"}
 
-    def test_members_above_the_minimum_of_a_group_stay_in_the_domain_of_the_whole(self) -> None:
+    def test_surplus_members_of_a_group_stay_in_the_domain_of_the_composite(self) -> None:
         world = World()
         for number, zone in enumerate(("z1", "z2", "z2", "z1")):
             world.node(f"n{number}", gpu=2, labels={"zone": zone})

@@ -1,4 +1,4 @@
-"""Features of the cycle: a `CyclePlugin` takes part by one line in the registry."""
+"""Features of the cycle: a `CyclePlugin` is added by one line in the registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .scenario import NAMESPACE, Scenario
 
 
 class Recorder(CyclePlugin):
-    """Takes part at every point; `calls` are the points in the order in which they were asked."""
+    """Feature that implements every point; `calls` are the points in the order of their calls."""
 
     name = "recorder"
 
@@ -85,7 +85,7 @@ class Recorder(CyclePlugin):
 
 
 class Failing(CyclePlugin):
-    """Raises at the end of each cycle, after it has evicted every bound pod."""
+    """Feature that raises at the end of each cycle, after it has evicted every bound pod."""
 
     name = "failing"
 
@@ -98,12 +98,12 @@ class Failing(CyclePlugin):
 
 
 def with_features(monkeypatch: pytest.MonkeyPatch, *features: CyclePlugin) -> None:
-    """Add features to the registry, behind ours."""
+    """Add features to the registry, behind the built-in ones."""
     ours = registry.cycle_plugins
     monkeypatch.setattr(scheduler_module, "cycle_plugins", lambda *parts: (*ours(*parts), *features))
 
 
-def test_feature_is_asked_at_each_point_in_the_order_of_the_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feature_is_called_at_each_point_in_the_order_of_the_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     feature = Recorder()
     with_features(monkeypatch, feature)
     world = Scenario().node("a", cpu=1)

@@ -1,4 +1,4 @@
-"""`defragment`: within its windows and its budget, pods move so that one who waits gets its room."""
+"""`defragment`: within its windows and its budget, pods are moved so that a waiting gang or pod gets room."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .scenario import NAMESPACE, Scenario
 
 pytestmark = pytest.mark.feature("defragmentation")
 
-# Scenarios play on this day: 2024-01-01, 02:00 UTC.
+# Scenarios begin on this day: 2024-01-01, 02:00 UTC.
 TWO = 1_704_074_400
 HOUR = 3600
 LONG_AGO = {"controller": "owner", "started": TWO - 10 * HOUR, "bound": TWO - 10 * HOUR}
@@ -44,7 +44,7 @@ configurations: [{{name: defragment, arguments: {json.dumps(stated)}}}]
 
 
 def halves(at: int = TWO, more: Mapping[str, object] | None = None, **arguments: object) -> Scenario:
-    """Two nodes of 4 CPUs, half of each taken by two pods; what is moved is made anew."""
+    """Two nodes of 4 CPUs, half of each used by two pods; moved pods are created again."""
     made = Scenario(policy(**arguments)).nodes(2, cpu=4)
     made.now, made.recreates = at, True
     for node in ("n1", "n2"):
@@ -54,25 +54,25 @@ def halves(at: int = TWO, more: Mapping[str, object] | None = None, **arguments:
 
 
 def world(at: int = TWO, more: Mapping[str, object] | None = None, **arguments: object) -> Scenario:
-    """And a gang of one pod asks for a whole node."""
+    """Add a gang of one pod that requests a whole node."""
     return halves(at, more, **arguments).job("whole", 1, cpu=4)
 
 
 def awake(made: Scenario, at: int) -> Scenario:
-    """It gets later; the scheduler is woken as it has asked to be."""
+    """Advance the time and run the scheduler at the times for which it asks."""
     made.now = at
     made.scheduler.activate_due(at)
     return made.settle()
 
 
 class TestOneWhoWaitsGetsItsRoom:
-    def test_the_others_move_and_are_placed_again(self) -> None:
+    def test_pods_are_moved_for_a_waiting_gang_and_placed_again(self) -> None:
         made = world().settle()
         assert made.evicted in (["n1-0", "n1-1"], ["n2-0", "n2-1"])
         assert made.placed("whole") == ["whole-0"]
         assert made.waiting() == []
 
-    def test_everybody_is_told_why(self) -> None:
+    def test_verdict_and_eviction_message_name_the_reason_of_a_move(self) -> None:
         made = world()
         made.work()
         (first, second) = [eviction for plan in made.plans for eviction in plan.evictions]
@@ -83,16 +83,16 @@ class TestOneWhoWaitsGetsItsRoom:
         assert first.cause == second.cause
         assert "to terminate" in made.why("whole").message
 
-    def test_a_pod_on_its_own_gets_room_too(self) -> None:
+    def test_pods_are_moved_for_a_single_pod_too(self) -> None:
         made = halves().pod("alone", cpu=3)
         assert len(made.settle().evicted) == 1
         assert made.where("alone")
 
-    def test_a_gang_is_served_whole_or_nobody_moves(self) -> None:
-        # Two nodes cannot be freed: the pods of one of them have nowhere to go.
+    def test_no_pod_is_moved_where_only_a_part_of_the_gang_would_fit(self) -> None:
+        # Two nodes cannot be freed: the pods of one of them fit nowhere else.
         assert halves().job("pair", 2, cpu=4).settle().evicted == []
 
-    def test_nobody_moves_for_one_whom_a_quota_stops(self) -> None:
+    def test_no_pod_is_moved_for_a_unit_that_a_quota_blocks(self) -> None:
         made = halves().queue("small", capability={"cpu": 3}).job("whole", 1, cpu=4, queue="small")
         assert made.settle().evicted == []
 
@@ -105,7 +105,7 @@ class TestOneWhoWaitsGetsItsRoom:
         assert made.waiting() == []
 
 
-class TestWhoStays:
+class TestExcludedPods:
     @pytest.mark.parametrize(
         "more",
         [
@@ -117,23 +117,23 @@ class TestWhoStays:
             pytest.param({"priority": 1}, id="it is worth more than the one who waits"),
         ],
     )
-    def test_such_pods_stay(self, more: dict[str, object]) -> None:
+    def test_excluded_pods_are_not_moved(self, more: dict[str, object]) -> None:
         made = halves()
         for name in list(made.state.pods):
             made.becomes(name, **more)
         made.job("whole", 1, cpu=4)
         assert made.settle().evicted == []
 
-    def test_whoever_would_lose_too_much_stays_and_a_checkpoint_saves(self) -> None:
+    def test_pod_that_would_lose_too_much_work_is_not_moved_unless_it_has_a_checkpoint(self) -> None:
         assert world(maxLostSeconds=HOUR).settle().evicted == []
         assert len(world(more={"checkpoint": TWO - HOUR}, maxLostSeconds=HOUR).settle().evicted) == 2
 
-    def test_a_disruption_budget_is_not_broken(self) -> None:
+    def test_no_disruption_budget_is_broken_by_a_move(self) -> None:
         made = halves(more={"budgets": ("keep",)})
         made.observe("budget", DisruptionBudgetUpdated(DisruptionBudget(NAMESPACE, "keep", 1)))
         assert made.job("whole", 1, cpu=4).settle().evicted == []
 
-    def test_a_gang_moves_as_a_whole_or_not_at_all(self) -> None:
+    def test_gang_is_moved_as_a_whole_or_not_at_all(self) -> None:
         def gangs(**arguments: object) -> Scenario:
             made = Scenario(policy(**arguments)).nodes(2, cpu=4)
             made.now, made.recreates = TWO, True
@@ -148,41 +148,41 @@ class TestWhoStays:
         assert made.waiting() == []
         assert gangs(wholeGangs=True, maxEvictionsPerGang=1).settle().evicted == []
 
-    def test_members_of_a_gang_that_lacks_others_stay(self) -> None:
+    def test_members_of_a_gang_below_its_minimum_are_not_moved(self) -> None:
         made = Scenario(policy(wholeGangs=True)).nodes(2, cpu=4).gang("there", 2)
         made.now, made.recreates = TWO, True
         made.pod("left", gang="there", node="n1", cpu=1, more=LONG_AGO).pod("b", node="n2", cpu=1)
         assert made.job("whole", 1, cpu=4).settle().evicted == []
 
-    def test_nobody_moves_where_another_who_waits_would_take_the_place(self) -> None:
+    def test_no_pod_is_moved_where_another_waiting_unit_would_get_the_room(self) -> None:
         made = halves().queue("full", capability={"cpu": 2})
         made.becomes("n1-0", queue="full").becomes("n2-0", queue="full")
-        # As soon as one of the two leaves, its queue has room for this one.
+        # When one of the two is evicted, its queue has room for this pod.
         made.pod("next", cpu=1, queue="full")
         assert made.job("whole", 1, cpu=4).settle().evicted == []
 
-    def test_a_run_moves_no_more_than_it_may(self) -> None:
+    def test_run_moves_at_most_its_limit_of_pods(self) -> None:
         assert world(maxEvictionsPerRun=1).settle().evicted == []
 
 
 class TestWhen:
-    def test_only_within_a_window(self) -> None:
+    def test_pods_are_moved_only_within_a_window(self) -> None:
         made = world(at=TWO - 60).settle()
         assert made.evicted == []
         assert made.scheduler.next_recheck == TWO
         assert len(awake(made, TWO).evicted) == 2
 
-    def test_the_window_is_by_the_clock_of_its_zone(self) -> None:
-        made = world(timeZone="Europe/Berlin").settle()  # 03:00 there
+    def test_window_follows_the_clock_of_its_time_zone(self) -> None:
+        made = world(timeZone="Europe/Berlin").settle()  # 03:00 in that zone
         assert len(made.evicted) == 2
         made = world(timeZone="America/New_York").settle()
         assert (made.evicted, made.scheduler.next_recheck) == ([], TWO + 5 * HOUR)
 
-    def test_when_it_has_closed_the_next_one_is_tomorrows(self) -> None:
+    def test_after_a_window_has_closed_the_next_one_is_tomorrow(self) -> None:
         made = world(at=TWO + 2 * HOUR).settle()
         assert (made.evicted, made.scheduler.next_recheck) == ([], TWO + 24 * HOUR)
 
-    def test_within_it_a_run_comes_each_interval_and_says_nothing_while_nothing_changes(self) -> None:
+    def test_runs_repeat_each_interval_and_publish_nothing_while_nothing_changes(self) -> None:
         made = world(maxEvictionsPerRun=1, interval="10m").run()
         assert made.scheduler.next_recheck == TWO + 600
         said = len(made.plans)
@@ -190,7 +190,7 @@ class TestWhen:
         assert all(not (plan.evictions or plan.gangs or plan.nominations) for plan in made.plans[said:])
         assert defragmentation(made.scheduler).runs.outcomes == {"NothingToMove": 2}
 
-    def test_one_who_comes_between_two_runs_waits_for_the_next(self) -> None:
+    def test_unit_that_arrives_between_two_runs_waits_for_the_next_run(self) -> None:
         made = halves().settle()
         made.now += 60
         assert made.job("whole", 1, cpu=4).settle().evicted == []
@@ -198,18 +198,18 @@ class TestWhen:
 
 
 class TestBudget:
-    def test_what_would_exceed_it_is_told_and_waits(self) -> None:
+    def test_move_beyond_the_budget_is_reported_and_waits(self) -> None:
         made = world(maxEvictionsPerHour=1).settle()
         assert made.evicted == []
         text = "Moving 2 pods would make room; defragmentation can move 1 more this hour"
         assert text in made.why("whole").message
 
-    def test_it_is_told_no_longer_once_the_window_has_closed(self) -> None:
+    def test_report_about_the_budget_ends_when_the_window_closes(self) -> None:
         made = world(maxEvictionsPerHour=1).settle()
         awake(made, TWO + 2 * HOUR)
         assert "defragmentation" not in made.why("whole").message
 
-    def test_it_comes_back_after_an_hour(self) -> None:
+    def test_spent_budget_is_renewed_after_an_hour(self) -> None:
         made = world(maxEvictionsPerHour=2).settle()
         assert len(made.evicted) == 2
         made.now += 300
@@ -222,7 +222,7 @@ class TestBudget:
         assert len(awake(made, TWO + HOUR + 1).evicted) == 4
         assert made.placed("other") == ["other-0"]
 
-    def test_where_a_record_is_kept_nobody_goes_before_it_is_written(self) -> None:
+    def test_no_pod_is_evicted_before_the_budget_record_is_written(self) -> None:
         made = world()
         runs = defragmentation(made.scheduler).runs
         runs.load([], made.now)
@@ -233,7 +233,7 @@ class TestBudget:
         assert len(made.settle().evicted) == 2
         assert [(entry.until, entry.pods) for entry in runs.entries] == [(TWO + HOUR, 2)]
 
-    def test_what_could_not_be_written_in_time_is_booked_anew(self) -> None:
+    def test_budget_record_that_was_not_written_in_time_is_booked_again(self) -> None:
         made = world()
         runs = defragmentation(made.scheduler).runs
         runs.load([], made.now)
@@ -246,7 +246,7 @@ class TestBudget:
         assert len(made.settle().evicted) == 2
 
     @pytest.mark.parametrize("evicted", [False, True])
-    def test_a_restart_loses_nothing_of_it(self, evicted: bool) -> None:
+    def test_restart_preserves_the_spent_budget(self, evicted: bool) -> None:
         made = world(maxEvictionsPerHour=2)
         runs = defragmentation(made.scheduler).runs
         runs.load([], made.now)
@@ -262,7 +262,7 @@ class TestBudget:
         awake(made, made.now + 300)
         assert len(made.evicted) == before
 
-    def test_a_clock_that_is_put_back_keeps_nothing_for_ever(self) -> None:
+    def test_clock_set_back_blocks_no_budget_forever(self) -> None:
         made = world(maxEvictionsPerHour=2).settle()
         found = made.policy.defragmentation
         assert found is not None
@@ -286,11 +286,11 @@ class TestSettings:
             ({"maxEvictionPerHour": 1}, "unknown argument 'maxEvictionPerHour'"),
         ],
     )
-    def test_mistakes_are_named(self, arguments: dict[str, object], said: str) -> None:
+    def test_wrong_settings_are_named(self, arguments: dict[str, object], said: str) -> None:
         with pytest.raises(PolicyError, match="(?s)" + said.replace("(", r"\(")):
             load_policy(policy(**arguments))
 
-    def test_arguments_of_an_action_that_is_not_named_have_no_effect(self) -> None:
+    def test_arguments_of_an_action_outside_of_the_policy_have_no_effect(self) -> None:
         found = load_policy(policy(actions="enqueue, allocate"))
         assert found.defragmentation is None
         assert any("action defragment" in remark for remark in found.inactive)
@@ -298,7 +298,7 @@ class TestSettings:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Scenario:
-    """Nodes with pods on them, some of gangs, and gangs that wait."""
+    """Nodes with pods, some of them in gangs, and waiting gangs."""
     budget = draw(st.integers(0, 6))
     made = Scenario(policy(maxEvictionsPerHour=budget, wholeGangs=draw(st.booleans()))).nodes(3, cpu=4)
     made.now, made.recreates = TWO, True
@@ -319,7 +319,7 @@ def said(made: Scenario) -> list[tuple[str, str]]:
 @pytest.mark.thorough
 @given(clusters())
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
-def test_whoever_goes_goes_for_one_who_starts_and_comes_back(made: Scenario) -> None:
+def test_every_moved_pod_helps_a_unit_that_starts_and_is_placed_again(made: Scenario) -> None:
     found = made.policy.defragmentation
     assert found is not None
     for step in range(4):
@@ -333,8 +333,8 @@ def test_whoever_goes_goes_for_one_who_starts_and_comes_back(made: Scenario) -> 
 
 @given(st.integers(0, 10), st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 5), st.booleans()), max_size=30))
 @settings(max_examples=50, deadline=None)
-def test_no_hour_has_more_evictions_than_it_may(most: int, tries: list[tuple[int, int, bool]]) -> None:
-    """Whatever is booked, carried out late, or forgotten by a process that dies and knows only what is written."""
+def test_evictions_of_any_hour_stay_within_the_budget(most: int, tries: list[tuple[int, int, bool]]) -> None:
+    """Bookings, late evictions, and crashes of a process that recovers only the written record."""
     found = load_policy(policy(maxEvictionsPerHour=most)).defragmentation
     assert found is not None
     now, runs = TWO, DefragmentationRuns()
@@ -356,5 +356,5 @@ def test_no_hour_has_more_evictions_than_it_may(most: int, tries: list[tuple[int
         assert sum(number for when, number in gone if when > now - HOUR) <= most
 
 
-def test_the_same_cluster_gives_the_same_moves() -> None:
+def test_equal_clusters_get_equal_moves() -> None:
     assert said(world().settle()) == said(world().settle())

@@ -1,4 +1,4 @@
-"""Nodes become free, or a gang gets room, by moving pods that fit elsewhere: who moves, and who never does."""
+"""Defragmentation plans: pods that fit elsewhere are moved to empty nodes or to make room for a gang."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def moves(answer: Relocation) -> dict[str, tuple[str, str]]:
 def on(
     scenario: Scenario, node: str, *names: str, cpu: int = 1, priority: int = 0, more: object = None
 ) -> Scenario:
-    """Pods that run there and that a controller would make again."""
+    """Add running pods that their controller would create again."""
     for name in names:
         scenario.pod(name, node=node, cpu=cpu, priority=priority, more={**KEPT, **(more or {})})  # type: ignore[dict-item]
     return scenario
 
 
 def three_nodes() -> Scenario:
-    """Four CPUs each; one, two and three of them are taken."""
+    """Nodes of four CPUs each, of which one, two and three are used."""
     scenario = Scenario().nodes(3, cpu=4)
     on(scenario, "n1", "a1")
     on(scenario, "n2", "b1", "b2")
@@ -65,29 +65,29 @@ def three_nodes() -> Scenario:
 
 
 class TestEmptyingNodes:
-    def test_the_node_with_the_least_on_it_is_emptied(self) -> None:
+    def test_node_with_the_least_usage_is_emptied(self) -> None:
         answer = empty(three_nodes())
         assert answer.reached
         assert answer.freed == ["n1"]
         assert list(moves(answer)) == ["a1"]
 
-    def test_targets_are_the_schedulers_own_choice(self) -> None:
+    def test_targets_of_moves_are_chosen_by_the_schedulers_own_scores(self) -> None:
         answer = empty(three_nodes())
         assert moves(answer)["a1"] == ("n1", "n2")  # nodeorder prefers the emptier node
 
-    def test_two_nodes_on_the_third(self) -> None:
+    def test_pods_of_two_nodes_are_moved_to_the_third(self) -> None:
         scenario = three_nodes().node("n3", cpu=8)
         answer = empty(scenario, 2)
         assert sorted(answer.freed) == ["n1", "n2"]
         assert {target for _, target in moves(answer).values()} == {"n3"}
         assert answer.held == answer.freed
 
-    def test_what_is_empty_already_counts(self) -> None:
+    def test_empty_nodes_count_towards_the_goal(self) -> None:
         answer = empty(three_nodes().node("n4", cpu=4))
         assert (answer.reached, answer.free, answer.moves) == (True, ["n4"], [])
         assert empty(three_nodes().node("n4", cpu=4), 2).freed == ["n1"]
 
-    def test_pods_that_belong_to_their_node_do_not_count(self) -> None:
+    def test_daemon_set_pods_do_not_keep_a_node_from_being_empty(self) -> None:
         scenario = three_nodes().pod("agent", node="n1", cpu=1, more={"fixture": True})
         assert list(moves(empty(scenario))) == ["a1"]
         assert empty(scenario.gone("a1")).free == ["n1"]
@@ -96,17 +96,17 @@ class TestEmptyingNodes:
         answer = empty(three_nodes(), only={"n2", "n3"})
         assert answer.freed == ["n2"]
 
-    def test_a_cordoned_node_is_of_no_use(self) -> None:
+    def test_cordoned_node_does_not_count_as_an_empty_node(self) -> None:
         assert empty(three_nodes().node("n1", cpu=4, unschedulable=True).node("n3", cpu=8)).freed == ["n2"]
 
-    def test_if_the_pods_fit_nowhere_there_is_no_plan(self) -> None:
+    def test_no_plan_exists_where_the_pods_fit_nowhere_else(self) -> None:
         answer = empty(three_nodes(), 2)
         assert (answer.reached, answer.moves) == (False, [])
         assert answer.message == "only 1 of 2 nodes can be empty"
         assert RelocationObstacle("n2", "ns/b1", "fits on no other node") in answer.obstacles
 
     def test_pods_are_packed_so_that_they_fit(self) -> None:
-        """Two large and two small ones; only one way to pack them leaves a node empty."""
+        """Two large and two small pods; only one packing leaves a node empty."""
         scenario = Scenario().node("n1", cpu=4).node("n2", cpu=4).node("n3", cpu=5)
         on(scenario, "n1", "big", cpu=3)
         on(scenario, "n2", "tall", cpu=2)
@@ -115,7 +115,7 @@ class TestEmptyingNodes:
         assert answer.reached
         assert moves(answer) in ({"tall": ("n2", "n3")}, {"low": ("n3", "n2")}, {"big": ("n1", "n3")})
 
-    def test_nobody_moves_to_a_node_that_is_to_become_free(self) -> None:
+    def test_no_pod_is_moved_to_a_node_that_is_to_be_emptied(self) -> None:
         scenario = Scenario().nodes(6, cpu=4)
         for number in range(1, 7):
             on(scenario, f"n{number}", f"p{number}")
@@ -123,8 +123,8 @@ class TestEmptyingNodes:
         assert len(answer.freed) == 4
         assert not {target for _, target in moves(answer).values()} & set(answer.freed)
 
-    def test_nor_to_one_that_counts_because_it_is_empty(self) -> None:
-        """Two nodes are empty and two half full: only two can be empty in the end, whoever moves."""
+    def test_no_pod_is_moved_to_an_empty_node_that_counts(self) -> None:
+        """Two nodes are empty and two half full: two can be empty in the end, whichever pods are moved."""
         scenario = Scenario().nodes(4, cpu=8)
         on(scenario, "n3", "a", "b", "c", "d", cpu=2)
         on(scenario, "n4", "e", "f", "g", "h", cpu=2)
@@ -132,8 +132,8 @@ class TestEmptyingNodes:
         assert not answer.reached
         assert answer.message == "only 2 of 3 nodes can be empty"
 
-    def test_a_node_is_exchanged_for_a_cheaper_one(self) -> None:
-        """The smallest node by number of pods holds what fits nowhere; that does not spoil the plan."""
+    def test_node_with_unmovable_pods_is_exchanged_for_a_cheaper_one(self) -> None:
+        """The node with the fewest pods has pods that fit nowhere else; the plan uses another node."""
         scenario = Scenario().node("n1", cpu=8).node("n2", cpu=4).node("n3", cpu=4)
         on(scenario, "n1", "huge", cpu=7)
         on(scenario, "n2", "x1", "x2")
@@ -142,7 +142,7 @@ class TestEmptyingNodes:
         assert (answer.reached, answer.freed) == (True, ["n2"])
 
 
-class TestWhoStays:
+class TestExcludedPods:
     @pytest.mark.parametrize(
         ("fields", "reason"),
         [
@@ -151,7 +151,7 @@ class TestWhoStays:
             ({"critical": True}, "is critical to the cluster"),
         ],
     )
-    def test_whoever_may_not_be_evicted(self, fields: dict[str, object], reason: str) -> None:
+    def test_pods_that_cannot_be_evicted_are_not_moved(self, fields: dict[str, object], reason: str) -> None:
         scenario = Scenario().nodes(2, cpu=4)
         on(scenario, "n1", "stays", more=fields)
         on(scenario, "n2", "b1", "b2")
@@ -163,7 +163,7 @@ class TestWhoStays:
         assert [(entry.node, entry.pod) for entry in answer.obstacles] == [("n1", "ns/stays"), ("n2", "ns/too")]
         assert answer.obstacles[0].reason == reason
 
-    def test_members_that_their_gang_needs(self) -> None:
+    def test_members_of_the_quorum_of_a_gang_are_not_moved(self) -> None:
         scenario = Scenario().nodes(2, cpu=4).gang("g", 2)
         for name, node in (("g-0", "n1"), ("g-1", "n2")):
             scenario.pod(name, gang="g", node=node, cpu=1, more=KEPT)
@@ -171,7 +171,7 @@ class TestWhoStays:
         assert not answer.reached
         assert answer.obstacles[0].reason == "is one of the 2 required members of its gang"
 
-    def test_a_gang_moves_as_a_whole_where_that_is_wanted(self) -> None:
+    def test_gang_is_moved_as_a_whole_where_the_policy_allows_it(self) -> None:
         scenario = Scenario().nodes(3, cpu=4).gang("g", 2)
         for name in ("g-0", "g-1"):
             scenario.pod(name, gang="g", node="n1", cpu=1, more=KEPT)
@@ -189,7 +189,7 @@ class TestWhoStays:
         assert list(moves(answer)) == ["g-0"]
         assert not answer.moves[0].whole
 
-    def test_no_more_of_one_gang_than_wanted(self) -> None:
+    def test_moves_per_gang_stay_within_the_limit(self) -> None:
         scenario = Scenario().nodes(2, cpu=8).gang("g", 1)
         for number in range(3):
             scenario.pod(f"g-{number}", gang="g", node="n1", cpu=1, more=KEPT)
@@ -198,13 +198,13 @@ class TestWhoStays:
         answer = empty(scenario, only={"n1"}, per_gang=2)
         assert answer.obstacles[0].reason == "belongs to a gang with more than 2 members to move"
 
-    def test_no_more_pods_than_wanted(self) -> None:
+    def test_moves_of_pods_stay_within_the_limit(self) -> None:
         scenario = three_nodes()
         assert empty(scenario, only={"n3"}, evictions=3).reached
         answer = empty(scenario, only={"n3"}, evictions=2)
         assert answer.obstacles == [RelocationObstacle("n3", "", "more than 2 pods would have to move")]
 
-    def test_no_disruption_budget_is_broken(self) -> None:
+    def test_no_disruption_budget_is_broken_by_a_plan(self) -> None:
         scenario = Scenario().nodes(2, cpu=4)
         on(scenario, "n1", "web-0", "web-1", more={"budgets": ("web",)})
         on(scenario, "n2", "b0", "b1", "b2")
@@ -215,14 +215,14 @@ class TestWhoStays:
         assert not empty(scenario, only={"n1"}).reached  # two do not fit beside the three
         assert empty(scenario.gone("b0"), only={"n1"}).reached
 
-    def test_no_gangs_own_budget_either(self) -> None:
+    def test_no_budget_of_a_gang_is_broken_by_a_plan(self) -> None:
         scenario = Scenario().nodes(2, cpu=8).gang("g", 1, max_unavailable=Portion(1))
         for number in range(2):
             scenario.pod(f"g-{number}", gang="g", node="n1", cpu=1, more=KEPT)
         on(scenario, "n2", "b0", "b1", "b2")
         assert "permits 1 missing member" in empty(scenario, only={"n1"}).obstacles[0].reason
 
-    def test_pods_that_may_run_nowhere_else(self) -> None:
+    def test_pods_that_fit_no_other_node_are_not_moved(self) -> None:
         scenario = Scenario().node("n1", cpu=4, labels={"disk": "ssd"}).node("n2", cpu=4)
         bound = PodClass(node_selector=(("disk", "ssd"),))
         scenario.pod("bound", node="n1", cpu=1, pod_class=bound, more=KEPT)
@@ -230,7 +230,7 @@ class TestWhoStays:
         answer = empty(scenario, only={"n1"})
         assert answer.obstacles == [RelocationObstacle("n1", "ns/bound", "fits on no other node")]
 
-    def test_pods_that_would_come_back_whatever_keeps_others_away(self) -> None:
+    def test_pods_that_would_return_despite_taints_are_not_moved(self) -> None:
         scenario = Scenario().nodes(2, cpu=4)
         bold = PodClass(tolerations=(Toleration(operator="Exists"),))
         scenario.pod("bold", node="n1", cpu=1, pod_class=bold, more=KEPT)
@@ -241,8 +241,8 @@ class TestWhoStays:
 
 
 class TestProof:
-    def test_a_plan_holds_only_if_the_scheduler_itself_carries_it(self) -> None:
-        """Best fit would do, but the scheduler spreads: then the plan is not given for one."""
+    def test_plan_is_valid_only_if_the_scheduler_itself_carries_it_out(self) -> None:
+        """Best fit would succeed, but the scheduler spreads: no plan is returned."""
         scenario = Scenario().node("n1", cpu=4).node("n2", cpu=3).node("n3", cpu=3)
         on(scenario, "n1", "one")
         on(scenario, "n1", "three", cpu=3)
@@ -250,8 +250,8 @@ class TestProof:
         assert answer.reached
         assert sorted(target for _, target in moves(answer).values()) == ["n2", "n3"]
 
-    def test_who_waits_with_more_right_may_be_in_the_way(self) -> None:
-        """The quota that the move frees would go to others first."""
+    def test_plan_is_invalid_where_a_waiting_unit_of_higher_rank_gets_the_room(self) -> None:
+        """The quota that the move frees would be used by other pods first."""
         queue = AccountKey(Tree.QUEUE, "small")
         scenario = Scenario().nodes(2, cpu=4).account(queue, capability={"cpu": 1})
         scenario.pod("runs", node="n1", cpu=1, queue="small", more=KEPT)
@@ -261,11 +261,11 @@ class TestProof:
         assert not answer.reached
         assert answer.message.startswith("in a dry run pod ns/runs was not placed")
 
-    def test_equal_facts_give_equal_answers(self) -> None:
+    def test_equal_clusters_get_equal_plans(self) -> None:
         scenario = three_nodes()
         assert msgspec.json.encode(empty(scenario)) == msgspec.json.encode(empty(scenario))
 
-    def test_nothing_is_changed(self) -> None:
+    def test_planning_does_not_change_the_cluster(self) -> None:
         scenario = three_nodes()
         version = scenario.state.version
         empty(scenario)
@@ -275,13 +275,13 @@ class TestProof:
 
 class TestRoomForAGang:
     def fragmented(self) -> Scenario:
-        """Three nodes of four CPUs with one taken on each: nowhere are four left."""
+        """Three nodes of four CPUs with one used on each: no node has four free."""
         scenario = Scenario().nodes(3, cpu=4)
         for number in (1, 2, 3):
             on(scenario, f"n{number}", f"p{number}")
         return scenario
 
-    def test_a_pod_moves_so_that_a_whole_node_is_free(self) -> None:
+    def test_pod_is_moved_to_free_a_whole_node(self) -> None:
         scenario = self.fragmented().job("big", 1, cpu=4)
         answer = room(scenario, "big")
         assert answer.reached
@@ -289,12 +289,12 @@ class TestRoomForAGang:
         assert [placement.pod for placement in answer.placements] == ["ns/big-0"]
         assert answer.placements[0].node == answer.moves[0].source
 
-    def test_a_gang_of_two(self) -> None:
+    def test_pods_are_moved_for_a_gang_of_two(self) -> None:
         answer = room(self.fragmented().job("big", 2, cpu=4), "big")
         assert len(answer.moves) == 2
         assert len({placement.node for placement in answer.placements}) == 2
 
-    def test_a_gang_of_three_does_not_fit_whatever_moves(self) -> None:
+    def test_no_plan_exists_for_a_gang_of_three_that_fits_after_no_moves(self) -> None:
         answer = room(self.fragmented().job("big", 3, cpu=4), "big")
         assert not answer.reached
         assert answer.message == "no room can be made for the 3 pods that gang big needs"
@@ -303,14 +303,14 @@ class TestRoomForAGang:
             "other pods would have moved there",
         }
 
-    def test_members_go_where_there_is_room_first(self) -> None:
+    def test_members_use_free_room_before_pods_are_moved(self) -> None:
         scenario = self.fragmented().node("n4", cpu=4).job("big", 2, cpu=4)
         answer = room(scenario, "big")
         assert len(answer.moves) == 1
         assert "n4" in {placement.node for placement in answer.placements}
         assert answer.moves[0].target != "n4"
 
-    def test_as_few_pods_as_possible_move(self) -> None:
+    def test_plan_moves_as_few_pods_as_possible(self) -> None:
         scenario = Scenario().node("many", cpu=4).node("one", cpu=4).node("spare", cpu=2)
         on(scenario, "many", "m1", "m2")
         on(scenario, "one", "o1", cpu=2)
@@ -318,48 +318,48 @@ class TestRoomForAGang:
         answer = room(scenario.job("big", 1, cpu=4), "big")
         assert list(moves(answer)) == ["o1"]
 
-    def test_less_important_pods_move_before_others(self) -> None:
+    def test_pods_of_lower_priority_are_moved_first(self) -> None:
         scenario = Scenario().node("n1", cpu=4).node("n2", cpu=1)
         on(scenario, "n1", "dear", priority=10)
         on(scenario, "n1", "cheap")
         answer = room(scenario.job("big", 1, cpu=3), "big")
         assert list(moves(answer)) == ["cheap"]
 
-    def test_surplus_does_not_count(self) -> None:
+    def test_no_pod_is_moved_for_surplus_members(self) -> None:
         scenario = self.fragmented().job("big", 2, minimum=1, cpu=4)
         assert len(room(scenario, "big").moves) == 1
 
-    def test_roles_get_what_they_need(self) -> None:
+    def test_plan_makes_room_for_the_minimum_of_each_role(self) -> None:
         scenario = self.fragmented().gang("big", 1, roles=(("ps", 1),))
         scenario.pod("ps", gang="big", role="ps", cpu=4).pod("worker", gang="big", role="worker", cpu=1)
         answer = room(scenario, "big")
         assert "ns/ps" in {placement.pod for placement in answer.placements}
         assert len(answer.moves) == 1
 
-    def test_a_pod_on_its_own_can_be_helped_too(self) -> None:
+    def test_pods_are_moved_for_a_single_pod(self) -> None:
         scenario = self.fragmented().pod("big", cpu=4)
         answer = plan(facts(scenario), RoomFor("big", "pod big"), RelocationLimits())
         assert (answer.reached, len(answer.moves)) == (True, 1)
 
-    def test_who_waits_for_nothing_needs_no_help(self) -> None:
+    def test_unit_that_does_not_wait_needs_no_plan(self) -> None:
         scenario = self.fragmented().job("small", 1, cpu=1)
         answer = room(scenario, "small")
         assert (answer.reached, answer.moves) == (True, [])
         assert "does not wait" in answer.message
 
-    def test_room_is_no_help_against_a_quota(self) -> None:
+    def test_no_plan_exists_for_a_gang_that_a_quota_blocks(self) -> None:
         scenario = self.fragmented().queue("small", capability={"cpu": 2}).job("big", 1, cpu=4, queue="small")
         answer = room(scenario, "big")
         assert not answer.reached
         assert answer.message.startswith("in a dry run gang big was not placed: ")
         assert "queue small" in answer.message
 
-    def test_the_budget_of_moves_holds(self) -> None:
+    def test_plan_stays_within_the_budget_of_moves(self) -> None:
         scenario = self.fragmented().job("big", 2, cpu=4)
         assert not room(scenario, "big", evictions=1).reached
         assert room(scenario, "big", evictions=2).reached
 
-    def test_a_gang_is_not_broken_for_another(self) -> None:
+    def test_gang_is_not_broken_for_another_gang(self) -> None:
         scenario = Scenario().nodes(2, cpu=4).job("rigid", 2, cpu=1, more=KEPT).run()
         assert scenario.spread() == {"n1": 1, "n2": 1}
         answer = room(scenario.job("big", 1, cpu=4), "big")
@@ -367,7 +367,7 @@ class TestRoomForAGang:
         assert "required members of its gang" in answer.obstacles[0].reason
         assert room(scenario, "big", whole_gangs=True).cost.gangs == 1
 
-    def test_taints_are_looked_at(self) -> None:
+    def test_plan_respects_taints(self) -> None:
         scenario = self.fragmented().node("n4", cpu=4, taints=[Taint("gpu", "", "NoSchedule")])
         answer = room(scenario.job("big", 1, cpu=4), "big")
         assert (answer.reached, len(answer.moves)) == (True, 1)
@@ -387,17 +387,17 @@ class TestDomains:
             scenario.node(name, cpu=4, labels={"rack": name[0]})
         return scenario
 
-    def test_room_is_made_in_one_domain(self) -> None:
+    def test_plan_makes_room_within_one_domain(self) -> None:
         scenario = on(on(self.racks(), "a1", "x", cpu=2), "a2", "y", cpu=1)
         scenario.gang("job", 2, topology=self.RACK).pods("job", 2, gang="job", cpu=4).work()
         assert moves(room(scenario, "job")) == {"x": ("a1", "b1"), "y": ("a2", "b1")}
 
-    def test_where_no_domain_can_take_all_nothing_is_planned(self) -> None:
+    def test_no_plan_exists_where_no_domain_fits_the_whole_gang(self) -> None:
         scenario = on(self.racks(), "a1", "x", cpu=2)
         scenario.gang("job", 3, topology=self.RACK).pods("job", 3, gang="job", cpu=4).work()
         assert not room(scenario, "job").reached
 
-    def test_members_that_have_to_stay_together_are_not_moved_one_by_one(self) -> None:
+    def test_members_that_share_a_domain_are_not_moved_singly(self) -> None:
         scenario = self.racks().gang("near", 1, topology=self.RACK)
         scenario.pod("x", node="a1", gang="near", cpu=1, more=KEPT)
         answer = empty(scenario, 1, {"a1"})
@@ -407,7 +407,7 @@ class TestDomains:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Scenario:
-    """Up to four nodes with pods and gangs on them as they may come to be, some of which may not move."""
+    """Up to four nodes with pods and gangs in a reachable state, some of them not movable."""
     scenario = Scenario()
     for name in NAMES[: draw(st.integers(2, 4))]:
         scenario.node(name, cpu=draw(st.integers(3, 6)), labels={"even": str(int(name[1]) % 2 == 0)})
@@ -439,7 +439,7 @@ def clusters(draw: st.DrawFn) -> Scenario:
 @pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), st.integers(1, 2), st.booleans())
-def test_whatever_is_planned_can_be_carried_out(scenario: Scenario, more: int, whole: bool) -> None:
+def test_every_plan_can_be_carried_out(scenario: Scenario, more: int, whole: bool) -> None:
     count = len(empty(scenario, 1, evictions=0).free) + more
     answer = empty(scenario, count, whole_gangs=whole)
     if not answer.reached:

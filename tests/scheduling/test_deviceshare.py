@@ -1,4 +1,4 @@
-"""Gangs and quotas with parts of GPUs: everybody sees everybody's cards, at every moment."""
+"""Gangs and quotas with shares of GPUs: every unit sees the present state of all cards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: predicates}}, {e
 
 
 class Gpus(Scenario):
-    """Nodes with cards of 1,000 MiB; pods that ask for parts of them."""
+    """Nodes with cards of 1,000 MiB; pods that request shares of them."""
 
     def __init__(self, text: str | None = None) -> None:
         super().__init__(text or policy())
@@ -54,7 +54,7 @@ class Gpus(Scenario):
         return self.pod(name, pod_class=self.ask(share), **amounts, **fields)  # type: ignore[arg-type]
 
     def confirm(self, *names: str) -> Self:
-        """The API answers with what the bindings said."""
+        """Apply the annotations of the bindings, as the API server would."""
         for record in list(self.state.pods.values()):
             taken = record.allocated.get(SHARED_DEVICES)
             if record.state is MemberState.ASSUMED and isinstance(taken, Given):
@@ -76,7 +76,7 @@ class Gpus(Scenario):
         return [allocator.use(row, card.family, card.id)[2] for card in allocator.cards(row)]
 
 
-def test_amounts_that_would_fit_a_node_need_not_fit_a_card() -> None:
+def test_amounts_that_fit_a_node_but_no_card_are_refused() -> None:
     s = Gpus().cards("n", 2)
     for name in ("a", "b", "c"):
         s.sharing(name, 600)
@@ -85,7 +85,7 @@ def test_amounts_that_would_fit_a_node_need_not_fit_a_card() -> None:
     assert "node(s) had no GPU with enough room for the pod" in s.why_pod(s.waiting()[0]).message
 
 
-def test_members_of_a_gang_see_each_others_cards() -> None:
+def test_members_of_a_gang_see_cards_allocated_to_each_other() -> None:
     s = Gpus().cards("n1", 2).cards("n2", 1)
     s.gang("g", 3, created=1)
     for number in range(3):
@@ -94,7 +94,7 @@ def test_members_of_a_gang_see_each_others_cards() -> None:
     assert sorted(card for cards in s.held().values() for card in cards) == ["n1-0", "n1-1", "n2-0"]
 
 
-def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
+def test_gang_that_does_not_fit_allocates_no_card() -> None:
     s = Gpus().cards("n1", 2)
     s.gang("g", 3, created=1)
     for number in range(3):
@@ -105,7 +105,7 @@ def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
     assert sum(s.users("n1")) == 1
 
 
-def test_what_a_finished_pod_had_is_free() -> None:
+def test_cards_of_a_finished_pod_are_free() -> None:
     s = Gpus().cards("n", 1).sharing("a", 600).run()
     s.sharing("b", 600).run()
     assert s.waiting() == ["b"]
@@ -113,7 +113,7 @@ def test_what_a_finished_pod_had_is_free() -> None:
     assert s.held("b") == {"b": ["n-0"]}
 
 
-def test_after_a_restart_pods_hold_what_they_held() -> None:
+def test_restart_preserves_the_cards_of_pods() -> None:
     s = Gpus().cards("n", 2).sharing("a", 600).sharing("b", 300).run()
     before = s.held()
     s.restart()
@@ -127,7 +127,7 @@ def test_after_a_restart_pods_hold_what_they_held() -> None:
     ("name", "expected"),
     [("", ["n-1", "n-1"]), ("binpack", ["n-0", "n-0"]), ("spread", ["n-0", "n-1"])],
 )
-def test_the_policy_says_which_card(name: str, expected: list[str]) -> None:
+def test_policy_decides_which_card_is_allocated(name: str, expected: list[str]) -> None:
     s = Gpus(policy(SchedulePolicy=name) if name else None).cards("n", 2)
     s.sharing("a", 100).run()
     s.sharing("b", 100).run()
@@ -135,7 +135,7 @@ def test_the_policy_says_which_card(name: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("binpack", {"n2": 2}), ("spread", {"n1": 1, "n2": 1})])
-def test_with_a_weight_nodes_are_scored_by_it(name: str, expected: dict[str, int]) -> None:
+def test_nodes_are_scored_by_cards_where_the_plugin_has_a_weight(name: str, expected: dict[str, int]) -> None:
     s = Gpus(policy(SchedulePolicy=name, ScheduleWeight=10)).cards("n1", 1).cards("n2", 1)
     s.sharing("there", 500, node="n2", more={"cards": ("n2-0",)})
     s.sharing("a", 100).run()
@@ -143,7 +143,7 @@ def test_with_a_weight_nodes_are_scored_by_it(name: str, expected: dict[str, int
     assert s.spread() == expected
 
 
-def test_pods_of_a_group_that_spread_get_different_cards() -> None:
+def test_pods_of_a_spreading_group_get_different_cards() -> None:
     s = Gpus(policy(SchedulePolicy="binpack")).cards("n", 2)
     apart = s.ask(CardShare(memory=100), group="ns/g")
     s.gang("g", 2, created=1)
@@ -153,7 +153,7 @@ def test_pods_of_a_group_that_spread_get_different_cards() -> None:
     assert len(s.waiting()) == 1
 
 
-def test_a_queue_is_charged_for_shares() -> None:
+def test_queue_is_charged_for_gpu_shares() -> None:
     s = Gpus(policy("{name: capacity},")).cards("n", 4)
     s.queue("q", capability={MEMORY: 1500})
     for number in range(3):
@@ -163,7 +163,7 @@ def test_a_queue_is_charged_for_shares() -> None:
     assert s.used(next(key for key in s.state.ledger.accounts if key.name == "q"), MEMORY) == 1200
 
 
-def test_someone_more_important_gets_a_card_that_others_fill() -> None:
+def test_pod_of_higher_priority_preempts_the_pods_on_a_card() -> None:
     text = policy(actions="enqueue, allocate, preempt, backfill", extra="{name: conformance},")
     s = Gpus(text).cards("n", 1)
     s.sharing("low", 600, created=1).run()
@@ -173,7 +173,7 @@ def test_someone_more_important_gets_a_card_that_others_fill() -> None:
     assert s.held("high") == {"high": ["n-0"]}
 
 
-def test_a_binding_tells_the_device_plugin_what_to_do() -> None:
+def test_binding_has_the_annotations_for_the_device_plugin() -> None:
     s = Gpus().cards("n", 2)
     s.now = 1_700_000_000
     s.sharing("a", 300, count=2, cores=25)
@@ -184,14 +184,14 @@ def test_a_binding_tells_the_device_plugin_what_to_do() -> None:
     assert dict(bind.annotations)["volcano.sh/vgpu-time"] == "1700000000"
 
 
-def test_a_need_that_nobody_can_meet_is_said_at_once() -> None:
+def test_request_that_no_card_can_serve_is_reported_at_once() -> None:
     s = Gpus().cards("n", 2)
     s.pod("a", pod_class=PodClass(devices=DeviceNeed(Family.VGPU, problem="what it asks of GPUs cannot be read")))
     s.run()
     assert "what it asks of GPUs cannot be read" in s.why_pod("a").message
 
 
-def test_a_card_that_is_mended_wakes_who_waits() -> None:
+def test_repaired_card_wakes_waiting_pods() -> None:
     s = Gpus(policy(GPUSharingEnable=True))
     offer = requests_of({"cpu": 64000, "pods": 110, "volcano.sh/gpu-memory": 1000})
     for healthy in (False, True):
@@ -203,7 +203,7 @@ def test_a_card_that_is_mended_wakes_who_waits() -> None:
     assert s.where("a") == "n"
 
 
-def test_without_the_switch_nobody_minds_cards() -> None:
+def test_without_the_plugin_cards_are_ignored() -> None:
     s = Gpus(policy(VGPUEnable=False)).cards("n", 1)
     s.sharing("a", 400).sharing("b", 400).run()
     assert s.placed() == ["a", "b"]
@@ -211,7 +211,7 @@ def test_without_the_switch_nobody_minds_cards() -> None:
     assert all(not bind.annotations for plan in s.plans for bind in plan.binds)
 
 
-def test_reasons_tell_cards_apart() -> None:
+def test_reasons_distinguish_cards() -> None:
     s = Gpus().cards("n", 1)
     s.node("plain")
     other = s.ask(CardShare(memory=1), kinds=("H100",))
@@ -221,14 +221,14 @@ def test_reasons_tell_cards_apart() -> None:
     assert "1 node(s) had no GPU of the requested model, id or mode" in message
 
 
-def test_arguments_are_checked_and_what_has_no_effect_is_told() -> None:
+def test_arguments_are_checked_and_those_without_effect_are_reported() -> None:
     found = load_policy(policy(NodeLockEnable=True))
     assert any("deviceshare.NodeLockEnable is accepted but has no effect" in remark for remark in found.inactive)
     with pytest.raises(PolicyError, match="SchedulePolicy"):
         load_policy(policy(SchedulePolicy="tight"))
 
 
-def test_cards_never_hold_more_than_they_have() -> None:
+def test_cards_are_never_allocated_beyond_their_capacity() -> None:
     s = Gpus(policy(SchedulePolicy="spread")).cards("n1", 3, slots=2).cards("n2", 2, slots=3)
     for number in range(12):
         s.gang(f"g{number}", 2, created=number)
@@ -245,7 +245,7 @@ def test_cards_never_hold_more_than_they_have() -> None:
             assert (memory <= 1000, cores <= 100, users <= card.slots) == (True, True, True)
 
 
-def test_whole_gpus_come_from_the_same_cards_where_there_are_any() -> None:
+def test_whole_gpus_and_shares_use_the_same_cards() -> None:
     s = Gpus()
     cards = tuple(Card(Family.KOORDINATOR, str(at), 1000, 2**31) for at in range(2))
     for name, there in (("described", cards), ("plain", ())):
@@ -265,8 +265,8 @@ def test_whole_gpus_come_from_the_same_cards_where_there_are_any() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(12)))
-def test_whatever_happens_the_books_are_right(seed: int) -> None:
-    """After every step of a random life the books are compared with what pods hold (see the audit)."""
+def test_card_accounting_is_exact_in_a_random_history(seed: int) -> None:
+    """After every step of a random history the accounting is compared with the pods (see the audit)."""
     draw = random.Random(seed)
     text = policy(
         actions="enqueue, allocate, preempt, backfill",

@@ -1,4 +1,4 @@
-"""`drf`: the smallest dominant share first, of gangs and, with enableHierarchy, of queues."""
+"""`drf`: the smallest dominant share is first, for gangs and, with enableHierarchy, for queues."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ HDRF = policy("name: drf, enableHierarchy: true")
 
 
 class TestGangs:
-    def test_the_gang_with_the_smaller_dominant_share_goes_first(self) -> None:
-        """The example of the paper: 9 CPUs, 18 GB; A's tasks take 1 and 4, B's 3 and 1: three of A, two of B."""
+    def test_gang_with_the_smaller_dominant_share_is_first(self) -> None:
+        """The example of the paper: 9 CPUs, 18 GB; tasks of A request 1 and 4, tasks of B 3 and 1: three of A, two
+        of B.
+        """
         world = Scenario(DRF).node("n", cpu=9, memory=18 * 10**9)
         world.job("a", 10, 1, cpu=1, memory=4 * 10**9).job("b", 10, 1, cpu=3, memory=10**9).run()
         assert (len(world.placed("a-")), len(world.placed("b-"))) == (3, 2)
 
-    def test_a_share_is_what_the_members_hold(self) -> None:
+    def test_share_of_a_gang_is_the_usage_of_its_members(self) -> None:
         world = Scenario(DRF).node("n", cpu=10, memory=100, pods=100).gang("job", 1)
         world.pods("cpu", 3, gang="job", cpu=1, node="n").pod("memory", gang="job", memory=20, node="n")
         world.pod("waiting", gang="job", cpu=7).pod("alone", cpu=5, node="n")
@@ -31,7 +33,7 @@ class TestGangs:
         assert desk.plugin("drf").gang_order(desk.session, gang) == 3 / 10
         assert desk.plugin("drf").gang_order(desk.session, world.state.pods["alone"]) == 0
 
-    def test_pod_slots_count(self) -> None:
+    def test_pod_slots_count_in_dominant_shares(self) -> None:
         world = Scenario(DRF).node("n", cpu=10, pods=4).gang("job", 1).pod("small", gang="job", cpu=1, node="n")
         desk = Desk(world)
         assert desk.plugin("drf").gang_order(desk.session, world.state.gangs[key("job")]) == 1 / 4
@@ -43,12 +45,12 @@ class TestGangs:
 
 
 def spelt(path: str, weights: str) -> tuple[tuple[str, int], ...]:
-    """As Volcano's annotations do."""
+    """Return a queue with weights as in Volcano's annotations."""
     return tuple(zip(path.split("/"), map(int, weights.split("/")), strict=True))
 
 
 class TestHierarchy:
-    def test_volcano_s_rescaling_test(self) -> None:
+    def test_hierarchy_passes_volcanos_rescaling_test(self) -> None:
         world = Scenario(HDRF).node("n", cpu=10, memory=10 * 10**9)
         world.queue("root-sci", hierarchy=spelt("root/sci", "100/50"))
         world.queue("root-eng-dev", hierarchy=spelt("root/eng/dev", "100/50/50"))
@@ -58,7 +60,7 @@ class TestHierarchy:
         world.run()
         assert [len(world.placed(f"{group}-")) for group in ("pg1", "pg21", "pg22")] == [5, 5, 5]
 
-    def test_volcano_s_blocking_nodes_test(self) -> None:
+    def test_hierarchy_passes_volcanos_blocking_nodes_test(self) -> None:
         world = Scenario(HDRF).node("n", cpu=30, memory=30 * 10**9)
         world.queue("root-pg1", hierarchy=spelt("root/pg1", "100/25"))
         world.queue("root-pg2", hierarchy=spelt("root/pg2", "100/25"))
@@ -73,7 +75,7 @@ class TestHierarchy:
         groups = ("pg1", "pg2", "pg31", "pg32", "pg4")
         assert [len(world.placed(f"{group}-")) for group in groups] == [10, 10, 10, 15, 15]
 
-    def test_the_tree_of_queues_does_the_same(self) -> None:
+    def test_queue_tree_gives_the_same_order_as_annotations(self) -> None:
         world = Scenario(HDRF).node("n", cpu=10, memory=10 * 10**9).queue("sci").queue("eng")
         world.queue("dev", parent="eng").queue("prod", parent="eng")
         world.pods("sci", 10, queue="sci", cpu=1, memory=10**9)
@@ -89,14 +91,14 @@ class TestHierarchy:
         world.run()
         assert [len(world.placed(f"{name}-")) for name in ("sci", "dev", "prod")] == [40, 80, 40]
 
-    def test_a_queue_in_which_nothing_waits_comes_last(self) -> None:
+    def test_queue_without_waiting_pods_is_last(self) -> None:
         world = (
             Scenario(HDRF).node("n", cpu=10).queue("idle").queue("busy").pods("b", 2, queue="busy", cpu=1, node="n")
         )
         world.pod("waiting", queue="busy", cpu=20)
         assert Desk(world).order("drf", "idle", "busy") == ["busy", "idle"]
 
-    def test_a_queue_that_asks_for_what_has_run_out_comes_after_those_that_can_grow(self) -> None:
+    def test_queue_that_requests_an_exhausted_resource_is_after_queues_that_can_grow(self) -> None:
         world = Scenario(HDRF).node("n", cpu=10, gpu=1).queue("gpus").queue("cpus")
         world.pod("taken", gpu=1, node="n").pod("g", queue="gpus", gpu=1)
         world.pods("c", 2, queue="cpus", cpu=1, node="n").pod("c", queue="cpus", cpu=1)
@@ -108,7 +110,7 @@ class TestHierarchy:
         world.pods("c", 4, queue="child", cpu=1).run()
         assert len(world.placed("a-")) == 4
 
-    def test_an_answer_follows_what_is_allocated_meanwhile(self) -> None:
+    def test_order_follows_allocations_within_a_cycle(self) -> None:
         world = Scenario(HDRF).node("n", cpu=10, memory=100).queue("eng").queue("sci")
         world.queue("dev", parent="eng").queue("prod", parent="eng")
         for name in ("dev", "prod", "sci"):
@@ -125,7 +127,7 @@ class TestHierarchy:
         assert desk.order("drf", "dev", "prod") == ["dev", "prod"]
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_what_is_followed_is_what_is_found_afresh(self, seed: int) -> None:
+    def test_incremental_shares_equal_shares_computed_from_scratch(self, seed: int) -> None:
         choice = random.Random(seed)
         world = Scenario(HDRF).node("n", cpu=12, gpu=12)
         names: list[str] = []
@@ -155,7 +157,7 @@ class TestHierarchy:
             turns(desk)
         assert turns(desk) == turns(Desk(world))
 
-    def test_two_queues_may_spell_the_same_place(self) -> None:
+    def test_two_queues_can_have_the_same_annotated_path(self) -> None:
         world = Scenario(HDRF).node("n", cpu=60, pods=1000)
         for name in ("one", "two"):
             world.queue(name, hierarchy=spelt("root/eng", "1/1")).pods(name, 60, queue=name, cpu=1)

@@ -1,4 +1,4 @@
-"""Whatever a cluster looks like: asking what evictions would do changes nothing, and what is advised is true."""
+"""Properties of the dry run on random clusters: it changes nothing, and its advice is correct."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTRANK = "raise its priority above "
 
 
 def world(seed: int) -> Scenario:
-    """A few full nodes, and more that waits; with queues, with quotas, or with neither."""
+    """A few full nodes and waiting pods; with queues, with quotas, or with neither."""
     return _world(seed).observed_again()
 
 
@@ -57,7 +57,7 @@ def _world(seed: int) -> Scenario:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_asking_changes_nothing(seed: int) -> None:
+def test_dry_run_changes_no_random_cluster(seed: int) -> None:
     scenario = world(seed)
     rehearsal = DryRun(scenario.state, scenario.policy)
     rehearsal.cycle(scenario.now)
@@ -80,7 +80,7 @@ def test_asking_changes_nothing(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_outranks_whom_he_was_told_to_gets_room(seed: int) -> None:
+def test_unit_raised_to_the_advised_priority_gets_room(seed: int) -> None:
     scenario = world(seed)
     rehearsal = DryRun(scenario.state, scenario.policy)
     rehearsal.cycle(scenario.now)
@@ -101,8 +101,8 @@ def test_who_outranks_whom_he_was_told_to_gets_room(seed: int) -> None:
         assert placed or not isinstance(rehearsal.disruption(asks), NothingHelps)
 
 
-def test_the_worlds_have_something_to_tell() -> None:
-    """Otherwise the properties above would hold of nothing."""
+def test_random_clusters_have_advice_to_check() -> None:
+    """Otherwise the properties above would be vacuous."""
     kinds: set[str] = set()
     for seed in ALL_SEEDS:
         scenario = world(seed)

@@ -1,4 +1,4 @@
-"""Elastic quotas (scheduler-plugins, KEP-9): min, max, borrowing up to the sum of all min; gangs go whole."""
+"""Elastic quotas (scheduler-plugins, KEP-9): min, max, borrowing up to the sum of all min, whole gangs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gpus(scenario: Scenario, *namespaces: str) -> tuple[int, ...]:
     return tuple(scenario.used(quota(namespace), "gpu") for namespace in namespaces)
 
 
-def test_story_1_a_user_borrows_up_to_its_max() -> None:
+def test_story_1_namespace_borrows_up_to_its_max() -> None:
     """Seed story 1: A (min 4, max 6), B (min 6, max 8), 10 GPUs."""
     cluster = story({"a": (4, 6), "b": (6, 8)})
     cluster.within("a").pods("a1", 2, gpu=1).within("b").pods("b1", 3, gpu=1).run()
@@ -39,7 +39,7 @@ def test_story_1_a_user_borrows_up_to_its_max() -> None:
     assert verdict.change == "free 1 nvidia.com/gpu charged to ElasticQuota a/quota, or raise its max to 7"
 
 
-def test_story_2_who_is_within_its_min_gets_it_from_who_is_above() -> None:
+def test_story_2_quota_within_its_min_reclaims_from_one_above_its_min() -> None:
     """Seed story 2: A (3, 4), B (4, 6), C (3, 4), 10 GPUs."""
     cluster = story({"a": (3, 4), "b": (4, 6), "c": (3, 4)})
     cluster.within("a").pods("a1", 2, gpu=1).within("b").pods("b1", 2, gpu=1).within("c").pods("c1", 3, gpu=1).run()
@@ -67,20 +67,20 @@ def test_worked_example_1_borrowing_ends_at_the_sum_of_all_min() -> None:
     assert cluster.placed() == ["nginx-2"]
 
 
-def test_a_resource_that_no_min_names_is_limited_by_max_alone() -> None:
+def test_resource_without_min_is_limited_by_max_only() -> None:
     cluster = Scenario().node("n", cpu=8, memory="8Gi")
     cluster.elastic_quota("a", {"cpu": 4}, {"cpu": 4}).within("a")
     cluster.pod("p", cpu=1, memory="4Gi").run()
     assert cluster.placed() == ["p"]
 
 
-def test_a_pod_of_a_namespace_without_quota_is_not_limited() -> None:
+def test_pod_of_a_namespace_without_quota_is_not_limited() -> None:
     cluster = story({"a": (1, 1)}, gpus=4)
     cluster.within("free").pods("p", 4, gpu=1).run()
     assert len(cluster.placed()) == 4
 
 
-def test_a_gang_is_allowed_as_one_or_not_at_all() -> None:
+def test_quota_allows_a_gang_as_a_whole_or_not_at_all() -> None:
     cluster = story({"a": (2, 3), "b": (8, 8)})
     cluster.within("a").job("four", 4, gpu=1).run()
     assert cluster.placed() == []
@@ -95,7 +95,7 @@ def test_a_gang_is_allowed_as_one_or_not_at_all() -> None:
     assert cluster.placed() == ["three-0", "three-1", "three-2"]
 
 
-def test_the_members_that_cost_least_start_where_the_quota_allows_no_others() -> None:
+def test_cheapest_members_start_where_the_quota_allows_no_more() -> None:
     cluster = Scenario().node("n", gpu=10).elastic_quota("a", {"gpu": 4}, {"gpu": 4}).within("a").gang("g", 2)
     cluster.pod("big", gang="g", gpu=3).pod("small-1", gang="g", gpu=2).pod("small-2", gang="g", gpu=2).run()
     assert cluster.placed() == ["small-1", "small-2"]
@@ -114,7 +114,7 @@ def test_a_pod_of_another_scheduler_counts_towards_the_quota() -> None:
     assert len(cluster.placed("ours")) == 1
 
 
-def test_what_has_finished_is_given_back_and_what_terminates_is_not_yet() -> None:
+def test_finished_pod_releases_its_quota_and_a_terminating_one_does_not() -> None:
     cluster = story({"a": (1, 1)})
     cluster.within("a").pod("first", gpu=1).run().pod("second", gpu=1).run()
     assert cluster.waiting() == ["second"]
@@ -124,7 +124,7 @@ def test_what_has_finished_is_given_back_and_what_terminates_is_not_yet() -> Non
     assert cluster.placed() == ["first", "second"]
 
 
-def test_raising_or_removing_a_quota_wakes_who_waits_for_it() -> None:
+def test_raised_or_deleted_quota_wakes_waiting_pods() -> None:
     cluster = story({"a": (1, 1), "b": (5, 5)})
     cluster.within("a").pods("p", 3, gpu=1).run()
     assert len(cluster.placed()) == 1
@@ -134,7 +134,7 @@ def test_raising_or_removing_a_quota_wakes_who_waits_for_it() -> None:
     assert len(cluster.placed()) == 3
 
 
-def test_lowering_max_evicts_nobody_and_stops_the_next() -> None:
+def test_lowered_max_evicts_no_pod_and_blocks_the_next() -> None:
     cluster = story({"a": (4, 4)})
     cluster.within("a").pods("p", 3, gpu=1).run()
     cluster.elastic_quota("a", {"gpu": 1}, {"gpu": 1}).pod("late", gpu=1).run()
@@ -142,7 +142,7 @@ def test_lowering_max_evicts_nobody_and_stops_the_next() -> None:
     assert cluster.waiting() == ["late"]
 
 
-def test_a_restart_finds_the_same_usage() -> None:
+def test_restart_recovers_the_usage_of_quotas() -> None:
     cluster = story({"a": (4, 6), "b": (6, 8)})
     cluster.within("a").job("j", 5, gpu=1).within("b").pods("b", 3, gpu=1).run()
     before = gpus(cluster, "a", "b")
@@ -150,7 +150,7 @@ def test_a_restart_finds_the_same_usage() -> None:
     assert gpus(cluster, "a", "b") == before == (5, 3)
 
 
-def test_a_half_bound_gang_is_finished_although_its_quota_has_shrunk() -> None:
+def test_half_bound_gang_is_completed_although_its_quota_was_lowered() -> None:
     cluster = story({"a": (4, 4)})
     cluster.within("a").job("j", 4, gpu=1).work().confirm("j-0", "j-1")
     cluster.restart().elastic_quota("a", {"gpu": 1}, {"gpu": 1}).run()

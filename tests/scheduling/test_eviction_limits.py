@@ -1,4 +1,4 @@
-"""How many pods may go together: PodDisruptionBudgets, and how fast an account may lose pods."""
+"""Limits of simultaneous evictions: PodDisruptionBudgets, and eviction rates of accounts."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def pods(scenario: Scenario, *numbers: int) -> list[PodRecord]:
 class TestBudgets:
     REFUSED = f"PodDisruptionBudget {NAMESPACE}/web allows no further disruption"
 
-    def test_the_whole_set_counts(self) -> None:
+    def test_disruption_budget_counts_the_whole_set_of_victims(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
         limit = limits(scenario)
         said = [limit.try_evict(record) for record in pods(scenario, 0, 1, 2)]
         assert said == [None, None, self.REFUSED]
-        assert limit.violations == 0  # who was refused does not count
+        assert limit.violations == 0  # a rejected victim does not count
         limit.take_back(pods(scenario, 0)[0])
         assert limit.try_evict(pods(scenario, 2)[0]) is None
 
-    def test_without_the_plugin_what_is_broken_is_counted(self) -> None:
+    def test_without_the_pdb_plugin_broken_budgets_are_counted(self) -> None:
         scenario = budget(world(budgets=("web",)), "web", 2)
         limit = limits(scenario)
         assert [limit.try_evict(record) for record in pods(scenario, 0, 1, 2, 3)] == [None] * 4
@@ -60,7 +60,7 @@ class TestBudgets:
         limit.take_back(pods(scenario, 0)[0])
         assert limit.violations == 1
 
-    def test_a_unit_goes_as_one_or_not_at_all(self) -> None:
+    def test_unit_is_evicted_whole_or_not_at_all_within_a_budget(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
         limit = limits(scenario)
         assert limit.try_evict_all(pods(scenario, 0, 1, 2)) == self.REFUSED
@@ -72,19 +72,19 @@ class TestBudgets:
         assert [limit.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
         assert limit.violations == 3
 
-    def test_pods_that_no_known_budget_counts_may_go(self) -> None:
-        """Volcano's plugin spares every pod without labels."""
+    def test_pods_that_no_known_budget_counts_can_be_evicted(self) -> None:
+        """Volcano's plugin protects every pod without labels."""
         scenario = budget(world(STRICT), "web", 0)
         assert limits(scenario).try_evict(pods(scenario, 0)[0]) is None
         assert limits(scenario.becomes("p0", budgets=("gone",))).try_evict(pods(scenario, 0)[0]) is None
 
-    def test_what_the_api_server_has_granted_costs_nothing(self) -> None:
+    def test_eviction_granted_by_the_api_server_is_not_counted_again(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 1, "p0")
         limit = limits(scenario)
         assert [limit.try_evict(record) for record in pods(scenario, 0, 1)] == [None, None]
         assert limit.try_evict(pods(scenario, 2)[0]) == self.REFUSED
 
-    def test_whoever_was_told_to_leave_counts_before_the_budget_knows(self) -> None:
+    def test_evicted_pod_counts_before_the_budget_status_shows_it(self) -> None:
         scenario = budget(world(STRICT, budgets=("web",)), "web", 2)
         scenario.state.pods.mark_evicting(pods(scenario, 0)[0])
         limit = limits(scenario)
@@ -98,7 +98,7 @@ class TestRates:
     def world(self, rate: EvictionRate = RATE) -> Scenario:
         return world().queue("a", eviction_rate=rate)
 
-    def test_so_many_within_a_window(self) -> None:
+    def test_account_loses_at_most_its_rate_of_pods_per_window(self) -> None:
         scenario, log = self.world(), EvictionLog()
         limit = limits(scenario, log)
         assert [limit.try_evict(record) for record in pods(scenario, 0, 1, 2)] == [None, None, self.REFUSED]
@@ -109,7 +109,7 @@ class TestRates:
         scenario.now += 1
         assert limits(scenario, log).try_evict(pods(scenario, 2)[0]) is None
 
-    def test_windows_slide(self) -> None:
+    def test_windows_of_eviction_rates_slide(self) -> None:
         scenario, log = self.world(), EvictionLog()
         log.evicted(pods(scenario, 0)[0], scenario.now)
         log.evicted(pods(scenario, 1)[0], scenario.now + 500)
@@ -117,7 +117,7 @@ class TestRates:
         limit = limits(scenario, log)
         assert [limit.try_evict(record) for record in pods(scenario, 2, 3)] == [None, self.REFUSED]
 
-    def test_what_is_larger_than_the_rate_goes_when_nothing_else_went(self) -> None:
+    def test_unit_larger_than_the_rate_is_evicted_when_the_window_is_empty(self) -> None:
         scenario, log = self.world(), EvictionLog()
         limit = limits(scenario, log)
         assert limit.try_evict_all(pods(scenario, 0, 1, 2, 3)) is None
@@ -129,13 +129,13 @@ class TestRates:
         log.evicted(pods(scenario, 5)[0], scenario.now)
         assert limits(scenario, log).try_evict_all(pods(scenario, 1, 2, 3)) == self.REFUSED
 
-    def test_nothing_at_all_may_be_said_too(self) -> None:
+    def test_eviction_rate_of_zero_allows_no_eviction(self) -> None:
         scenario = self.world(EvictionRate(0, 60))
         assert (
             limits(scenario).try_evict_all(pods(scenario, 0, 1)) == "queue a allows at most 0 evictions within 1m"
         )
 
-    def test_every_account_on_the_path_counts_and_others_do_not(self) -> None:
+    def test_eviction_rates_apply_to_all_accounts_on_the_path_only(self) -> None:
         scenario = world().account(AccountKey(Tree.QUEUE, "root"), label="root", eviction_rate=EvictionRate(3, 60))
         scenario.queue("a", eviction_rate=self.RATE).pods("b", 3, queue="b", node="n", cpu=1)
         limit = limits(scenario)
@@ -148,14 +148,14 @@ class TestRates:
         assert limit.try_evict(pods(scenario, 2)[0]) == self.REFUSED
 
     @pytest.mark.parametrize(("more", "free"), [(1, 700), (2, 800), (3, 800)])
-    def test_when_so_many_more_may_go(self, more: int, free: int) -> None:
+    def test_time_of_the_next_allowed_evictions_is_returned(self, more: int, free: int) -> None:
         log, key, rate = EvictionLog(), queue("a"), EvictionRate(2, 600)
         log.note(key, 100, 1)
         log.note(key, 200, 1)
         assert log.free_at(key, 300, rate, more) == free
         assert log.free_at(key, 900, rate, more) == 900
 
-    def test_what_is_old_is_forgotten(self) -> None:
+    def test_evictions_outside_of_the_window_are_forgotten(self) -> None:
         log, key = EvictionLog(), queue("a")
         assert log.count(key, 0, 10) == 0
         for moment in range(1000):

@@ -1,4 +1,4 @@
-"""What holds of every eviction, whatever the cluster."""
+"""Properties of every eviction, on random clusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .eviction.exact import Exact
 from .eviction.problem import Problem
 from .eviction.small_clusters import SmallCluster
 
-# More than is looked through completely.
+# Larger than the exhaustive search.
 VICTIMS, NODES = (20, 45), 10
 ALL_SEEDS = range(10, 35)
 SEEDS = ALL_SEEDS[: examples(25)]
@@ -24,10 +24,10 @@ def larger(seed: int) -> SmallCluster:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_decision_is_lawful_suffices_and_takes_nobody_too_many(seed: int) -> None:
+def test_eviction_decision_is_allowed_sufficient_and_minimal(seed: int) -> None:
     cluster = larger(seed)
     problem = Problem(cluster.scenario, cluster.waiting)
-    # Each question needs a program of its own; as things are before anybody is told to go.
+    # Each problem needs a program of its own; it describes the cluster before any eviction.
     exact, again = Exact(problem), iter([Exact(problem) for _ in problem.pods])
     plan = cluster.scenario.cycle()
     going = problem.named(eviction.name for eviction in plan.evictions)
@@ -36,9 +36,9 @@ def test_a_decision_is_lawful_suffices_and_takes_nobody_too_many(seed: int) -> N
     # The whole preemptor gets room in the same decision.
     assert {nomination.name for nomination in plan.nominations} == set(cluster.waiting)
     assert len({entry.cause for entry in plan.nominations} | {entry.cause for entry in plan.evictions}) == 1
-    # Gangs keep what they need or go as a whole; nobody goes who is protected.
+    # Gangs keep their quorum or are evicted whole; no protected pod is evicted.
     assert problem.whole(going)
-    # Reclaimees owe something whenever one more goes, and keep what they are guaranteed.
+    # Reclaimees owe something whenever one more pod is evicted, and keep their guarantees.
     units = problem.units(going)
     assert problem.in_turn(units)
     assert exact.suffices(going)
@@ -47,8 +47,8 @@ def test_a_decision_is_lawful_suffices_and_takes_nobody_too_many(seed: int) -> N
         assert not (problem.whole(fewer) and next(again).suffices(fewer)), f"{unit} need not go"
 
 
-def test_such_clusters_evict() -> None:
-    """The properties above are about something."""
+def test_random_clusters_have_evictions_to_check() -> None:
+    """Otherwise the properties above would be vacuous."""
     sizes = [len(larger(seed).scenario.cycle().evictions) for seed in ALL_SEEDS]
     assert sum(size > 0 for size in sizes) >= len(sizes) // 3
     assert max(sizes) > 3
@@ -57,7 +57,7 @@ def test_such_clusters_evict() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_same_cluster_gives_the_same_victims(seed: int) -> None:
+def test_equal_clusters_get_equal_victims(seed: int) -> None:
     one, other = larger(seed).scenario.cycle(), larger(seed).scenario.cycle()
     assert one.evictions == other.evictions
     assert one.nominations == other.nominations
@@ -65,8 +65,8 @@ def test_the_same_cluster_gives_the_same_victims(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_moves_once_everybody_is_served(seed: int) -> None:
-    """Controllers make new pods in the victims' stead, who may ask others to go, and so on, but not for ever."""
+def test_evictions_end_once_every_unit_is_served(seed: int) -> None:
+    """Controllers create replacements of the victims, which can preempt in turn, but not forever."""
     scenario = larger(seed).scenario
     scenario.recreates = True
     scenario.run(QUIET)
@@ -74,7 +74,7 @@ def test_nothing_moves_once_everybody_is_served(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gangs_never_run_on_without_their_minimum(seed: int) -> None:
+def test_gangs_never_run_below_their_minimum_after_evictions(seed: int) -> None:
     scenario = larger(seed).scenario
     scenario.recreates = True
     gangs = scenario.state.gangs.values()

@@ -1,4 +1,4 @@
-"""Whoever comes, the cluster comes to rest: nobody takes back for ever what was taken from him."""
+"""Termination of evictions on random clusters: no two units reclaim from each other forever."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLUGINS = [
 
 
 class Crowd:
-    """A full cluster with a tree of queues, of which some say what they deserve, and ever more who come."""
+    """A full cluster with a tree of queues, some with deserved amounts, and a stream of new units."""
 
     def __init__(self, seed: int) -> None:
         self.draw = draw = random.Random(seed)
@@ -54,7 +54,7 @@ class Crowd:
         self.scenario.queue(name, parent=parent, **fields)
 
     def arrive(self) -> Scenario:
-        """A gang or pods that need nobody; members of one may have priorities of their own."""
+        """Draw a gang or single pods; members of a gang can have priorities of their own."""
         draw, self._units = self.draw, self._units + 1
         queue, name, size = draw.choice(self.leaves), f"u{self._units}", draw.randint(1, 5)
         gang = name if draw.random() < 0.6 else ""
@@ -76,16 +76,16 @@ class Crowd:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_cluster_comes_to_rest_whoever_comes(seed: int) -> None:
+def test_evictions_end_whichever_units_arrive(seed: int) -> None:
     for scenario in Crowd(seed).arrivals():
         scenario.settle(after=1)
         for plan in scenario.plans:
-            # Nobody goes unless somebody gets room in the same decision.
+            # Pods are evicted only if a unit gets room in the same decision.
             assert {each.cause for each in plan.evictions} <= {each.cause for each in plan.nominations}
         scenario.plans.clear()
 
 
-def test_in_such_clusters_pods_do_go() -> None:
+def test_random_clusters_with_new_units_have_evictions() -> None:
     gone = 0
     for seed in ALL_SEEDS[:8]:
         for scenario in Crowd(seed).arrivals():

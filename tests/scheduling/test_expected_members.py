@@ -1,4 +1,6 @@
-"""Leaders that make their members only once they run: none starts without room for all, and it is held."""
+"""Leaders that create their members once they run: a leader starts only with room for all, and the room is
+claimed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: ca
 
 
 def app(world: Scenario, name: str, executors: int, *, priority: int = 0, queue: str = "default") -> Scenario:
-    """A driver of one CPU that will make executors of one CPU each."""
+    """A driver of one CPU that will create executors of one CPU each."""
     world.gang(name, 1, created=world.now, queue=queue)
     world.pod(f"{name}-driver", gang=name, cpu=1, priority=priority)
     return world.expects(name, executors, cpu=1, priority=priority)
@@ -24,24 +26,24 @@ def executor(world: Scenario, app: str, number: int, **fields: object) -> Scenar
 
 
 def held_for(world: Scenario, app: str) -> int:
-    """How many of the app's members that are expected have room."""
+    """Return the number of expected members of the app that have claimed room."""
     return sum(name.startswith(f"{app}-expected") for name in world.held())
 
 
 class TestAdmission:
-    def test_a_driver_starts_when_there_is_room_for_its_executors_too(self) -> None:
+    def test_driver_starts_when_there_is_room_for_its_executors_too(self) -> None:
         world = app(Scenario().nodes(2, cpu=2), "a", 3).run()
         assert world.order == ["a-driver"]
         assert held_for(world, "a") == 3
 
-    def test_a_driver_whose_executors_would_have_no_room_waits_and_holds_nothing(self) -> None:
+    def test_driver_without_room_for_its_executors_waits_and_holds_nothing(self) -> None:
         world = app(Scenario().nodes(2, cpu=2), "a", 4).run()
         assert world.order == []
         assert held_for(world, "a") == 0
         assert world.why("a").code == "NotEnoughResources"
 
     def test_many_drivers_do_not_fill_the_cluster(self) -> None:
-        """Without this each of the eight drivers gets a CPU and no executor ever does."""
+        """Without this rule each of the eight drivers gets a CPU and no executor ever starts."""
         world = Scenario().nodes(2, cpu=4)
         for number in range(8):
             app(world, f"app{number}", 3)
@@ -52,22 +54,22 @@ class TestAdmission:
                 executor(world, f"app{number}", which)
         world.run()
         assert len(world.placed("app0-exec")) == len(world.placed("app1-exec")) == 3
-        # The next two come when these have finished.
+        # The next two drivers start when these have finished.
         world.finishes(*(name for name in list(world.state.pods) if name.startswith(("app0-", "app1-"))))
         world.run()
         assert world.order[-2:] == ["app2-driver", "app3-driver"]
 
-    def test_the_smaller_of_two_goes_on_where_the_larger_does_not_fit(self) -> None:
+    def test_smaller_driver_starts_where_the_larger_does_not_fit(self) -> None:
         world = app(app(Scenario().node("n1", cpu=4), "large", 4), "small", 2).run()
         assert world.order == ["small-driver"]
 
-    def test_others_do_not_take_the_room_that_is_held(self) -> None:
+    def test_other_pods_do_not_use_room_claimed_for_executors(self) -> None:
         world = app(Scenario().node("n1", cpu=4), "a", 2).run()
         world.pods("other", 2, cpu=1).run()
         assert world.placed("other") == ["other-0"]
 
-    def test_an_executor_goes_before_those_that_are_expected_have_room(self) -> None:
-        """Its owner made one before the driver was placed: it is one of those that are expected."""
+    def test_executor_waits_before_its_expected_siblings_have_room(self) -> None:
+        """Its owner created one before the driver was placed: it is one of the expected executors."""
         world = app(Scenario().node("n1", cpu=3), "a", 2)
         executor(world, "a", 0).run()
         assert sorted(world.order) == ["a-driver", "a-exec-0"]
@@ -75,7 +77,7 @@ class TestAdmission:
 
 
 class TestClaims:
-    def test_executors_take_the_places_that_are_held_for_them(self) -> None:
+    def test_executors_use_the_room_claimed_for_them(self) -> None:
         world = app(Scenario().nodes(3, cpu=1), "a", 2).run()
         places = {node for name, node in world.held().items() if name.startswith("a-expected")}
         world.pod("other", cpu=1)
@@ -84,11 +86,11 @@ class TestClaims:
         assert held_for(world, "a") == 0
         assert world.where("other") == ""
 
-    def test_each_takes_one(self) -> None:
+    def test_each_executor_uses_one_claim(self) -> None:
         world = executor(app(Scenario().nodes(4, cpu=1), "a", 3).run(), "a", 0).run()
         assert held_for(world, "a") == 2
 
-    def test_an_executor_of_another_app_takes_none(self) -> None:
+    def test_executor_of_another_app_uses_no_claim(self) -> None:
         world = app(app(Scenario().node("n1", cpu=6), "a", 2), "b", 2).run()
         executor(world, "a", 0)
         executor(world, "a", 1)
@@ -96,27 +98,27 @@ class TestClaims:
         assert world.waiting("a-exec") == ["a-exec-2"]
         assert held_for(world, "b") == 2
 
-    def test_who_comes_beyond_those_that_are_expected_is_surplus(self) -> None:
+    def test_executor_beyond_the_expected_number_is_surplus(self) -> None:
         world = app(Scenario().node("n1", cpu=4), "a", 1).run()
         for number in range(4):
             executor(world, "a", number)
         world.run()
         assert len(world.placed("a-exec")) == 3
 
-    def test_one_that_is_larger_than_expected_goes_where_it_fits(self) -> None:
+    def test_executor_larger_than_expected_is_placed_where_it_fits(self) -> None:
         world = app(Scenario().node("n1", cpu=2).node("n2", cpu=4), "a", 1).run()
         world.pod("a-exec-0", gang="a", cpu=3).run()
         assert world.where("a-exec-0") == "n2" or world.waiting("a-exec") == ["a-exec-0"]
         assert held_for(world, "a") == 0
 
-    def test_a_gated_executor_claims_nothing(self) -> None:
+    def test_gated_executor_uses_no_claim(self) -> None:
         world = executor(app(Scenario().node("n1", cpu=3), "a", 2).run(), "a", 0, gated=True).run()
         assert held_for(world, "a") == 2
 
 
 class TestTime:
     @pytest.mark.feature("placeholders")
-    def test_what_is_not_claimed_in_time_is_given_back(self) -> None:
+    def test_claim_that_no_executor_uses_in_time_is_released(self) -> None:
         world = app(Scenario().node("n1", cpu=4), "a", 3).run()
         world.pods("other", 3, cpu=1).run()
         assert world.placed("other") == []
@@ -127,7 +129,7 @@ class TestTime:
         assert held_for(world, "a") == 0
         assert len(world.placed("other")) == 3
 
-    def test_not_a_second_earlier(self) -> None:
+    def test_claim_is_not_released_a_second_early(self) -> None:
         world = app(Scenario().node("n1", cpu=4), "a", 3).run()
         world.now = int(world.scheduler.next_recheck or 0) - 1
         world.scheduler.activate_due(world.now)
@@ -135,8 +137,8 @@ class TestTime:
         assert held_for(world, "a") == 3
 
     @pytest.mark.feature("placeholders")
-    def test_a_driver_that_cannot_be_bound_keeps_its_claim_to_all(self) -> None:
-        """Its room is free for others after the time, and it starts with all its executors or not at all."""
+    def test_driver_whose_binding_failed_keeps_its_claims(self) -> None:
+        """After the time its room is free for other pods, and it starts with all its executors or not at all."""
         world = app(Scenario().node("n1", cpu=3), "a", 2)
         world.cycle()
         world.state.pods.binding_failed("a-driver")
@@ -148,14 +150,14 @@ class TestTime:
         world.confirm().run()
         assert world.waiting("a-driver") == ["a-driver"]
 
-    def test_a_driver_that_is_gone_expects_nobody(self) -> None:
+    def test_deleted_driver_expects_no_executor(self) -> None:
         world = app(Scenario().node("n1", cpu=3), "a", 2).run()
         world.gone("a-driver", "a-expected-0", "a-expected-1").pods("other", 3, cpu=1).run()
         assert len(world.placed("other")) == 3
 
 
 class TestQuotas:
-    def test_what_is_held_is_charged_to_the_queue(self) -> None:
+    def test_claimed_room_of_executors_is_charged_to_the_queue(self) -> None:
         world = Scenario(QUEUES).node("n1", cpu=64).queue("q", capability={"cpu": 4})
         app(world, "a", 2, queue="q").run()
         app(world, "b", 2, queue="q").run()
@@ -163,41 +165,41 @@ class TestQuotas:
         executor(executor(world, "a", 0), "a", 1).run()
         assert len(world.placed("a-exec")) == 2
 
-    def test_a_driver_whose_executors_would_exceed_its_queue_does_not_start(self) -> None:
+    def test_driver_whose_executors_would_exceed_its_queue_does_not_start(self) -> None:
         world = Scenario(QUEUES).node("n1", cpu=64).queue("q", capability={"cpu": 4})
         app(world, "a", 4, queue="q").run()
         assert world.order == []
         assert world.why("a").code == "QueueCapability" or "queue q" in world.why("a").message
 
-    def test_others_go_for_a_driver_and_its_executors_together(self) -> None:
+    def test_pods_are_evicted_for_a_driver_and_its_executors_together(self) -> None:
         world = Scenario(QUEUES).node("n1", cpu=4).pods("low", 4, cpu=1).run()
         app(world, "a", 2, priority=10).run()
         assert len(world.evicted) == 3
         assert world.order[-1] == "a-driver"
         assert held_for(world, "a") == 2
 
-    def test_nobody_goes_for_a_driver_whose_executors_would_not_fit(self) -> None:
+    def test_no_pod_is_evicted_for_a_driver_whose_executors_would_not_fit(self) -> None:
         world = Scenario(QUEUES).node("n1", cpu=4).pods("low", 4, cpu=1).run()
         app(world, "a", 4, priority=10).run()
         assert world.evicted == []
 
 
 class TestPriority:
-    def test_who_is_worth_more_takes_room_that_is_held_and_not_used(self) -> None:
-        """Rather than evict anybody who runs."""
+    def test_pod_of_higher_priority_uses_claimed_room_of_executors(self) -> None:
+        """Claimed and unused room is taken before running pods are evicted."""
         world = app(Scenario(QUEUES).node("n1", cpu=4), "a", 2).pod("mate", cpu=1).run()
         world.pod("urgent", cpu=1, priority=10).run()
         assert world.where("urgent") == "n1"
         assert world.evicted == []
         assert held_for(world, "a") == 1
 
-    def test_who_is_worth_as_much_does_not(self) -> None:
+    def test_pod_of_equal_priority_does_not_use_claimed_room_of_executors(self) -> None:
         world = app(Scenario(QUEUES).node("n1", cpu=4), "a", 2).pod("mate", cpu=1).run()
         world.pod("other", cpu=1).run()
         assert world.where("other") == ""
         assert held_for(world, "a") == 2
 
-    def test_an_executor_whose_room_was_taken_waits_as_surplus(self) -> None:
+    def test_executor_whose_claim_was_lost_waits_as_surplus(self) -> None:
         world = app(Scenario(QUEUES).node("n1", cpu=3), "a", 2).run()
         world.pod("urgent", cpu=2, priority=10).run()
         executor(executor(world, "a", 0), "a", 1).run()

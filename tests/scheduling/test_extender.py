@@ -1,4 +1,4 @@
-"""`extender`: somebody outside who has a say on nodes, queues and groups."""
+"""`extender`: an external process that filters and scores nodes and decides on queues and groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: predicates}}, {{
 
 
 class Extended(Scenario):
-    """`answers` by verb; `asked` is what was asked, in order."""
+    """Extender with `answers` by verb; `asked` lists the requests in order."""
 
     def __init__(self, *verbs: str, more: str = "", **answers: Answer) -> None:
         super().__init__(policy(*verbs, more=more))
@@ -76,7 +76,7 @@ def test_nodes_are_scored_once_for_all_pods_of_a_class() -> None:
     assert document["nodes"][0]["Idle"]["MilliCPU"] == 2000.0
 
 
-def test_only_nodes_that_are_chosen_are_asked_about() -> None:
+def test_only_nodes_that_passed_the_filters_are_sent_to_the_extender() -> None:
     s = Extended("predicateVerb", predicate=refusing("n1", "n2")).nodes(50, cpu=8)
     s.job("g", 8, cpu=1).run()
     assert s.spread() == {"n3": 8}
@@ -91,13 +91,13 @@ def test_only_nodes_that_are_chosen_are_asked_about() -> None:
         ({"code": 3}, "code 3"),
     ],
 )
-def test_newer_and_older_extenders_refuse_in_words_of_their_own(answer: Document, told: str) -> None:
+def test_refusals_of_newer_and_older_extenders_are_read(answer: Document, told: str) -> None:
     s = Extended("predicateVerb", predicate=lambda _: answer).nodes(1)
     s.pod("p", cpu=1).run()
     assert f"1 node(s) refused by the extender: {told}" in s.why_pod("p").message
 
 
-def test_a_refusal_is_told_and_does_not_last() -> None:
+def test_refusal_of_an_extender_is_reported_and_expires() -> None:
     s = Extended("predicateVerb", predicate=refusing("n1")).nodes(1)
     s.pod("p", cpu=1).run()
     assert "1 node(s) refused by the extender: too warm" in s.why_pod("p").message
@@ -107,7 +107,7 @@ def test_a_refusal_is_told_and_does_not_last() -> None:
     assert s.where("p") == "n1"
 
 
-def test_only_pods_that_ask_for_what_it_manages_concern_it() -> None:
+def test_extender_is_called_only_for_pods_with_its_managed_resources() -> None:
     more = ", extender.managedResources: [nvidia.com/gpu]"
     s = Extended("predicateVerb", more=more, predicate=refusing("n1")).node("n1", gpu=1)
     s.pod("p", cpu=1).pod("q", cpu=1, gpu=1).run()
@@ -115,7 +115,7 @@ def test_only_pods_that_ask_for_what_it_manages_concern_it() -> None:
 
 
 @pytest.mark.parametrize("ignorable", [True, False])
-def test_an_extender_that_fails_is_asked_once_in_ten_seconds(ignorable: bool) -> None:
+def test_failing_extender_is_called_once_in_ten_seconds(ignorable: bool) -> None:
     s = Extended("predicateVerb", more=f", extender.ignorable: {str(ignorable).lower()}").nodes(20)
     s.job("g", 30, cpu=1).run()
     assert s.count("predicate") == 1
@@ -127,7 +127,7 @@ def test_an_extender_that_fails_is_asked_once_in_ten_seconds(ignorable: bool) ->
         assert len(s.placed()) == 30
 
 
-def test_scores_of_an_extender_that_fails_are_done_without() -> None:
+def test_scores_of_a_failing_extender_are_ignored() -> None:
     s = Extended("prioritizeVerb").nodes(2)
     s.pod("p", cpu=1).run()
     assert s.placed() == ["p"]
@@ -138,7 +138,7 @@ def test_scores_of_an_extender_that_fails_are_done_without() -> None:
     assert odd.placed() == ["p"]
 
 
-def test_an_overused_queue_gets_nothing_new() -> None:
+def test_queue_that_the_extender_calls_overused_starts_no_pod() -> None:
     s = Extended("queueOverusedVerb", overused=lambda document: {"overused": document["queue"]["Name"] == "full"})
     s.nodes(1).queue("full").queue("free")
     s.pod("p", queue="full", cpu=1).pod("q", queue="free", cpu=1).run()
@@ -149,7 +149,7 @@ def test_an_overused_queue_gets_nothing_new() -> None:
     assert s.placed() == ["p", "q"]
 
 
-def test_groups_are_let_in_or_not_and_the_extender_hears_of_it() -> None:
+def test_extender_decides_on_admission_of_groups_and_is_notified() -> None:
     s = Extended(
         "jobEnqueueableVerb",
         "jobEnqueuedVerb",
@@ -163,7 +163,7 @@ def test_groups_are_let_in_or_not_and_the_extender_hears_of_it() -> None:
     assert [document["job"]["Name"] for verb, document in s.asked if verb == "enqueued"] == ["yes"]
 
 
-def test_answers_are_forgotten_together_and_only_where_there_are_any() -> None:
+def test_cached_answers_expire_together_and_only_where_there_are_any() -> None:
     s = Extended("predicateVerb", predicate=refusing()).nodes(1)
     extender = s.policy.configured(Extender)
     assert extender is not None
@@ -174,13 +174,13 @@ def test_answers_are_forgotten_together_and_only_where_there_are_any() -> None:
     assert extender.time_key(s.now + 30) == 1
 
 
-def test_what_nobody_configured_is_not_asked() -> None:
+def test_verbs_that_are_not_configured_are_not_called() -> None:
     s = Extended().nodes(1)
     s.pod("p", cpu=1).run()
     assert s.asked == []
 
 
-def test_a_policy_that_nobody_connected_places_pods_all_the_same() -> None:
+def test_policy_without_a_connected_extender_still_places_pods() -> None:
     s = Scenario(policy("predicateVerb", "prioritizeVerb", "queueOverusedVerb")).nodes(1)
     s.pod("p", cpu=1).run()
     assert s.placed() == ["p"]

@@ -1,4 +1,4 @@
-"""Whatever raises while it is planned for harms itself alone, and once; the books stay exact."""
+"""Failures while a unit is planned: they affect only this unit, once, and the accounting stays exact."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
 
 
 def broken(point: str, policy: Policy) -> Policy:
-    """The policy with one more plugin, which raises at a point."""
+    """Return the policy with one more plugin, which raises at a point."""
 
     def fails(self: Plugin, *asked: Any) -> Any:
         raise LookupError("a bug of a plugin")
@@ -48,7 +48,7 @@ def cluster(policy: Policy) -> Scenario:
 
 
 def cycles(scenario: Scenario) -> tuple[set[str], list[str]]:
-    """(who was bound, what failed) until there is nothing more to do."""
+    """Run until nothing is left to do; return the bound pods and the failures."""
     bound, failed = set(), []
     for _ in range(20):
         if scenario.scheduler.idle:
@@ -65,7 +65,7 @@ EVERYBODY = {"a1", "a2", "b1", "b2", "alone"}
 
 
 @pytest.mark.parametrize("point", sorted(OPINIONS))
-def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
+def test_vote_of_a_plugin_that_raises_is_ignored(point: str) -> None:
     scenario = cluster(broken(point, load_policy(ALL)))
     bound, failed = cycles(scenario)
     assert bound == EVERYBODY
@@ -73,7 +73,7 @@ def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
 
 
 @pytest.mark.parametrize("point", sorted(set(EXTENSION_POINTS) - OPINIONS - {"configure"}))
-def test_a_veto_that_raises_is_no_permission(point: str) -> None:
+def test_veto_that_raises_still_protects_the_pod(point: str) -> None:
     scenario = cluster(broken(point, load_policy(ALL)))
     bound, failed = cycles(scenario)
     assert bound in (EVERYBODY, set())
@@ -88,7 +88,7 @@ class PoisonError(Exception):
 
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, hits: Any) -> None:
-    """Let a function raise for some of its calls, after it has done its work."""
+    """Let a function raise in some of its calls, after its work."""
     whole = getattr(module, name)
 
     def fails(*arguments: Any, **more: Any) -> Any:
@@ -110,7 +110,7 @@ def verdict_of(scenario: Scenario, name: str) -> Verdict | None:
     [(gang_group, "place_gangs"), (attempt, "_mark"), (gang_group, "bind_gangs")],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_gang_whose_planning_raises_is_set_aside_whole(
+def test_gang_whose_planning_raises_is_set_aside_whole(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
 ) -> None:
     def hits(*arguments: Any) -> bool:
@@ -125,7 +125,7 @@ def test_a_gang_whose_planning_raises_is_set_aside_whole(
     assert verdict is not None
     assert verdict.code == "PlanningFailed"
     assert "gang ns/a failed" in verdict.message
-    # It is not looked at again and again, but when something about it changes.
+    # It is not tried again until something about it changes.
     scenario.node("n3", cpu=8)
     assert cycles(scenario)[0] == set()
     monkeypatch.undo()
@@ -144,7 +144,7 @@ def _flat(arguments: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("bad", ["a1", "a2", "alone"])
-def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+def test_failure_after_the_decision_binds_no_part_of_a_gang(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     whole = occupancy.binding_writes
 
     def fails(record: Any, now: float) -> Any:
@@ -159,7 +159,7 @@ def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: py
     assert scenario.state.nodes.used.sum() > 0
 
 
-def test_one_pod_of_many_that_are_alike_does_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_pod_does_not_block_other_pods_of_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = occupancy.binding_writes
 
     def fails(record: Any, now: float) -> Any:

@@ -1,4 +1,4 @@
-"""`fairshare`: namespaces and users of a queue take turns, now and over time."""
+"""`fairshare`: namespaces and users of a queue alternate, by present and by past usage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tenancy import HOUR, Tenancy, policy
 
 
 class TestNow:
-    def test_who_has_more_jobs_gets_no_more(self) -> None:
+    def test_namespace_with_more_jobs_gets_no_more(self) -> None:
         """The case of the article: ten pods of user A and a thousand of user B."""
         world = Tenancy(20, policy()).submit("b", 1000).submit("a", 10).work()
         assert world.held() == {"a": 10, "b": 10}
@@ -25,20 +25,20 @@ class TestNow:
         world = Tenancy(6, policy()).submit("a", 9).submit("b", 9).submit("c", 9).work()
         assert [name[0] for name in world.order] == list("abcabc")
 
-    def test_who_holds_less_goes_first(self) -> None:
+    def test_namespace_with_less_usage_is_first(self) -> None:
         world = Tenancy(8, policy()).submit("a", 6).work().submit("a", 9).submit("b", 9).work()
         assert world.held() == {"a": 6, "b": 2}
 
-    def test_weights_divide(self) -> None:
+    def test_shares_of_namespaces_are_divided_by_weight(self) -> None:
         world = Tenancy(40, policy()).weigh("a", 3).submit("a", 99).submit("b", 99).work()
         assert world.held() == {"a": 30, "b": 10}
 
-    def test_users_of_one_namespace_take_turns_too(self) -> None:
+    def test_users_of_one_namespace_alternate_too(self) -> None:
         world = Tenancy(12, policy())
         world.submit("ns", 99, user="ann").submit("ns", 99, user="bob").submit("other", 99, user="eve").work()
         assert world.held() == {"ann": 3, "bob": 3, "eve": 6}
 
-    def test_levels_can_be_switched_off(self) -> None:
+    def test_levels_of_fairshare_can_be_switched_off(self) -> None:
         world = Tenancy(12, policy(namespaces="false"))
         world.submit("ns", 99, user="ann").submit("ns", 99, user="bob").submit("other", 99, user="eve").work()
         assert world.held() == {"ann": 4, "bob": 4, "eve": 4}
@@ -46,12 +46,12 @@ class TestNow:
         world.submit("ns", 6, user="ann").submit("ns", 99, user="bob").submit("other", 99, user="eve").work()
         assert world.held() == {"ann": 6, "eve": 6}
 
-    def test_what_one_does_not_want_the_others_get(self) -> None:
+    def test_unused_share_of_a_namespace_is_used_by_the_remaining_ones(self) -> None:
         world = Tenancy(10, policy()).submit("a", 2).submit("b", 99).work()
         assert world.held() == {"a": 2, "b": 8}
 
-    def test_queues_are_apart(self) -> None:
-        """Turns are taken within a queue: a namespace's share in another does not count."""
+    def test_shares_of_a_namespace_in_different_queues_are_independent(self) -> None:
+        """Turns alternate within a queue: a namespace's share in another queue does not count."""
         world = Tenancy(10, policy()).queue("one").queue("two").submit("a", 6, queue="one").work()
         world.submit("a", 9, queue="two").submit("b", 9, queue="two").work()
         assert world.held() == {"a": 8, "b": 2}
@@ -59,32 +59,32 @@ class TestNow:
 
 class TestOverTime:
     @pytest.mark.feature("past-use")
-    def test_who_had_much_waits_for_who_had_nothing(self) -> None:
-        """After four hours at half-life 1 h "early" stands at 0.9375; what comes free goes to "late"."""
+    def test_namespace_with_much_past_usage_waits_for_one_without(self) -> None:
+        """After four hours at half-life 1 h "early" has usage 0.9375; freed CPUs are used by "late"."""
         world = Tenancy(10, policy(half_life="1h")).submit("early", 10).work().wait(4)
         world.submit("early", 99).submit("late", 99).finish("early", 6).work()
         assert world.held() == {"early": 4, "late": 6}
 
-    def test_without_a_half_life_the_past_does_not_count(self) -> None:
+    def test_without_a_half_life_past_usage_does_not_count(self) -> None:
         world = Tenancy(10, policy()).submit("early", 10).work().wait(4)
         world.submit("early", 99).submit("late", 99).finish("early", 6).work()
         assert world.held() == {"early": 5, "late": 5}
 
     @pytest.mark.feature("past-use")
-    def test_one_that_had_half_for_long_is_equal_to_one_that_takes_half_now(self) -> None:
+    def test_past_usage_of_a_half_equals_present_usage_of_a_half(self) -> None:
         """(U + held) / 2: 10 and 0 against 0 and 10."""
         world = Tenancy(20, policy(half_life="1h")).submit("early", 10).work().wait(24)
         world.finish("early", 10).submit("early", 99).submit("late", 99).work()
         assert world.held() == {"early": 5, "late": 15}
 
-    def test_after_long_idleness_the_past_is_forgiven(self) -> None:
+    def test_past_usage_fades_after_long_idleness(self) -> None:
         world = Tenancy(10, policy(half_life="1h")).submit("early", 10).work().wait(4)
         world.finish("early", 10).work().wait(48)
         world.submit("early", 99).submit("late", 99).work()
         assert world.held() == {"early": 5, "late": 5}
 
     @pytest.mark.feature("past-use")
-    def test_use_while_others_waited_weighs_double(self) -> None:
+    def test_usage_while_other_namespaces_waited_counts_double(self) -> None:
         def after(denied: str) -> dict[str, int]:
             world = Tenancy(20, policy(half_life="1h", denied=denied))
             world.submit("quiet", 10).work().wait(2)
@@ -93,18 +93,18 @@ class TestOverTime:
             world.finish("loud", 20)
             return world.submit("quiet", 99).submit("loud", 99).work().held()
 
-        # (15 + 3) / 2 against (1.875 + 16) / 2; charged double, 30 outweighs all that "quiet" can take.
+        # (15 + 3) / 2 against (1.875 + 16) / 2; charged double, 30 exceeds all that "quiet" can use.
         assert after("false") == {"loud": 3, "quiet": 16, "third": 1}
         assert after("true") == {"quiet": 19, "third": 1}
 
     @pytest.mark.feature("past-use")
-    def test_queues_are_ordered_by_their_past(self) -> None:
+    def test_queues_are_ordered_by_past_usage(self) -> None:
         world = Tenancy(10, policy(half_life="1h")).queue("one").queue("two")
         world.submit("a", 10, queue="one").work().wait(4).finish("a", 6)
         world.submit("a", 99, queue="one").submit("b", 99, queue="two").work()
         assert world.held() == {"a": 4, "b": 6}
 
-    def test_the_same_history_gives_the_same_order(self) -> None:
+    def test_equal_histories_give_equal_order(self) -> None:
         def play() -> list[str]:
             world = Tenancy(7, policy(half_life="30m", denied="true"))
             chance = random.Random(5)
@@ -119,7 +119,7 @@ class TestOverTime:
 def shares(
     world: Tenancy, lengths: dict[str, tuple[float, float]], hours: float, seed: int = 1
 ) -> dict[str, float]:
-    """The time-averaged CPUs of namespaces that always have more one-CPU jobs than fit, of random length."""
+    """Return the time-averaged CPUs of namespaces that always have more one-CPU jobs than fit, of random length."""
     chance = random.Random(seed)
     world.long = True
     until, area = world.now + hours * HOUR, dict.fromkeys(lengths, 0.0)
@@ -141,16 +141,16 @@ def shares(
 class TestAverages:
     @pytest.mark.slow
     @pytest.mark.parametrize("arguments", [{}, {"half_life": "1h"}, {"half_life": "1h", "denied": "true"}])
-    def test_three_equal_tenants_get_a_third_each(self, arguments: dict[str, object]) -> None:
-        """75 CPUs, endless jobs; those of one tenant are short, of another long, of the third mixed."""
+    def test_three_equal_namespaces_get_a_third_each(self, arguments: dict[str, object]) -> None:
+        """75 CPUs, endless jobs; jobs of one tenant are short, of another long, of the third mixed."""
         lengths = {"a": (60.0, 600.0), "b": (60.0, 3600.0), "c": (1800.0, 3600.0)}
         found = shares(Tenancy(75, policy(**arguments)), lengths, hours=8)
         for name in lengths:
             assert found[name] == pytest.approx(25, rel=0.02), found
 
     @pytest.mark.slow
-    def test_a_head_start_is_made_up_for(self) -> None:
-        """ "early" had everything for four hours; over the next ones "late" gets more, until they are equal."""
+    def test_head_start_of_a_namespace_is_compensated_over_time(self) -> None:
+        """ "early" used everything for four hours; over the next ones "late" gets more, until they are equal."""
         world = Tenancy(30, policy(half_life="1h"))
         shares(world, {"early": (300.0, 900.0)}, hours=4)
         lengths = {"early": (300.0, 900.0), "late": (300.0, 900.0)}
@@ -172,19 +172,19 @@ class TestShiftedWeights:
         }
 
     @pytest.mark.feature("past-use")
-    def test_they_favour_who_used_less(self) -> None:
+    def test_shifted_weights_favour_the_queue_with_less_past_usage(self) -> None:
         """w + k (w - u) with shares of the past 0.8 and 0.2: 0.5 + 0.5 * (0.5 - 0.8) = 0.35, and 0.65."""
         found = self.weights({"half_life": "1h", "shift": 0.5})
         assert found["one"] / found["two"] == pytest.approx(0.35 / 0.65, rel=1e-3)
 
     @pytest.mark.parametrize("arguments", [{}, {"shift": 3}, {"half_life": "1h"}])
-    def test_without_a_shift_or_a_past_they_stay(self, arguments: dict[str, object]) -> None:
+    def test_weights_are_unchanged_without_a_shift_or_past_usage(self, arguments: dict[str, object]) -> None:
         assert self.weights(arguments) == {"one": WEIGHT_SCALE, "two": WEIGHT_SCALE}
 
     @pytest.mark.feature("past-use")
     @pytest.mark.parametrize(("shift", "held"), [(0, {"a": 6, "b": 6}), (0.5, {"a": 3, "b": 9})])
-    def test_proportion_shares_by_them(self, shift: float, held: dict[str, int]) -> None:
-        """Queue one had everything: u = (1, 0) nearly, w' = (1/2 - 1/4, 1/2 + 1/4)."""
+    def test_proportion_uses_shifted_weights(self, shift: float, held: dict[str, int]) -> None:
+        """Queue one used everything: u = (1, 0) nearly, w' = (1/2 - 1/4, 1/2 + 1/4)."""
         text = policy(half_life="1h", shift=shift).replace(
             "{name: predicates}", "{name: proportion}, {name: predicates}"
         )
@@ -194,7 +194,7 @@ class TestShiftedWeights:
 
 
 class TestArguments:
-    def test_what_has_no_effect_is_told(self) -> None:
+    def test_fairshare_arguments_without_effect_are_reported(self) -> None:
         told = load_policy(policy(denied="true", shift=1)).inactive
         assert [line for line in told if "fairshare" in line] == [
             "plugin fairshare: fairshare.denied has no effect without fairshare.half-life",
@@ -210,6 +210,8 @@ class TestArguments:
             ({"halflife": "1h"}, "unknown argument 'fairshare.halflife'; did you mean 'fairshare.half-life'?"),
         ],
     )
-    def test_what_cannot_be_used_is_refused_by_name(self, arguments: dict[str, object], told: str) -> None:
+    def test_invalid_fairshare_arguments_are_named_and_refused(
+        self, arguments: dict[str, object], told: str
+    ) -> None:
         with pytest.raises(PolicyError, match=told.replace("?", r"\?")):
             load_policy(policy(**arguments))

@@ -1,4 +1,4 @@
-"""Fragmentation of GPUs: what of the idle is of use to nobody, and nodes where a pod adds least to it."""
+"""Fragmentation gradient descent: idle amounts that no class can use, and nodes where a pod adds least to them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def fragmentation(cpu: int, *cards: int) -> float:
     return float(found[0])
 
 
-def test_all_that_is_idle_is_broken_up_where_a_class_cannot_run_at_all() -> None:
+def test_all_idle_gpus_are_fragmented_where_a_class_cannot_run() -> None:
     # Both lack CPU; the large one alone lacks CPU; the large one alone lacks a whole GPU.
     assert fragmentation(1000, 1000, 700) == 1700
     assert fragmentation(4000, 1000, 700) == 1700 / 4
     assert fragmentation(9000, 700, 700) == 1400 / 4
 
 
-def test_of_a_node_that_runs_a_class_only_the_gpus_that_are_too_small_are_broken_up() -> None:
+def test_only_too_small_gpus_are_fragmented_where_a_class_can_run() -> None:
     assert fragmentation(9000, 1000, 300) == (300 * 3 + 300 * 1) / 4
     assert fragmentation(9000, 1000, 700) == 700 / 4
     assert fragmentation(9000, 1000, 1000) == 0
 
 
-def test_to_classes_without_gpus_all_that_is_idle_is_of_no_use() -> None:
+def test_all_idle_gpus_are_fragmented_for_classes_without_gpus() -> None:
     typical = Fragmentation([TypicalPod(1000, 0, 0, 1.0)])
     assert typical.of(np.array([9000]), np.array([[1000, 200]]))[0] == 1200
 
@@ -62,9 +62,9 @@ def share(scenario: Scenario, name: str, milli: int, cpu: int = 4) -> None:
     scenario.pod(name, pod_class=PodClass(devices=need), cpu=cpu)
 
 
-def test_a_part_of_a_gpu_goes_where_it_takes_the_cpu_of_nobody() -> None:
+def test_gpu_share_is_placed_where_its_cpu_strands_no_other_class() -> None:
     scenario = Scenario(POLICY % ("fgd", TYPICAL))
-    # With the pod on it `small` could run nobody else: 500 more would be lost there, on `large` 125.
+    # With the pod `small` could run no other pod: 500 more would be fragmented on it, 125 on `large`.
     shared(scenario, "small", 1, cpu=7)
     shared(scenario, "large", 2)
     share(scenario, "a", 500)
@@ -72,7 +72,7 @@ def test_a_part_of_a_gpu_goes_where_it_takes_the_cpu_of_nobody() -> None:
     assert scenario.where("a") == "large"
 
 
-def test_halves_come_together_on_one_gpu() -> None:
+def test_two_halves_are_placed_on_one_gpu() -> None:
     scenario = Scenario(POLICY % ("fgd", TYPICAL))
     shared(scenario, "n1", 2)
     shared(scenario, "n2", 2)
@@ -82,17 +82,17 @@ def test_halves_come_together_on_one_gpu() -> None:
     assert scenario.where("a") == scenario.where("b")
 
 
-def test_whole_gpus_count_as_well() -> None:
+def test_fgd_scores_whole_gpus_too() -> None:
     scenario = Scenario(POLICY % ("fgd", TYPICAL))
     scenario.node("tight", cpu=9, gpu=2)
     scenario.node("wide", cpu=64, gpu=2)
     scenario.pod("a", cpu=8, gpu=1)
     scenario.run()
-    # On `tight` one more GPU would be left without CPU for anybody.
+    # On `tight` one more GPU would be left without CPU for any class.
     assert scenario.where("a") == "wide"
 
 
-def test_best_fit_takes_the_node_on_which_least_is_left() -> None:
+def test_best_fit_chooses_the_node_with_the_least_remainder() -> None:
     scenario = Scenario(POLICY % ("bestfit", ""))
     shared(scenario, "large", 8)
     shared(scenario, "small", 1, cpu=8)
@@ -101,7 +101,7 @@ def test_best_fit_takes_the_node_on_which_least_is_left() -> None:
     assert scenario.where("a") == "small"
 
 
-def test_random_nodes_are_the_same_for_the_same_seed() -> None:
+def test_random_scores_are_equal_for_equal_seeds() -> None:
     def placed(seed: int) -> list[str]:
         scenario = Scenario(POLICY % ("random", f"random.seed: {seed}")).nodes(8)
         scenario.pods("p", 12, cpu=1)
@@ -122,13 +122,13 @@ def test_random_nodes_are_the_same_for_the_same_seed() -> None:
         ("fgd.workload: [{gpus: 1.5}]", "[0] needs whole gpus"),
     ],
 )
-def test_what_is_no_workload_is_told(stated: str, told: str) -> None:
+def test_invalid_workload_is_reported(stated: str, told: str) -> None:
     with pytest.raises(PolicyError) as error:
         load_policy(POLICY % ("fgd", stated))
     assert told in str(error.value)
     assert "write a list such as" in str(error.value)
 
 
-def test_without_a_workload_nothing_is_scored_and_the_policy_says_so() -> None:
+def test_policy_without_a_workload_scores_nothing_and_says_so() -> None:
     (remark,) = load_policy(POLICY % ("fgd", "")).inactive
     assert "fgd.workload: has no expected pods" in remark

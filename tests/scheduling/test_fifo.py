@@ -1,4 +1,4 @@
-"""Queues that keep their order: which heads hold up the rest, whenever they came and whichever process plans."""
+"""Strict FIFO queues: which heads block the queue, whatever their age and whichever process plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def second(scenario: Scenario) -> Scenario:
 
 
 def in_every_order(head: Step) -> list[Scenario]:
-    """Worlds in which the head came a cycle before the second pod, with it, and before a restart."""
+    """Worlds in which the head arrived a cycle before the second pod, with it, or before a restart."""
     before, beside, after = world(), world(), world()
     head(before)
     before.run()
@@ -96,7 +96,7 @@ class TestHeads:
             "unsupported",
         ],
     )
-    def test_head_that_waits_for_neither_nodes_nor_quota_lets_the_queue_go_on(self, head: Step) -> None:
+    def test_head_that_waits_for_neither_nodes_nor_quota_does_not_block_the_queue(self, head: Step) -> None:
         for each in in_every_order(head):
             assert each.placed("second") == ["second"]
             assert each.placed("first") == []
@@ -109,7 +109,7 @@ class TestHeads:
         for each in in_every_order(head):
             assert each.waiting("second") == ["second"]
 
-    def test_head_keeps_its_place_for_when_its_claim_is_there(self) -> None:
+    def test_head_is_still_first_when_its_claim_exists(self) -> None:
         scenario = world().pod("first", queue="q", cpu=3, pod_class=NO_CLAIM).run()
         scenario.pod("busy", queue="other", cpu=2).run()
         scenario.pod("first", queue="q", cpu=3, created=1000).run()
@@ -128,7 +128,7 @@ class TestHeads:
         ],
         ids=["deleted", "moved", "broken", "claim", "gated", "smaller"],
     )
-    def test_queue_goes_on_when_its_head_stops_holding_it_up(self, change: Step) -> None:
+    def test_queue_continues_when_its_head_stops_blocking(self, change: Step) -> None:
         scenario = second(world().pod("first", queue="q", cpu=9).run()).run()
         assert scenario.waiting("second") == ["second"]
         change(scenario)
@@ -147,7 +147,7 @@ class TestHeads:
         ],
         ids=["minimum raised", "role raised", "moved", "moved away", "deleted", "group deleted", "member lost"],
     )
-    def test_queue_goes_on_when_its_head_gang_stops_holding_it_up(self, change: Step) -> None:
+    def test_queue_continues_when_its_head_gang_stops_blocking(self, change: Step) -> None:
         scenario = second(world().job("first", 2, queue="q", cpu=3).run()).run()
         assert scenario.waiting("second") == ["second"]
         change(scenario)
@@ -158,7 +158,7 @@ class TestHeads:
         scenario = world().pod("first", queue="q", cpu=9, created=1).pod("free", queue="q", created=2).run()
         assert scenario.waiting("free") == ["free"]
 
-    def test_best_effort_pod_before_the_others_is_placed_first(self) -> None:
+    def test_best_effort_pod_before_other_pods_is_placed_first(self) -> None:
         scenario = world().pod("free", queue="q", created=1).pod("second", queue="q", cpu=1, created=2).run()
         assert scenario.order == ["free", "second"]
 
@@ -169,7 +169,7 @@ class TestAdmission:
         scenario = group(world(), "first", 2, cpu=3, admitted=True)
         return scenario.pods("first", 2, gang="first", cpu=3)
 
-    def test_group_behind_a_gang_without_room_is_not_admitted_whenever_it_came(self) -> None:
+    def test_group_behind_a_gang_without_room_is_not_admitted_whatever_its_age(self) -> None:
         scenario = self.head()
         scenario.now += 1
         group(scenario, "second").run()
@@ -200,7 +200,7 @@ class TestAdmission:
         scenario.now += 1
         assert group(scenario, "second").run().admissions == ["second"]
 
-    def test_postponed_admission_counts_what_the_units_before_it_have_got(self) -> None:
+    def test_postponed_admission_counts_the_placed_units_before_it(self) -> None:
         scenario = group(world(), "first", 1, cpu=4, admitted=True).pod("first-0", gang="first", cpu=4)
         scenario.now += 1
         assert group(scenario, "second", cpu=2).run().admissions == []

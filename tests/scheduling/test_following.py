@@ -1,4 +1,4 @@
-"""The scheduler follows what accounts hold, where a policy or a budget asks for it."""
+"""Usage tracking of accounts, where a policy or a budget needs it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .tenancy import HOUR, Tenancy, policy
 
 
 class TestFollowing:
-    """The scheduler adds up what accounts hold only where somebody asks for it."""
+    """The scheduler adds up the usage of accounts only where it is needed."""
 
-    def test_nobody_is_followed_without_a_past_or_a_budget(self) -> None:
+    def test_no_account_is_tracked_without_a_half_life_or_a_budget(self) -> None:
         world = Tenancy(10, policy()).submit("a", 5).work().wait(1)
         assert world.scheduler.history.export(world.now) == []
 
     @pytest.mark.feature("past-use")
-    def test_a_budget_that_comes_later_counts_from_then_on(self) -> None:
+    def test_budget_added_later_counts_from_then_on(self) -> None:
         world = Tenancy(10, policy()).queue("team").submit("a", 5, queue="team").work().wait(3)
         world.budget("team", cpu_hours=100).work().wait(2)
         (usage,) = world.scheduler.history.export(world.now)
@@ -27,7 +27,7 @@ class TestFollowing:
         assert world.scheduler.history.spent(record, world.now) == {"cpu": 5000 * 2 * HOUR * 1000}
 
     @pytest.mark.feature("past-use")
-    def test_a_half_life_that_comes_later_finds_who_holds_what(self) -> None:
+    def test_half_life_added_later_finds_the_present_usage(self) -> None:
         world = Tenancy(10, policy()).submit("a", 5).work().wait(3)
         world.scheduler.use(load_policy(policy(half_life="1h")))
         world.work().wait(1)
@@ -36,7 +36,7 @@ class TestFollowing:
         assert world.scheduler.history.decayed(record, world.now)["cpu"] == pytest.approx(2500)
 
     @pytest.mark.feature("past-use")
-    def test_accounts_that_are_gone_hold_nothing(self) -> None:
+    def test_deleted_accounts_hold_nothing(self) -> None:
         world = Tenancy(10, policy(half_life="1h")).submit("a", 5).work().wait(1).finish("a", 5).work()
         key = AccountKey(Tree.NAMESPACE, "a", "default")
         assert key not in world.state.ledger.accounts
@@ -45,7 +45,7 @@ class TestFollowing:
         assert found[key].decayed["cpu"] == pytest.approx(2500)
 
     @pytest.mark.feature("past-use")
-    def test_an_account_declared_anew_goes_on_where_it_was(self) -> None:
+    def test_account_declared_again_continues_its_history(self) -> None:
         world = Tenancy(10, policy(half_life="1h")).queue("team").submit("a", 5, queue="team").work().wait(1)
         world.queue("team", weight=3).work().wait(1)
         record = world.state.ledger.accounts[AccountKey(Tree.QUEUE, "team")]

@@ -1,4 +1,4 @@
-"""The table of the future, followed from change to change, is the one that is counted from nothing."""
+"""Table of future idle amounts: the incremental table equals one computed from scratch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EveryAccount:
 
 
 class World:
-    """Nodes whose pods come and go, and windows that are put on and taken off."""
+    """Nodes whose pods arrive and end, and windows that are added and removed."""
 
     def __init__(self, seed: int, nodes: int, ends: int) -> None:
         self.random = Random(seed)
@@ -88,7 +88,7 @@ class World:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", range(examples(18)))
-def test_what_is_followed_is_what_is_counted_from_nothing(number: int) -> None:
+def test_incremental_future_table_equals_one_computed_from_scratch(number: int) -> None:
     nodes, ends = [(4, 40), (30, 3000), (150, 100_000)][number % 3]
     world = World(number // 3, nodes, ends)
     world.future.advance(world.now, ())
@@ -97,7 +97,7 @@ def test_what_is_followed_is_what_is_counted_from_nothing(number: int) -> None:
         fresh = FutureMatrix(world.state)
         fresh.advance(world.now, world.windows)
         if fresh.line.edges != world.future.line.edges:
-            continue  # it moves on with the next cycle
+            continue  # the table advances with the next cycle
         every = np.arange(nodes)
         for pod_class in world.classes:
             until = world.now + world.random.choice((10, 300, 5000))
@@ -112,7 +112,7 @@ def test_what_is_followed_is_what_is_counted_from_nothing(number: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_nothing_earlier_is_found_before_the_class_has_grown_by_what_it_lacked(seed: int) -> None:
+def test_no_earlier_start_is_found_before_the_missing_amount_of_the_class_is_freed(seed: int) -> None:
     world = World(seed, 200, 100_000)
     world.future.advance(world.now, ())
     every = np.ones(200, dtype=np.bool_)

@@ -24,7 +24,7 @@ class TestTogether:
         assert world.content("ps")
         assert world.content("worker")
 
-    def test_if_one_has_no_room_none_starts(self) -> None:
+    def test_no_gang_of_a_gang_group_starts_if_one_has_no_room(self) -> None:
         world = Scenario().node("n1", gpu=3)
         gang_group(world, "ps", "worker").run()
         assert world.placed() == []
@@ -35,7 +35,7 @@ class TestTogether:
             == f"gang ns/ps waits for gang ns/worker of its gang group: {world.why('worker').message}"
         )
 
-    def test_two_gang_groups_that_interleave_in_the_queue_do_not_lock_each_other(self) -> None:
+    def test_interleaved_gang_groups_do_not_deadlock(self) -> None:
         """P12: {A, B} and {C, D}, created A C B D, with room for one gang group."""
         world = Scenario().node("n1", gpu=4)
         for name, mates in (("a", "ab"), ("c", "cd"), ("b", "ab"), ("d", "cd")):
@@ -47,7 +47,7 @@ class TestTogether:
         world.finishes("a-0", "a-1", "b-0", "b-1").run()
         assert world.placed("c") + world.placed("d") == ["c-0", "c-1", "d-0", "d-1"]
 
-    def test_a_gang_group_waits_for_members_of_any_of_its_gangs(self) -> None:
+    def test_gang_group_waits_for_members_of_any_of_its_gangs(self) -> None:
         world = Scenario().nodes(2, gpu=8)
         gang_group(world, "ps", "worker").gone("worker-1").run()
         assert world.placed() == []
@@ -56,8 +56,8 @@ class TestTogether:
         world.pod("worker-1", gang="worker", gpu=1).run()
         assert len(world.placed()) == 4
 
-    def test_the_first_gang_leaves_room_for_the_second(self) -> None:
-        """The mate can only use the node that the first one would have liked."""
+    def test_first_gang_leaves_room_for_the_second_of_its_gang_group(self) -> None:
+        """The mate fits only the node that the first gang would prefer."""
         world = Scenario().node("small", gpu=2).node("large", gpu=4, labels={"kind": "large"})
         world.job("a", 2, gpu=1).job("b", 1, gpu=4)
         for name, minimum in (("a", 2), ("b", 1)):
@@ -67,7 +67,7 @@ class TestTogether:
 
 
 class TestMates:
-    def test_a_mate_that_nobody_declares_is_waited_for(self) -> None:
+    def test_gang_group_waits_for_an_undeclared_mate(self) -> None:
         world = Scenario().nodes(2, gpu=8).job("a", 2, gpu=1).gang("a", 2, gang_group=["a", "b"]).run()
         assert world.placed() == []
         assert (
@@ -77,14 +77,14 @@ class TestMates:
         gang_group(world, "a", "b").run()
         assert len(world.placed()) == 4
 
-    def test_a_mate_that_goes_away_is_waited_for_again(self) -> None:
+    def test_gang_group_waits_again_for_a_deleted_mate(self) -> None:
         world = Scenario().node("n1", gpu=3)
         gang_group(world, "a", "b").run()
         world.gone("b-0", "b-1").no_gang("b").run()
         assert "no pod or object declares it" in world.why("a").message
         assert world.placed() == []
 
-    def test_a_gang_may_leave_its_gang_group(self) -> None:
+    def test_gang_can_leave_its_gang_group(self) -> None:
         world = Scenario().node("n1", gpu=3)
         gang_group(world, "a", "b").run()
         assert world.placed() == []
@@ -94,8 +94,8 @@ class TestMates:
         world.gang("b", 2, gang_group=[]).run()
         assert world.why("b").code == "NotEnoughResources"
 
-    def test_nobody_is_tied_by_what_another_says_alone(self) -> None:
-        """The gang that names the other waits for its word; the other goes its own way."""
+    def test_gang_is_not_tied_by_a_one_sided_declaration(self) -> None:
+        """The gang that names the other waits for its declaration; the other gang starts alone."""
         world = Scenario().node("n1", gpu=4)
         world.job("b", 2, gpu=1).job("a", 2, gpu=1).gang("a", 2, gang_group=["a", "b"]).run()
         assert world.placed() == ["b-0", "b-1"]
@@ -108,33 +108,33 @@ class TestMates:
         world.gang("b", 2, gang_group=["b", "a"]).run()
         assert len(world.placed()) == 4
 
-    def test_gangs_are_tied_over_those_whom_both_name(self) -> None:
+    def test_gangs_are_tied_through_a_gang_that_both_name(self) -> None:
         world = Scenario().node("n1", gpu=5)
         for name, named in (("a", "ab"), ("b", "abc"), ("c", "bc")):
             world.job(name, 2, gpu=1).gang(name, 2, gang_group=list(named))
         assert world.run().placed() == []
         assert len(world.node("n2", gpu=1).run().placed()) == 6
 
-    def test_more_than_may_start_together_are_held_and_hold_nobody_up(self) -> None:
+    def test_gang_group_above_the_size_limit_is_held_and_blocks_no_other_unit(self) -> None:
         names = [f"g{number:02}" for number in range(MOST_GANGS + 1)]
         world = Scenario().node("n1", gpu=64).job("other", 2, gpu=1)
-        for at, name in enumerate(names):  # a chain: each names its neighbours only
+        for at, name in enumerate(names):  # a chain: each gang names its neighbours only
             world.job(name, 1, gpu=1).gang(name, 1, gang_group=names[max(0, at - 1) : at + 2])
         world.run()
         assert world.placed() == ["other-0", "other-1"]
         assert world.why("g00").message == f"the gang groups of gang ns/g00 connect more than {MOST_GANGS} gangs"
-        # One fewer, at the far end, and all of them start.
+        # One gang fewer, at the far end, and all of them start.
         world.gang(names[-1], 1, gang_group=[]).gang(names[-2], 1, gang_group=names[-3:-1]).run()
         assert len(world.placed()) == 2 + MOST_GANGS + 1
 
-    def test_a_running_gang_group_lets_a_late_member_join(self) -> None:
+    def test_running_gang_group_lets_a_late_member_join(self) -> None:
         world = gang_group(Scenario().node("n1", gpu=8), "a", "b").run()
         world.pod("a-late", gang="a", gpu=1).run()
         assert len(world.placed()) == 5
 
     @pytest.mark.parametrize("gone", ["a", "b"])
-    def test_when_a_whole_gang_finished_its_mates_new_members_wait(self, gone: str) -> None:
-        """All gangs of a gang group must hold their quorum at the same time."""
+    def test_new_members_wait_when_a_whole_mate_gang_has_finished(self, gone: str) -> None:
+        """All gangs of a gang group must have their quorum at the same time."""
         world = gang_group(Scenario().node("n1", gpu=8), "a", "b").run()
         other = "b" if gone == "a" else "a"
         world.finishes(f"{gone}-0", f"{gone}-1").pod(f"{other}-late", gang=other, gpu=1).run()

@@ -1,4 +1,4 @@
-"""What a queue is guaranteed is kept for it while it is idle, whoever else asks."""
+"""Guarantees of queues: reserved for the queue while it is idle, whatever other queues request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEITHER = CAPACITY.replace("{name: capacity}, ", "")
 
 
 @pytest.mark.parametrize("policy", [CAPACITY, PROPORTION, NEITHER], ids=["capacity", "proportion", "neither"])
-def test_several_queues_together_leave_what_another_is_guaranteed(policy: str) -> None:
+def test_several_queues_together_leave_the_guarantee_of_another(policy: str) -> None:
     cluster = Scenario(policy).node("n", cpu=10)
     cluster.queue("safe", guarantee={"cpu": 4}).queue("b").queue("c")
     cluster.pods("b", 5, queue="b", cpu=1).pods("c", 5, queue="c", cpu=1).run()
@@ -24,7 +24,7 @@ def test_several_queues_together_leave_what_another_is_guaranteed(policy: str) -
     assert len(cluster.placed("safe")) == 4
 
 
-def test_who_waits_for_the_sake_of_a_guarantee_is_told() -> None:
+def test_verdict_of_a_unit_blocked_by_a_guarantee_names_it() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10).queue("safe", guarantee={"cpu": 4}).queue("b").queue("c")
     cluster.pods("b", 3, queue="b", cpu=1).pods("c", 4, queue="c", cpu=1).run()
     (waiting,) = cluster.waiting()
@@ -35,7 +35,7 @@ def test_who_waits_for_the_sake_of_a_guarantee_is_told() -> None:
     )
 
 
-def test_a_guarantee_that_is_used_is_not_kept_twice() -> None:
+def test_used_guarantee_is_not_reserved_again() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10).queue("safe", guarantee={"cpu": 4}).queue("b")
     cluster.pods("safe", 3, queue="safe", cpu=1).pods("b", 9, queue="b", cpu=1).run()
     assert len(cluster.placed("b")) == 6
@@ -45,7 +45,7 @@ def test_a_guarantee_that_is_used_is_not_kept_twice() -> None:
     assert len(cluster.placed("b")) == 8
 
 
-def test_guarantees_hold_on_every_level() -> None:
+def test_guarantees_of_every_level_are_reserved() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10)
     cluster.queue("team", capability={"cpu": 6}).queue("other")
     cluster.queue("prod", parent="team", guarantee={"cpu": 2})
@@ -58,7 +58,7 @@ def test_guarantees_hold_on_every_level() -> None:
     assert len(cluster.placed("other")) == 4
 
 
-def test_a_gang_fits_within_its_own_guarantee_whole() -> None:
+def test_gang_fits_whole_within_the_guarantee_of_its_queue() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10).queue("safe", guarantee={"cpu": 4}).queue("b")
     cluster.pods("b", 9, queue="b", cpu=1).run()
     assert len(cluster.placed("b")) == 6
@@ -66,13 +66,13 @@ def test_a_gang_fits_within_its_own_guarantee_whole() -> None:
     assert len(cluster.placed("four")) == 4
 
 
-def test_what_a_closed_or_broken_queue_is_guaranteed_is_not_kept() -> None:
+def test_guarantee_of_a_closed_or_broken_queue_is_not_reserved() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10).queue("lost", parent="nowhere", guarantee={"cpu": 4}).queue("b")
     cluster.pods("b", 10, queue="b", cpu=1).run()
     assert len(cluster.placed("b")) == 10
 
 
-def test_a_guarantee_deep_in_the_tree_is_kept_on_every_level() -> None:
+def test_guarantee_deep_in_the_tree_is_reserved_on_every_level() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=28)
     cluster.queue("org", capability={"cpu": 20}, deserved={"cpu": 18})
     cluster.queue("t1", parent="org", deserved={"cpu": 10}, guarantee={"cpu": 4})
@@ -86,7 +86,7 @@ def test_a_guarantee_deep_in_the_tree_is_kept_on_every_level() -> None:
     assert (len(cluster.placed("t1")), len(cluster.placed("ext"))) == (4, 3)
 
 
-def test_nobody_below_a_guaranteed_parent_takes_what_its_sibling_is_guaranteed() -> None:
+def test_queue_below_a_guaranteed_parent_does_not_use_its_siblings_guarantee() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10)
     cluster.queue("org", guarantee={"cpu": 6}).queue("a", parent="org", guarantee={"cpu": 4})
     cluster.queue("b", parent="org").pods("default", 9, cpu=1).run()
@@ -97,7 +97,7 @@ def test_nobody_below_a_guaranteed_parent_takes_what_its_sibling_is_guaranteed()
     assert len(cluster.placed("a")) == 4
 
 
-def test_where_the_cluster_is_full_nodes_have_the_word() -> None:
+def test_verdict_in_a_full_cluster_names_the_nodes_not_the_guarantee() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=4).queue("safe", guarantee={"cpu": 2})
     cluster.pods("safe", 3, queue="safe", cpu=1).pods("default", 2, cpu=1).run()
     assert len(cluster.placed()) == 4
@@ -106,7 +106,7 @@ def test_where_the_cluster_is_full_nodes_have_the_word() -> None:
     assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
 
 
-def test_a_guarantee_beyond_the_cluster_stops_nobody_else() -> None:
+def test_guarantee_above_the_cluster_blocks_no_other_queue() -> None:
     cluster = Scenario().node("n", cpu=28)
     cluster.queue("typo", guarantee={"cpu": 1000}).queue("safe", guarantee={"cpu": 4})
     cluster.pods("p", 30, cpu=1).run()
@@ -115,7 +115,7 @@ def test_a_guarantee_beyond_the_cluster_stops_nobody_else() -> None:
     assert len(cluster.placed("safe")) == 4
 
 
-def test_of_guarantees_that_do_not_fit_together_the_oldest_are_kept() -> None:
+def test_oldest_of_conflicting_guarantees_are_reserved() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10)
     cluster.queue("young", guarantee={"cpu": 6}, created=2).queue("old", guarantee={"cpu": 6}, created=1)
     cluster.pods("p", 10, cpu=1).run()
@@ -126,7 +126,7 @@ def test_of_guarantees_that_do_not_fit_together_the_oldest_are_kept() -> None:
 
 
 class TestGuaranteesBeyondTheCapabilityAboveThem:
-    """org may hold 10 of 30 CPUs, and its two children are guaranteed 8 each."""
+    """org has a capability of 10 of 30 CPUs, and its two children are guaranteed 8 each."""
 
     def cluster(self) -> Scenario:
         cluster = Scenario(CAPACITY).node("n", cpu=30).queue("org", capability={"cpu": 10}).queue("other")
@@ -134,27 +134,27 @@ class TestGuaranteesBeyondTheCapabilityAboveThem:
         cluster.queue("b", parent="org", guarantee={"cpu": 8}, created=2)
         return cluster.queue("c", parent="org")
 
-    def test_nobody_outside_loses_more_than_the_capability(self) -> None:
+    def test_queues_outside_lose_at_most_the_capability_to_guarantees(self) -> None:
         cluster = self.cluster().pods("other", 30, queue="other", cpu=1).run()
         assert len(cluster.placed("other")) == 22
 
-    def test_the_oldest_is_kept_and_the_rest_is_everybodys(self) -> None:
+    def test_oldest_guarantee_is_reserved_and_the_remainder_is_free(self) -> None:
         cluster = self.cluster().pods("c", 9, queue="c", cpu=1).run()
         assert len(cluster.placed("c")) == 2
         cluster.pods("a", 9, queue="a", cpu=1).run()
         assert len(cluster.placed("a")) == 8
 
-    def test_the_hint_names_the_queue_for_whose_sake_it_waits(self) -> None:
+    def test_hint_names_the_queue_whose_guarantee_blocks(self) -> None:
         cluster = self.cluster().pods("c", 3, queue="c", cpu=1).run()
         (waiting,) = cluster.waiting()
         assert "lower the guarantee of queue a" in (cluster.why_pod(waiting).change or "")
 
-    def test_a_capability_that_is_raised_keeps_both(self) -> None:
+    def test_raised_capability_reserves_both_guarantees(self) -> None:
         cluster = self.cluster().queue("org", capability={"cpu": 17}).pods("c", 9, queue="c", cpu=1).run()
         assert len(cluster.placed("c")) == 1
 
 
-def test_the_hint_names_the_queue_deep_in_the_tree_that_has_the_guarantee() -> None:
+def test_hint_names_the_queue_deep_in_the_tree_that_has_the_guarantee() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10).queue("org").queue("other")
     cluster.queue("deep", parent="org", guarantee={"cpu": 6}).queue("small", guarantee={"cpu": 1})
     cluster.pods("other", 4, queue="other", cpu=1).run()

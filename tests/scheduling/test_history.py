@@ -1,4 +1,4 @@
-"""Usage over time: what fades, what is charged double, what a budget counts, and what survives a restart."""
+"""Usage history: decay, double charges, budgets, and restarts."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Timeline:
         return self.history.decayed(record, at * HOUR).get("cpu", 0.0)
 
     def spent(self, at: float, record: AccountRecord) -> float:
-        """In milli-core-hours."""
+        """Return usage in milli-core-hours."""
         return self.history.spent(record, at * HOUR).get("cpu", 0) / (HOUR * 1000)
 
 
 class TestFading:
-    def test_usage_tends_to_what_is_held(self) -> None:
-        """A head start of four half-lives: 1 - 0.5^4 of what is held."""
+    def test_decayed_usage_tends_to_the_present_usage(self) -> None:
+        """A head start of four half-lives: 1 - 0.5^4 of the held amount."""
         line, early = Timeline(), account("early")
         line.change(0, early, 1000)
         assert line.usage(0, early) == 0
@@ -52,7 +52,7 @@ class TestFading:
         assert line.usage(2, early) == pytest.approx(750)
         assert line.usage(4, early) == pytest.approx(937.5)
 
-    def test_two_tenants_after_a_head_start_of_four_hours(self) -> None:
+    def test_usage_of_two_tenants_after_a_head_start_of_four_hours(self) -> None:
         line, early, late = Timeline(), account("early"), account("late")
         line.change(0, early, 1000)
         line.change(4, early, 500)
@@ -61,7 +61,7 @@ class TestFading:
         assert [line.usage(5, early), line.usage(5, late)] == pytest.approx([718.75, 250])
         assert line.usage(6, early) - line.usage(6, late) == pytest.approx(937.5 / 4)
 
-    def test_it_does_not_matter_how_often_anybody_looks(self) -> None:
+    def test_decayed_usage_does_not_depend_on_the_number_of_reads(self) -> None:
         line, seldom, often = Timeline(), account("seldom"), account("often")
         for record in (seldom, often):
             line.change(0, record, 640)
@@ -71,7 +71,7 @@ class TestFading:
             line.change(4, record, 80)
         assert line.usage(7, often) == pytest.approx(line.usage(7, seldom), rel=1e-12)
 
-    def test_after_long_idleness_nothing_is_left(self) -> None:
+    def test_usage_fades_to_zero_after_long_idleness(self) -> None:
         line, once = Timeline(), account("once")
         line.change(0, once, 1000)
         line.change(4, once, 0)
@@ -79,32 +79,32 @@ class TestFading:
         assert line.usage(24 * 30, once) == 0
         assert line.history.export(24 * 30 * HOUR) == []
 
-    def test_time_that_runs_backwards_is_no_time(self) -> None:
+    def test_clock_that_runs_backwards_adds_no_usage(self) -> None:
         line, record = Timeline(), account("a")
         line.change(10, record, 1000)
         line.change(5, record, 500)
         assert line.usage(5, record) == 0
         assert line.usage(11, record) == pytest.approx(250)
 
-    def test_it_runs_backwards_for_nobody(self) -> None:
+    def test_clock_that_runs_backwards_charges_no_account(self) -> None:
         line, first, second = Timeline(), account("first"), account("second")
         line.change(10, first, 1000)
         line.change(5, second, 1000)
         assert line.usage(11, second) == pytest.approx(500)
 
-    def test_without_a_half_life_there_is_no_past(self) -> None:
+    def test_without_a_half_life_there_is_no_past_usage(self) -> None:
         line, record = Timeline(half_life=None), account("a")
         line.change(0, record, 1000)
         assert line.usage(9, record) == 0
 
-    def test_another_half_life_counts_from_when_it_is_set(self) -> None:
+    def test_changed_half_life_counts_from_its_change_on(self) -> None:
         line, record = Timeline(), account("a")
         line.change(0, record, 1000)
         line.history.configure(2.0 * HOUR, False, 1 * HOUR)
         assert line.usage(1, record) == pytest.approx(500)
         assert line.usage(3, record) == pytest.approx(750)
 
-    def test_an_account_that_nobody_names_any_more_holds_nothing(self) -> None:
+    def test_account_without_pods_or_declaration_holds_nothing(self) -> None:
         line, record = Timeline(), account("a")
         line.change(0, record, 1000)
         line.history.observe_all({}, 1 * HOUR)
@@ -112,7 +112,7 @@ class TestFading:
 
 
 class TestDenied:
-    def test_what_is_held_while_others_wait_counts_double(self) -> None:
+    def test_usage_while_siblings_wait_counts_double(self) -> None:
         line, holder, waiter = Timeline(denied=True), account("holder"), account("waiter")
         line.change(0, holder, 1000)
         line.change(1, waiter, asked=1000)
@@ -122,18 +122,18 @@ class TestDenied:
         assert line.usage(3, holder) == pytest.approx(1250 / 2 + 500)
         assert line.usage(3, waiter) == 0
 
-    def test_nobody_is_charged_for_waiting_himself(self) -> None:
+    def test_account_is_not_charged_double_for_its_own_waiting(self) -> None:
         line, alone = Timeline(denied=True), account("alone")
         line.change(0, alone, 1000, asked=500)
         assert line.usage(1, alone) == pytest.approx(500)
 
-    def test_two_who_both_wait_charge_each_other(self) -> None:
+    def test_two_waiting_accounts_charge_each_other_double(self) -> None:
         line, one, two = Timeline(denied=True), account("one"), account("two")
         line.change(0, one, 600, asked=1)
         line.change(0, two, 400, asked=1)
         assert [line.usage(1, one), line.usage(1, two)] == pytest.approx([600, 400])
 
-    def test_it_does_not_matter_when_the_holder_is_looked_at(self) -> None:
+    def test_double_charge_does_not_depend_on_the_time_of_reads(self) -> None:
         lines = Timeline(denied=True), Timeline(denied=True)
         found = []
         for line, looks in zip(lines, (1, 50), strict=True):
@@ -142,7 +142,7 @@ class TestDenied:
             for hour in range(5):
                 line.change(hour + 0.25, waiter, asked=7)
                 for look in range(looks):
-                    # Something else about it changes, so that its history is written down.
+                    # Another change of the account makes the scheduler record its history.
                     holder.used["memory"] = look
                     line.history.advance(holder, (hour + 0.3 + look / 1000) * HOUR)
                 line.change(hour + 0.5, waiter, asked=0)
@@ -150,7 +150,7 @@ class TestDenied:
         assert found[0] == pytest.approx(found[1], rel=1e-12)
         assert found[0] > 1000 * (1 - 0.5**6)
 
-    def test_siblings_are_those_below_the_same_parent(self) -> None:
+    def test_siblings_are_accounts_below_the_same_parent(self) -> None:
         line, holder, stranger = Timeline(denied=True), account("holder"), account("stranger")
         stranger.parent = holder
         line.change(0, holder, 1000)
@@ -163,19 +163,19 @@ CHANGES = st.lists(
     st.tuples(
         st.integers(0, 5 * HOUR),  # seconds until then
         st.sampled_from(NAMES),
-        st.integers(0, 3).map(lambda cpus: cpus * 1000),  # held from then on
-        st.integers(0, 1),  # asked for from then on
-        st.sets(st.sampled_from(NAMES)),  # who is looked at then
+        st.integers(0, 3).map(lambda cpus: cpus * 1000),  # held amount from then on
+        st.integers(0, 1),  # requested amount from then on
+        st.sets(st.sampled_from(NAMES)),  # accounts read then
     ),
     max_size=30,
 )
 
 
 @given(CHANGES, st.booleans())
-def test_looking_at_who_changes_is_as_good_as_looking_at_everybody(
+def test_reading_changed_accounts_equals_reading_all_accounts(
     changes: list[tuple[int, str, int, int, set[str]]], denied: bool
 ) -> None:
-    """Against the rule carried out for every account at every change."""
+    """Reference: the rule applied to every account at every change."""
     line, now = Timeline(denied=denied), 0
     records = {name: account(name, TestBudgets.DAY) for name in NAMES}
     usage, spent = dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 0)
@@ -202,13 +202,13 @@ def test_looking_at_who_changes_is_as_good_as_looking_at_everybody(
 class TestBudgets:
     DAY = Budget((("cpu", 10_000),), 24 * HOUR)
 
-    def test_resource_hours_are_exact(self) -> None:
+    def test_resource_hours_of_a_budget_are_exact(self) -> None:
         line, record = Timeline(half_life=None), account("a", self.DAY)
         line.change(0, record, 1500)
         line.change(2, record, 250)
         assert line.history.spent(record, 3.5 * HOUR) == {"cpu": (2 * 1500 + 250 * 3 // 2) * HOUR * 1000}
 
-    def test_a_window_begins_at_a_multiple_of_its_length(self) -> None:
+    def test_budget_window_begins_at_a_multiple_of_its_length(self) -> None:
         line, record = Timeline(half_life=None), account("a", self.DAY)
         line.change(20, record, 1000)
         assert line.spent(23, record) == 3000
@@ -223,12 +223,12 @@ class TestBudgets:
         line.change(1, record, 1000)
         assert line.spent(24 * 9 + 5, record) == 5000
 
-    def test_what_the_budget_does_not_name_is_not_counted(self) -> None:
+    def test_resources_outside_of_the_budget_are_not_counted(self) -> None:
         line, record = Timeline(half_life=None), account("a", Budget((("memory", 1),), 24 * HOUR))
         line.change(0, record, 1000)
         assert line.history.spent(record, 9 * HOUR) == {}
 
-    def test_a_larger_budget_forgives_nothing_and_another_window_starts_anew(self) -> None:
+    def test_larger_budget_forgives_nothing_and_another_window_restarts(self) -> None:
         line, record = Timeline(half_life=None), account("a", self.DAY)
         line.change(0, record, 1000)
         larger = account("a", Budget((("cpu", 90_000),), 24 * HOUR))
@@ -240,7 +240,7 @@ class TestBudgets:
 
 
 class TestRestart:
-    def test_history_goes_on_where_it_was(self) -> None:
+    def test_history_continues_after_a_restart(self) -> None:
         line, record = Timeline(), account("a", TestBudgets.DAY)
         line.change(0, record, 1000)
         line.change(3, record, 400)
@@ -252,9 +252,7 @@ class TestRestart:
             assert after.spent(at, record) == line.spent(at, record)
 
     @pytest.mark.parametrize(("before", "now", "charged"), [(1000, 400, 400), (400, 1000, 400), (400, 0, 0)])
-    def test_between_two_processes_the_smaller_holding_is_charged(
-        self, before: int, now: int, charged: int
-    ) -> None:
+    def test_between_two_processes_the_smaller_usage_is_charged(self, before: int, now: int, charged: int) -> None:
         line, record = Timeline(), account("a")
         line.change(0, record, before)
         after = Timeline()
@@ -262,7 +260,7 @@ class TestRestart:
         after.change(1, record, now)
         assert after.usage(1, record) == pytest.approx(charged / 2)
 
-    def test_who_never_comes_back_is_charged_nothing_and_forgotten(self) -> None:
+    def test_account_that_does_not_return_is_charged_nothing_and_forgotten(self) -> None:
         line, record = Timeline(), account("a")
         line.change(0, record, 1000)
         line.change(1, record, 600)
@@ -271,7 +269,7 @@ class TestRestart:
         assert after.history.export(1 * HOUR) == line.history.export(1 * HOUR)
         assert after.history.export(24 * 40 * HOUR) == []
 
-    def test_time_alone_changes_nothing_that_would_be_stored(self) -> None:
+    def test_time_alone_changes_no_stored_history(self) -> None:
         line, record, idle = Timeline(), account("a", TestBudgets.DAY), account("idle")
         line.change(0, record, 1000)
         line.change(0, idle, 1000)
@@ -283,7 +281,7 @@ class TestRestart:
         changed = line.history.export(4 * HOUR)
         assert [usage.at for usage in changed if usage not in first] == [4 * HOUR * 1000]
 
-    def test_what_others_were_denied_survives_too(self) -> None:
+    def test_waiting_of_siblings_survives_a_restart(self) -> None:
         line, holder, waiter = Timeline(denied=True), account("holder"), account("waiter")
         line.change(0, holder, 1000)
         line.change(0, waiter, asked=1)
@@ -291,7 +289,7 @@ class TestRestart:
         after.history.restore(line.history.export(1 * HOUR), 1 * HOUR)
         assert after.usage(1, holder) == pytest.approx(1000)
 
-    def test_a_time_in_the_future_is_now(self) -> None:
+    def test_stored_time_in_the_future_is_read_as_now(self) -> None:
         record = account("a")
         history = UsageHistory(float(HOUR))
         history.restore([AccountUsage(record.key, 10**15, {}, {"cpu": 800.0})], 5 * HOUR)
@@ -299,24 +297,24 @@ class TestRestart:
 
 
 class TestShiftedWeights:
-    def test_without_history_weights_are_what_they_are(self) -> None:
+    def test_weights_are_unchanged_without_history(self) -> None:
         for usages, k in (({}, 5.0), ({"a": 3.0, "b": 1.0}, 0.0)):
             shifted = shifted_weights({"a": 1, "b": 3}, usages, k)
             assert shifted["b"] == 3 * shifted["a"]
 
-    def test_who_used_more_than_its_part_weighs_less(self) -> None:
+    def test_account_with_usage_above_its_share_gets_a_smaller_weight(self) -> None:
         """w' = w + k (w - u): 1/2 + 1 * (1/2 - 3/4) = 1/4, and 1/2 + 1 * (1/2 - 1/4) = 3/4."""
         shifted = shifted_weights({"a": 1, "b": 1}, {"a": 0.6, "b": 0.2}, 1.0)
         assert shifted["b"] == 3 * shifted["a"]
 
-    def test_who_used_exactly_its_part_keeps_its_weight(self) -> None:
+    def test_account_with_usage_equal_to_its_share_keeps_its_weight(self) -> None:
         shifted = shifted_weights({"a": 1, "b": 3}, {"a": 0.1, "b": 0.3}, 4.0)
         assert shifted["b"] == 3 * shifted["a"] > 0
 
-    def test_whoever_has_a_weight_keeps_the_smallest(self) -> None:
+    def test_shifted_weight_is_never_below_the_minimum(self) -> None:
         shifted = shifted_weights({"a": 1, "b": 1, "none": 0}, {"a": 0.9}, 10.0)
         assert (shifted["a"], shifted["none"]) == (1, 0)
         assert shifted["b"] > WEIGHT_SCALE
 
-    def test_usage_of_others_does_not_matter(self) -> None:
+    def test_usage_of_accounts_outside_of_the_group_does_not_matter(self) -> None:
         assert shifted_weights({"a": 1}, {"a": 1.0, "stranger": 9.0}, 1.0) == shifted_weights({"a": 1}, {}, 1.0)

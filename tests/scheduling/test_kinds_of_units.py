@@ -1,4 +1,4 @@
-"""A fifth kind of unit, of which the scheduler knows nothing, at each station of the cycle."""
+"""A fifth kind of unit, unknown to the scheduler, at each step of the cycle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PREEMPT = NO_EVICTIONS.replace("allocate, backfill", "allocate, preempt, backfil
 
 
 class AlternativesDemand(CompositeDemand, frozen=True):
-    """The demands of gangs of which one is enough: any of them may wake the unit, and room for one is planned."""
+    """Demands of alternative gangs: any of them wakes the unit, and room for one is planned."""
 
     for_room: ClassVar[bool] = True
 
@@ -46,7 +46,7 @@ class AlternativesDemand(CompositeDemand, frozen=True):
 
 
 class AlternativesUnit(GangsUnit):
-    """Gangs of which one is enough: the first that fits starts, the others wait for nothing."""
+    """Alternative gangs: the first gang that fits starts, and the remaining gangs stop waiting."""
 
     __slots__ = ()
 
@@ -129,7 +129,7 @@ KINDS = UnitKinds(UNIT_KINDS.pod, alternatives_or_group, UNIT_KINDS.composite)
 
 
 def alternatives(world: Scenario, *, large: int = 4, small: int = 2, cpu: int = 2, priority: int = 0) -> Scenario:
-    """Let a scheduler with the fifth kind plan two gangs of which one is enough."""
+    """Let a scheduler with the fifth kind plan two alternative gangs."""
     world.scheduler = Scheduler(world.state, world.policy, kinds=KINDS)
     for name, members in (("large", large), ("small", small)):
         world.job(name, members, cpu=cpu, priority=priority)
@@ -137,7 +137,7 @@ def alternatives(world: Scenario, *, large: int = 4, small: int = 2, cpu: int = 
     return world
 
 
-def test_unit_of_a_new_kind_has_its_turn() -> None:
+def test_unit_of_a_new_kind_is_planned() -> None:
     world = alternatives(Scenario().nodes(1, cpu=4)).run()
     assert world.placed() == ["small-0", "small-1"]
     assert world.failures == []

@@ -1,4 +1,4 @@
-"""Windows of maintenance: before one, nodes take what ends in time by its limit; in it, nothing."""
+"""Maintenance windows: before a window nodes accept pods that end in time by their limit; within it, none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ actions: "enqueue, allocate, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]
 """
 RESERVING = POLICY.replace("allocate,", "allocate, reserve,") + "configurations: [{name: reserve}]"
-DELAY = 30  # seconds that a pod takes from its binding to its start
+DELAY = 30  # seconds between the binding and the start of a pod
 
 
 def window(world: Scenario, *nodes: str, start: int, end: int, name: str = "w", **fields: Any) -> Scenario:
@@ -47,13 +47,13 @@ def window(world: Scenario, *nodes: str, start: int, end: int, name: str = "w", 
 
 
 def lasting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario:
-    """A pod that is killed after so many seconds, 0 for never."""
+    """Return a pod that is killed after this number of seconds, 0 for never."""
     limit = {"run_time": RunTime(seconds), "grace": 0} if seconds else {}
     return world.pod(name, pod_class=PodClass(run_limit=seconds), more=limit, **{"cpu": 1, **fields})
 
 
 def later(world: Scenario, seconds: int) -> Scenario:
-    """Time passes; pods stay as they are."""
+    """Advance the time without a change of the pods."""
     world.now += seconds
     world.scheduler.activate_due(world.now)
     return world
@@ -63,7 +63,7 @@ def placed(world: Scenario) -> dict[str, str]:
     return {name: world.where(name) for name in world.placed() if name != "busy"}
 
 
-def test_what_ends_in_time_by_its_limit_is_placed_and_what_does_not_waits() -> None:
+def test_pod_that_ends_before_the_window_is_placed_and_one_that_does_not_waits() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=HOUR, end=2 * HOUR)
     lasting(world, "short", HOUR - DELAY)
     lasting(world, "long", HOUR - DELAY + 1)
@@ -79,13 +79,13 @@ def test_what_ends_in_time_by_its_limit_is_placed_and_what_does_not_waits() -> N
     )
 
 
-def test_a_node_outside_the_window_takes_what_does_not_end_in_time() -> None:
+def test_node_outside_the_window_accepts_pods_that_do_not_end_in_time() -> None:
     world = window(Scenario(POLICY).nodes(2), "n1", start=HOUR, end=2 * HOUR)
     lasting(world, "endless", 0).run()
     assert placed(world) == {"endless": "n2"}
 
 
-def test_a_gang_that_does_not_fit_beside_the_window_waits_as_a_whole() -> None:
+def test_gang_that_does_not_fit_beside_the_window_waits_as_a_whole() -> None:
     world = window(Scenario(POLICY).node("n1", cpu=2).node("n2", cpu=2), "n1", start=HOUR, end=2 * HOUR)
     world.gang("train", 3)
     for number in range(3):
@@ -96,7 +96,7 @@ def test_a_gang_that_does_not_fit_beside_the_window_waits_as_a_whole() -> None:
     assert len(placed(world)) == 3
 
 
-def test_time_that_passes_closes_nodes_to_what_would_have_ended_in_time_before() -> None:
+def test_passing_time_closes_nodes_to_pods_that_no_longer_end_in_time() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=HOUR, end=2 * HOUR)
     lasting(world, "early", 1800).run()
     later(world, 1700)
@@ -106,8 +106,8 @@ def test_time_that_passes_closes_nodes_to_what_would_have_ended_in_time_before()
     assert set(placed(world)) == {"early", "just"}
 
 
-def test_a_limit_that_has_passed_when_the_window_begins_counts() -> None:
-    """Found by the soak: nothing happens between a moment at which it would have ended in time, and the start."""
+def test_pod_past_its_limit_at_the_start_of_a_window_counts_as_ended() -> None:
+    """A soak test revealed this: no event happens between the pod's possible end and the start."""
     world = window(Scenario(POLICY).node("other", cpu=1).node("n1"), "n1", start=HOUR, end=2 * HOUR)
     lasting(world, "early", 1800).run()
     later(world, HOUR + 10)
@@ -115,7 +115,7 @@ def test_a_limit_that_has_passed_when_the_window_begins_counts() -> None:
     assert placed(world) == {"early": "other"}
 
 
-def test_in_maintenance_a_node_takes_nothing_and_afterwards_it_does_at_once() -> None:
+def test_node_in_maintenance_accepts_no_pod_and_accepts_pods_at_once_afterwards() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=-10, end=HOUR)
     lasting(world, "short", 60).run()
     assert placed(world) == {}
@@ -126,7 +126,7 @@ def test_in_maintenance_a_node_takes_nothing_and_afterwards_it_does_at_once() ->
     assert placed(world) == {"short": "n1"}
 
 
-def test_a_window_that_is_taken_away_or_changed_opens_its_nodes() -> None:
+def test_deleted_or_changed_window_opens_its_nodes() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=HOUR, end=2 * HOUR)
     lasting(world, "a", 0).run()
     assert placed(world) == {}
@@ -139,7 +139,7 @@ def test_a_window_that_is_taken_away_or_changed_opens_its_nodes() -> None:
     assert set(placed(world)) == {"a", "b"}
 
 
-def test_labels_choose_nodes_as_they_are_now() -> None:
+def test_window_selects_nodes_by_their_present_labels() -> None:
     world = Scenario(POLICY).node("n1", labels={"rack": "a"})
     window(world, start=HOUR, end=2 * HOUR, selector=(Requirement("rack", "In", ("a",)),))
     lasting(world, "endless", 0).run()
@@ -148,7 +148,7 @@ def test_labels_choose_nodes_as_they_are_now() -> None:
     assert placed(world) == {"endless": "n1"}
 
 
-def test_an_empty_selector_chooses_all_nodes_and_none_chooses_none() -> None:
+def test_window_with_an_empty_selector_selects_all_nodes_and_without_one_none() -> None:
     world = window(Scenario(POLICY).nodes(2), start=HOUR, end=2 * HOUR, selector=())
     lasting(world, "a", 0).run()
     assert placed(world) == {}
@@ -156,7 +156,7 @@ def test_an_empty_selector_chooses_all_nodes_and_none_chooses_none() -> None:
     assert set(placed(world)) == {"a"}
 
 
-def test_a_window_that_closes_only_shortly_before_lets_in_what_has_no_limit_until_then() -> None:
+def test_window_with_a_late_closing_time_accepts_pods_without_a_limit_until_then() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=10 * HOUR, end=11 * HOUR, close_before=HOUR)
     lasting(world, "before", 0).run()
     later(world, 9 * HOUR)
@@ -165,7 +165,7 @@ def test_a_window_that_closes_only_shortly_before_lets_in_what_has_no_limit_unti
     assert set(placed(world)) == {"before", "short"}
 
 
-def test_a_window_before_which_everything_is_placed_closes_at_its_start() -> None:
+def test_window_that_accepts_all_pods_before_it_closes_at_its_start() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=HOUR, end=2 * HOUR, before=Before.ALL)
     lasting(world, "before", 0).run()
     later(world, HOUR)
@@ -173,7 +173,7 @@ def test_a_window_before_which_everything_is_placed_closes_at_its_start() -> Non
     assert set(placed(world)) == {"before"}
 
 
-def test_surplus_that_leaves_at_the_start_is_placed_where_the_quorum_is_not() -> None:
+def test_surplus_that_ends_at_the_start_is_placed_where_the_quorum_is_not() -> None:
     world = Scenario(POLICY).node("n1", cpu=2).node("n2", cpu=2)
     window(world, "n2", start=HOUR, end=2 * HOUR, before=Before.SURPLUS)
     world.gang("elastic", 2)
@@ -190,13 +190,13 @@ def test_surplus_that_leaves_at_the_start_is_placed_where_the_quorum_is_not() ->
 
 
 def marked(world: Scenario, name: str, mark: str, **offered: Any) -> Scenario:
-    """A node as it is once we have cordoned it, and the node controller has seen that."""
+    """Return a node after our cordon, as the node controller has seen it."""
     node = Node(name, "", amounts(**{"pods": 110, "cpu": 64, "memory": "256Gi"} | offered))
     cordoned = msgspec.structs.replace(node, unschedulable=True, taints=(CORDONED,), cordoned_by=mark)
     return world.observe(f"node {name}", NodeUpdated(cordoned if mark else node))
 
 
-def test_a_node_that_we_have_cordoned_takes_nothing_even_where_nobody_knows_its_window() -> None:
+def test_node_that_we_cordoned_accepts_no_pod_even_for_an_unknown_window() -> None:
     world = marked(Scenario(POLICY).node("n1"), "n1", "uid-w.1")
     lasting(world, "a", 60).run()
     assert placed(world) == {}
@@ -205,14 +205,14 @@ def test_a_node_that_we_have_cordoned_takes_nothing_even_where_nobody_knows_its_
     assert placed(world) == {"a": "n1"}
 
 
-def test_who_tolerates_a_cordon_goes_where_others_do_not() -> None:
+def test_pod_that_tolerates_a_cordon_is_placed_on_a_cordoned_node() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=-1, end=HOUR)
     tolerant = PodClass(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),))
     world.pod("agent", pod_class=tolerant, cpu=1).run()
     assert placed(world) == {"agent": "n1"}
 
 
-def test_every_occurrence_of_a_window_that_recurs_counts() -> None:
+def test_every_occurrence_of_a_recurring_window_counts() -> None:
     daily = parse_recurrence("FREQ=DAILY;COUNT=2", "UTC", (), 1000 + HOUR, HOUR)
     world = window(Scenario(POLICY).node("n1"), "n1", start=HOUR, end=2 * HOUR, recurrence=daily)
     lasting(world, "a", 4 * HOUR).run()
@@ -223,19 +223,19 @@ def test_every_occurrence_of_a_window_that_recurs_counts() -> None:
     lasting(world, "b", 4 * HOUR)
     lasting(world, "c", HOUR).run()
     assert set(placed(world)) == {"a", "c"}
-    # After the last occurrence nothing is in the way.
+    # After the last occurrence no window blocks the pod.
     later(world, 4 * HOUR)
     lasting(world, "d", 0).run()
     assert set(placed(world)) == {"a", "b", "c", "d"}
 
 
-def test_a_window_that_cannot_be_read_closes_nothing() -> None:
+def test_unreadable_window_closes_no_node() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=HOUR, end=2 * HOUR, problem="spec.start is bad")
     lasting(world, "a", 0).run()
     assert set(placed(world)) == {"a"}
 
 
-def test_whoever_asks_which_nodes_are_open_hears_of_the_window() -> None:
+def test_list_of_open_nodes_respects_the_window() -> None:
     world = window(Scenario(POLICY).nodes(2), "n1", start=HOUR, end=2 * HOUR)
     lasting(world, "a", 0).run()
     endless, short = world.state.pods["a"].pod_class, world.state.classes.record(PodClass(run_limit=60))
@@ -247,13 +247,13 @@ def test_whoever_asks_which_nodes_are_open_hears_of_the_window() -> None:
 
 
 class TestSignals:
-    def test_what_would_not_end_before_a_node_goes_is_kept_off_it(self) -> None:
+    def test_pod_that_would_outlive_its_node_is_not_placed_on_it(self) -> None:
         world = Scenario(POLICY).node("n1")
         said = (MaintenanceSignal("label of node n1", 1000 + 48 * HOUR),)
         world.observe("signal", NodeSignalled("n1", "Node", said))
         lasting(world, "long", 49 * HOUR)
         lasting(world, "short", HOUR)
-        # A day before the time is early enough for what has no limit.
+        # A day before the time is early enough for a pod without a limit.
         lasting(world, "endless", 0).run()
         assert set(placed(world)) == {"short", "endless"}
         later(world, 24 * HOUR)
@@ -262,7 +262,7 @@ class TestSignals:
         world.observe("signal", NodeSignalled("n1", "Node")).run()
         assert set(placed(world)) == {"short", "endless", "later", "long"}
 
-    def test_a_signal_that_is_long_past_is_forgotten(self) -> None:
+    def test_signal_long_in_the_past_is_forgotten(self) -> None:
         world = Scenario(POLICY).node("n1")
         world.observe("signal", NodeSignalled("n1", "Node", (MaintenanceSignal("label", 1000 + HOUR),)))
         lasting(world, "a", 0).run()
@@ -271,7 +271,7 @@ class TestSignals:
         later(world, 24 * HOUR).run()
         assert set(placed(world)) == {"a"}
 
-    def test_the_policy_may_ignore_them(self) -> None:
+    def test_policy_can_ignore_node_signals(self) -> None:
         world = Scenario(POLICY + "\nphalanx: {maintenanceSignals: ignore}").node("n1")
         world.observe("signal", NodeSignalled("n1", "Node", (MaintenanceSignal("label", 1),)))
         lasting(world, "a", 0).run()
@@ -291,7 +291,7 @@ class TestPromisedStarts:
         world.pod("busy", node="n1", pod_class=PodClass(run_limit=HOUR), more=running, cpu=4)
         return world
 
-    def test_a_start_is_kept_after_the_window_where_it_would_run_into_it(self) -> None:
+    def test_promised_start_is_after_the_window_that_it_would_run_into(self) -> None:
         world = window(self.world(), "n1", start=2 * HOUR, end=3 * HOUR)
         lasting(world, "long", 2 * HOUR, cpu=4)
         world.run()
@@ -300,14 +300,14 @@ class TestPromisedStarts:
         later(world, 3 * HOUR).run()
         assert placed(world) == {"long": "n1"}
 
-    def test_a_start_is_kept_on_a_node_that_we_have_cordoned(self) -> None:
+    def test_start_is_promised_on_a_node_that_we_cordoned(self) -> None:
         world = window(self.world(), "n1", start=-5, end=3 * HOUR)
         marked(world, "n1", "uid-w.995", cpu=4)
         lasting(world, "long", 2 * HOUR, cpu=4)
         world.run()
         assert [each.start for each in self.plan(world)] == [1000 + 3 * HOUR]
 
-    def test_a_new_window_moves_a_start_and_is_named(self) -> None:
+    def test_new_window_moves_a_promised_start_and_is_named(self) -> None:
         world = self.world()
         lasting(world, "long", 2 * HOUR, cpu=4)
         world.run()
@@ -318,22 +318,22 @@ class TestPromisedStarts:
         assert [(slip.cause, slip.by) for slip in reservation.slips] == [
             (SlipCause.MAINTENANCE, "MaintenanceWindow w")
         ]
-        # Gone again, the start moves forward.
+        # Without the window the start moves forward again.
         world.observe("window w", MaintenanceWindowRemoved("w")).run()
         assert [each.start for each in self.plan(world)] == [1000 + HOUR]
 
-    def test_a_signal_moves_a_start_and_is_named(self) -> None:
+    def test_signal_moves_a_promised_start_and_is_named(self) -> None:
         world = self.world()
         lasting(world, "long", 2 * HOUR, cpu=4)
         world.run()
         said = (MaintenanceSignal("spec.expireAfter of NodeClaim c", 1000 + 2 * HOUR),)
         world.node("n2", cpu=2).observe("signal", NodeSignalled("n1", "NodeClaim", said)).cycle()
-        # Nowhere else is there room, so there is none any more.
+        # No other node has room, so no start is promised any more.
         assert self.plan(world) == []
         world.node("n2", cpu=4).run()
         assert placed(world) == {"long": "n2"}
 
-    def test_nothing_without_an_end_is_promised_where_windows_recur_for_ever(self) -> None:
+    def test_unit_without_an_end_gets_no_promise_where_windows_recur_forever(self) -> None:
         weekly = parse_recurrence("FREQ=WEEKLY", "UTC", (), 1000 + 2 * HOUR, HOUR)
         world = window(self.world(), "n1", start=2 * HOUR, end=3 * HOUR, recurrence=weekly)
         lasting(world, "endless", 0, cpu=4)
@@ -348,7 +348,7 @@ class TestEvictionAtTheStart:
             world, "n1", start=HOUR, end=2 * HOUR, at_start=AtStart.EVICT, **{"before": Before.ALL} | fields
         )
 
-    def test_a_gang_leaves_as_a_whole_when_the_window_begins(self) -> None:
+    def test_gang_is_evicted_as_a_whole_when_the_window_begins(self) -> None:
         world = self.world().gang("train", 4)
         for number in range(4):
             world.pod(f"t{number}", gang="train", node=f"n{1 + number % 2}", cpu=1)
@@ -361,21 +361,21 @@ class TestEvictionAtTheStart:
         reasons = {(each.reason, each.message) for plan in world.plans for each in plan.evictions}
         assert reasons == {("Revoked", "node n1 is in maintenance (MaintenanceWindow w)")}
 
-    def test_a_member_that_its_gang_can_do_without_leaves_alone(self) -> None:
+    def test_surplus_member_is_evicted_alone_when_the_window_begins(self) -> None:
         world = self.world().gang("elastic", 2)
         for number, node in enumerate(("n1", "n2", "n3")):
             world.pod(f"e{number}", gang="elastic", node=node, cpu=1)
         later(world.run(), HOUR).run()
         assert world.evicted == ["e0"]
 
-    def test_what_others_have_placed_and_what_belongs_to_the_node_stays(self) -> None:
+    def test_pods_of_other_schedulers_and_daemon_sets_are_not_evicted_by_a_window(self) -> None:
         world = self.world()
         world.pod("theirs", node="n1", scheduler="default-scheduler", cpu=1)
         world.pod("agent", node="n1", cpu=1, more={"fixture": True})
         later(world.run(), HOUR).run()
         assert world.evicted == []
 
-    def test_a_disruption_budget_holds_and_it_is_tried_again(self) -> None:
+    def test_eviction_for_a_window_respects_disruption_budgets_and_is_retried(self) -> None:
         world = self.world()
         world.pod("p", node="n1", cpu=1, more={"budgets": ("db",)})
         budget = DisruptionBudget(world.namespace, "db", 0)
@@ -387,7 +387,7 @@ class TestEvictionAtTheStart:
         later(world, 10).settle()
         assert world.evicted == ["p"]
 
-    def test_a_window_that_only_cordons_evicts_nobody(self) -> None:
+    def test_window_that_only_cordons_evicts_no_pod(self) -> None:
         world = Scenario(POLICY).nodes(1)
         window(world, "n1", start=HOUR, end=2 * HOUR, before=Before.ALL)
         world.pod("p", node="n1", cpu=1)
@@ -395,12 +395,12 @@ class TestEvictionAtTheStart:
         assert world.evicted == []
 
 
-def test_a_bad_word_of_the_policy_is_named() -> None:
+def test_invalid_maintenance_setting_of_the_policy_is_named() -> None:
     with pytest.raises(Exception, match=r"maintenanceSignals: 'maybe' is unknown; expected honour or ignore"):
         Scenario(POLICY + "\nphalanx: {maintenanceSignals: maybe}")
 
 
-def test_windows_are_compared_by_what_they_say() -> None:
+def test_windows_with_equal_content_are_equal() -> None:
     world = window(Scenario(POLICY).node("n1"), "n1", start=HOUR, end=2 * HOUR).run()
     version = world.state.capacity_version
     window(world, "n1", start=HOUR, end=2 * HOUR)
@@ -430,7 +430,7 @@ windows = st.fixed_dictionaries(
         st.tuples(st.sampled_from((0, 600, 900, 3600)), st.sampled_from((0, 300, 870, 1770, 7170))), max_size=12
     ),
 )
-def test_whoever_is_placed_ends_before_every_window_and_whoever_waits_would_not(
+def test_placed_pods_end_before_every_window_and_waiting_pods_would_not(
     stated: list[dict[str, Any]], arrivals: list[tuple[int, int]]
 ) -> None:
     world = Scenario(POLICY).nodes(3)

@@ -1,4 +1,4 @@
-"""Kubernetes' own groups: how their members are counted, held and told, and what a namesake inherits (nothing)."""
+"""Kubernetes' own groups: counting, holding and status of their members; a namesake inherits nothing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def native(world: Scenario, minimum: int, **fields: object) -> Scenario:
 
 
 class TestWaiting:
-    def test_members_are_counted_in_the_words_of_the_api(self) -> None:
+    def test_verdict_counts_members_in_the_terms_of_the_api(self) -> None:
         world = native(Scenario().node("n1", gpu=8), 8).pods("p", 3, gang="job", gpu=1).run()
         assert world.placed() == []
         assert world.why("job").message == "waiting for members of PodGroup ns/job: have 3 of 8 pods"
 
-    def test_the_group_itself_is_waited_for(self) -> None:
+    def test_pod_waits_for_its_missing_group(self) -> None:
         missing = Problem.of("PodGroupNotFound", "waiting for PodGroup ns/job", "create it", waits=True)
         world = native(Scenario().node("n1", gpu=8), 1, problem=missing).pods("p", 3, gang="job", gpu=1).run()
         assert world.placed() == []
@@ -36,7 +36,7 @@ class TestWaiting:
         native(world, 1, problem=None).run()
         assert len(world.placed()) == 3
 
-    def test_a_mismatch_is_an_error_that_no_node_can_help(self) -> None:
+    def test_pod_that_mismatches_its_group_is_an_error_that_no_node_can_fix(self) -> None:
         mismatch = Problem(
             "PriorityMismatch", "pod ns/p-0 has priority 1, but its PodGroup has 2; give both the same"
         )
@@ -45,51 +45,51 @@ class TestWaiting:
         world = native(world, 1, problem=Problem.of("UnknownPolicy", "the policy is not known", "use gang")).run()
         assert not world.why("job").fault
 
-    def test_members_of_a_basic_group_are_placed_each_by_itself(self) -> None:
+    def test_members_of_a_basic_group_are_placed_singly(self) -> None:
         world = native(Scenario().node("n1", gpu=4), 1)
         world.pods("p", 3, gang="job", gpu=1).pod("big", gang="job", gpu=64).run()
         assert world.placed() == ["p-0", "p-1", "p-2"]
 
 
 class TestOnceScheduled:
-    """A quorum is asked for once; who is evicted as a whole starts as a whole again."""
+    """A quorum is required once; a group that was evicted as a whole starts as a whole again."""
 
     def started(self) -> Scenario:
         world = native(Scenario().node("n1", gpu=8), 4).pods("p", 4, gang="job", gpu=1).run()
         assert len(world.placed()) == 4
         return world
 
-    def test_a_replaced_member_joins_alone_although_others_have_finished(self) -> None:
+    def test_replaced_member_joins_alone_although_siblings_have_finished(self) -> None:
         world = self.started().finishes("p-0", "p-1").finishes("p-2", phase=PodPhase.FAILED)
         world.pod("q", gang="job", gpu=1).run()
         assert "q" in world.placed()
 
-    def test_it_does_so_after_a_restart_too_when_only_the_condition_is_left_to_tell(self) -> None:
+    def test_replaced_member_joins_alone_after_a_restart_by_the_condition_only(self) -> None:
         world = native(Scenario().node("n1", gpu=8), 4, once_satisfied=True)
         world.pod("p-0", gang="job", gpu=1, node="n1").pod("q", gang="job", gpu=1).run()
         assert "q" in world.placed()
 
-    def test_nor_does_it_matter_when_the_member_was_made(self) -> None:
-        """Times are whole seconds: one that came right after the plan looks like one that it left over."""
+    def test_age_of_a_replaced_member_does_not_matter(self) -> None:
+        """Times are whole seconds: a member created right after the plan looks like one left over by it."""
         mark = PlanMark("c1-1000@one", 3, 1000)
         world = native(Scenario().node("n1", gpu=8), 3, once_satisfied=True)
         world.pod("p-0", gang="job", gpu=1, node="n1", mark=mark, phase=PodPhase.SUCCEEDED)
         world.pod("p-1", gang="job", gpu=1, node="n1", mark=mark).pod("q", gang="job", gpu=1, created=1000).run()
         assert "q" in world.placed()
 
-    def test_what_a_plan_left_over_is_made_up_for_although_another_has_finished(self) -> None:
+    def test_rest_of_a_plan_is_placed_although_another_member_has_finished(self) -> None:
         mark = PlanMark("c1-1000@one", 3, 1000)
         world = native(Scenario().node("n1", gpu=8), 3)
         world.pod("p-0", gang="job", gpu=1, node="n1", mark=mark, phase=PodPhase.SUCCEEDED)
         world.pod("p-1", gang="job", gpu=1, node="n1", mark=mark).pod("q", gang="job", gpu=1, created=1000).run()
         assert "q" in world.placed()
 
-    def test_before_it_was_scheduled_the_quorum_holds_whatever_runs_already(self) -> None:
+    def test_before_the_group_was_scheduled_its_quorum_applies_whatever_runs(self) -> None:
         world = native(Scenario().node("n1", gpu=8), 4)
         world.pod("p-0", gang="job", gpu=1, node="n1").pod("q", gang="job", gpu=1).run()
         assert "q" not in world.placed()
 
-    def test_a_gang_of_which_nobody_is_left_needs_its_quorum_again(self) -> None:
+    def test_gang_without_any_member_left_needs_its_quorum_again(self) -> None:
         world = native(self.started(), 4, once_satisfied=True).gone("p-0", "p-1", "p-2", "p-3")
         world.pods("q", 3, gang="job", gpu=1).run()
         assert not [name for name in world.placed() if name.startswith("q")]
@@ -97,34 +97,34 @@ class TestOnceScheduled:
         assert len([name for name in world.placed() if name.startswith("q")]) == 4
 
     @pytest.mark.parametrize(("controller", "joins"), [("job-1", True), ("job-2", False), ("", False)])
-    def test_the_last_of_those_that_have_finished_may_come_back_alone(self, controller: str, joins: bool) -> None:
-        """Of the same run, that is: their controller makes no others. Who comes by another starts whole."""
+    def test_last_replacement_beside_finished_members_can_start_alone(self, controller: str, joins: bool) -> None:
+        """Of the same run only: their controller creates no other members. Members of another run start whole."""
         world = native(Scenario().node("n1", gpu=8), 4)
         world.pods("p", 4, gang="job", gpu=1, more={"controller": "job-1"}).run()
         world.finishes("p-0", "p-1", "p-2").finishes("p-3", phase=PodPhase.FAILED)
         world.pod("q", gang="job", gpu=1, more={"controller": controller}).run()
         assert ("q" in world.placed()) == joins
 
-    def test_a_raised_minimum_disturbs_nobody_who_runs(self) -> None:
+    def test_raised_minimum_disturbs_no_running_member(self) -> None:
         world = native(self.started(), 6).run()
         assert world.evicted == []
         assert len(world.placed()) == 4
 
 
 class TestNamesakes:
-    def test_a_group_that_is_made_anew_needs_a_quorum_of_its_own(self) -> None:
+    def test_group_that_is_created_again_needs_a_quorum_of_its_own(self) -> None:
         world = native(Scenario().node("n1", gpu=8), 2).pods("p", 2, gang="job", gpu=1).run()
         assert len(world.placed()) == 2
         native(world, 4, uid="two").pod("q", gang="job", gpu=1).run()
         assert "q" not in world.placed()
         assert world.why("job").message == "waiting for members of PodGroup ns/job: have 3 of 4 pods"
 
-    def test_the_same_group_does_not(self) -> None:
+    def test_same_group_needs_no_second_quorum(self) -> None:
         world = native(Scenario().node("n1", gpu=8), 2).pods("p", 2, gang="job", gpu=1).run()
         native(world, 4).pod("q", gang="job", gpu=1).run()
         assert "q" in world.placed()
 
-    def test_room_that_was_promised_to_the_former_one_is_given_up(self) -> None:
+    def test_room_claimed_for_the_former_group_is_released(self) -> None:
         world = Scenario(PREEMPTING).node("n1", gpu=2).job("low", 2, minimum=1, gpu=1).settle()
         native(world, 2, priority=9).pods("p", 2, gang="job", gpu=1, priority=9).work()
         assert all(world.state.pods[name].nomination is not None for name in ("p-0", "p-1"))
@@ -137,7 +137,7 @@ class TestNamesakes:
 
 
 class TestOtherSchedulers:
-    """A policy may let pods of other schedulers go; their groups are as much a unit as ours."""
+    """A policy can allow eviction of pods of other schedulers; their groups are units like ours."""
 
     def filled(self, **fields: object) -> Scenario:
         policy = PREEMPTING + "configurations: [{name: preempt, arguments: {phalanx.foreignVictims: true}}]"
@@ -145,15 +145,15 @@ class TestOtherSchedulers:
         world.pods("p", 2, gang="job", gpu=1, node="n1", scheduler="another")
         return world.pod("vip", gpu=1, priority=9)
 
-    def test_a_group_of_theirs_goes_as_a_whole_if_it_says_so(self) -> None:
+    def test_group_of_another_scheduler_is_evicted_whole_if_it_says_so(self) -> None:
         assert sorted(self.filled(unit=True).run().evicted) == ["p-0", "p-1"]
 
-    def test_and_singly_if_it_does_not(self) -> None:
+    def test_group_of_another_scheduler_is_evicted_singly_if_it_does_not_say_so(self) -> None:
         assert len(self.filled(unit=False).run().evicted) == 1
 
 
 class TestPreemption:
-    """Members above the minimum preempt each by itself; the group's priority, where it has one, is its right to."""
+    """Members above the minimum preempt singly, with the group's priority where it has one."""
 
     def full(self, **low: object) -> Scenario:
         world = Scenario(PREEMPTING).node("n1", cpu=4).pods("low", 4, cpu=1, **low).run()
@@ -165,11 +165,11 @@ class TestPreemption:
         assert len(world.placed("p")) == 4
         assert len(world.evicted) == 4
 
-    def test_those_above_the_minimum_leave_together(self) -> None:
+    def test_members_above_the_minimum_are_evicted_together(self) -> None:
         world = native(self.full(), 1).pods("p", 4, gang="job", cpu=1, priority=10).run()
         assert [len(plan.evictions) for plan in world.plans if plan.evictions] == [1, 3]
 
-    def test_as_many_as_there_is_room_for(self) -> None:
+    def test_members_above_the_minimum_preempt_up_to_the_available_room(self) -> None:
         world = (
             Scenario(PREEMPTING).node("n1", cpu=4).pods("low", 2, cpu=1).pods("high", 2, cpu=1, priority=10).run()
         )
@@ -177,16 +177,16 @@ class TestPreemption:
         assert len(world.placed("p")) == 2
         assert sorted(world.evicted) == ["low-0", "low-1"]
 
-    def test_one_kind_that_finds_nobody_does_not_stop_the_other(self) -> None:
+    def test_member_class_without_victims_does_not_block_another_class(self) -> None:
         world = native(self.full(), 1).pod("big", gang="job", cpu=64, priority=10, created=1)
         world.pods("p", 2, gang="job", cpu=1, priority=10).run()
         assert len(world.placed("p")) == 2
 
-    def test_a_gang_of_another_dialect_leaves_others_alone(self) -> None:
+    def test_gang_of_another_dialect_does_not_preempt_for_surplus(self) -> None:
         world = self.full().job("high", 4, minimum=1, cpu=1, priority=10).run()
         assert len(world.evicted) == 1
 
-    def test_a_group_without_a_right_evicts_nobody_but_takes_its_turn_by_its_members(self) -> None:
+    def test_group_without_preemption_evicts_no_pod_but_is_ordered_by_its_members(self) -> None:
         world = native(self.full(priority=5), 1, priority=0).pods("p", 1, gang="job", cpu=1, priority=10)
         world.pod("mid", cpu=1, priority=4, more={"preempts": False}).run()
         assert world.evicted == []
@@ -194,12 +194,12 @@ class TestPreemption:
         assert world.placed("p") == ["p-0"]
         assert world.placed("mid") == []
 
-    def test_the_groups_right_counts_where_its_members_have_none(self) -> None:
+    def test_priority_of_the_group_counts_where_its_members_have_none(self) -> None:
         world = native(self.full(priority=5), 1, priority=10).pods("p", 1, gang="job", cpu=1, priority=1).run()
         assert world.placed("p") == ["p-0"]
         assert len(world.evicted) == 1
 
-    def test_a_group_that_goes_as_a_whole_is_worth_what_it_says_whatever_its_members_are(self) -> None:
+    def test_group_disrupted_as_a_whole_has_its_own_priority_whatever_its_members_have(self) -> None:
         world = native(Scenario(PREEMPTING).node("n1", cpu=2), 2, priority=10, unit=True)
         world.pods("p", 2, gang="job", cpu=1, priority=100).run()
         assert native(world, 2).pod("mid", cpu=1, priority=50).run().placed("mid") == ["mid"]
@@ -207,7 +207,7 @@ class TestPreemption:
 
 
 class TestTopology:
-    """Members of a group with a topology key go into one domain together, as far as there is room."""
+    """Members of a group with a topology key are placed in one domain together, as far as there is room."""
 
     def racks(self, **nodes: int) -> Scenario:
         world = Scenario()
@@ -227,7 +227,7 @@ class TestTopology:
             found[node[0]] = found.get(node[0], 0) + count
         return found
 
-    def test_two_basic_groups_do_not_strand_each_other_in_one_rack(self) -> None:
+    def test_two_basic_groups_do_not_split_one_rack(self) -> None:
         world = self.racks(a=3, b=1)
         self.basic(world, "one", 2)
         self.basic(world, "two", 2)
@@ -235,7 +235,7 @@ class TestTopology:
         assert self.homes(world, "one") == {"b": 2}
         assert self.homes(world, "two") == {"a": 2}
 
-    def test_the_rack_that_takes_the_most_members_goes_before_a_fuller_one(self) -> None:
+    def test_rack_that_fits_the_most_members_is_preferred_to_a_fuller_one(self) -> None:
         world = self.racks(a=3, b=1)
         self.basic(world, "one", 3).run()
         assert self.homes(world, "one") == {"a": 3}

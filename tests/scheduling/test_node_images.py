@@ -1,4 +1,4 @@
-"""Nodes that have a pod's images already, and nodes that can do what it needs."""
+"""Nodes that already have a pod's images, and nodes with the features that it needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONLY_IMAGES = {
 
 
 def node(name: str, **images: int) -> Node:
-    """Image sizes in MiB; `cuda` stands for cuda:12."""
+    """Image sizes in MiB; `cuda` is short for cuda:12."""
     sizes = tuple(sorted((f"{image}:12", size * MIB) for image, size in images.items()))
     return Node(name, allocatable=(("cpu", 8000), ("pods", 110)), images=sizes)
 
@@ -48,29 +48,29 @@ class Cluster:
         return {self.state.nodes.names[row]: 0.0 if preference is None else preference[row] for row in rows}
 
 
-def test_a_node_that_has_the_image_is_better_by_size_and_spread() -> None:
+def test_node_with_the_image_scores_by_image_size_and_spread() -> None:
     cluster = Cluster(node("big", cuda=1000), node("small", cuda=123), node("none"), node("other", java=900))
-    # Half the nodes have it, so it counts half: (500 - 23) of (1000 - 23) MiB, and (61.5 - 23) of as many.
+    # Half the nodes have it, so it counts half: (500 - 23) of (1000 - 23) MiB, and (61.5 - 23) of the same range.
     assert cluster.points(CUDA) == {"big": 48, "small": 3, "none": 0, "other": 0}
 
 
-def test_an_image_on_all_nodes_counts_whole_and_more_than_the_ceiling_counts_no_more() -> None:
+def test_image_on_all_nodes_counts_whole_and_above_the_maximum_no_more() -> None:
     cluster = Cluster(node("a", cuda=3000), node("b", cuda=511))
     assert cluster.points(CUDA) == {"a": 100, "b": 49}
 
 
-def test_a_little_image_makes_no_difference() -> None:
+def test_image_below_the_minimum_size_does_not_count() -> None:
     assert Cluster(node("a", cuda=23), node("b")).points(CUDA) == {"a": 0, "b": 0}
 
 
-def test_each_container_raises_the_ceiling() -> None:
+def test_each_container_raises_the_maximum_image_size() -> None:
     cluster = Cluster(node("a", cuda=1000, java=1000))
     assert cluster.points(CUDA, "java:12") == {"a": 100}
     assert cluster.points(CUDA, "perl:12") == {"a": 49}
     assert cluster.points(CUDA, CUDA) == {"a": 100}
 
 
-def test_a_pulled_image_is_seen_at_once() -> None:
+def test_pulled_image_counts_at_once() -> None:
     cluster = Cluster(node("a"), node("b"))
     assert cluster.points(CUDA) == {"a": 0, "b": 0}
     cluster.add(node("b", cuda=1000))
@@ -80,7 +80,7 @@ def test_a_pulled_image_is_seen_at_once() -> None:
     assert cluster.points(CUDA) == {"a": 0, "c": 0}
 
 
-def test_the_weight_counts() -> None:
+def test_weight_of_image_locality_applies() -> None:
     with pytest.raises(PolicyError, match="imagelocality"):
         NodeOrder(Arguments("nodeorder", {"imagelocality.weight": "much"}))
     state = ClusterState()
@@ -93,7 +93,7 @@ def test_the_weight_counts() -> None:
 
 
 class TestDeclaredFeatures:
-    def test_a_node_must_declare_all_that_the_pod_needs(self) -> None:
+    def test_node_must_declare_all_features_that_the_pod_needs(self) -> None:
         state = ClusterState()
         for name, features in (("all", ("A", "B")), ("one", ("A",)), ("none", ())):
             state.apply(NodeUpdated(Node(name, features=features)))
@@ -107,7 +107,7 @@ class TestDeclaredFeatures:
         assert reason == "node(s) didn't match Pod's required features"
         assert out.tolist() == [False, True, True]
 
-    def test_an_upgraded_node_is_seen(self) -> None:
+    def test_features_of_an_upgraded_node_count_at_once(self) -> None:
         state = ClusterState()
         state.apply(NodeUpdated(Node("n", allocatable=(("pods", 9),))))
         plugin = Predicates(Arguments("predicates", {}))

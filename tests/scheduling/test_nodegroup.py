@@ -1,4 +1,4 @@
-"""Queues that keep to groups of nodes: Volcano's rules of the plugin nodegroup."""
+"""Queues restricted to groups of nodes: the rules of Volcano's plugin nodegroup."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: conformance}}, {
         return self.run()
 
     def ways(self, rule: PoolRule | None) -> list[str]:
-        """All nodes that a pod may use, best first."""
+        """Return all nodes that a pod can use, best first."""
         found = []
         for number in range(len(GROUPS) + 1):
             self.pod(f"p{number}", pod_class=PodClass(pool=rule), cpu=64)
@@ -52,12 +52,12 @@ tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: conformance}}, {
         return found
 
 
-def test_required_comes_before_preferred_and_avoided_last() -> None:
+def test_required_groups_score_above_preferred_and_avoided_ones_last() -> None:
     s = Pools()
     assert s.ways(PoolRule(required=("b",), preferred=("c",), avoided=("a",))) == ["in-b", "in-c", "in-a"]
 
 
-def test_a_group_that_is_not_named_is_not_used() -> None:
+def test_group_outside_of_the_rule_is_not_used() -> None:
     s = Pools()
     assert s.ways(PoolRule(preferred=("c",))) == ["in-c"]
     message = s.why_pod("p1").message
@@ -65,7 +65,7 @@ def test_a_group_that_is_not_named_is_not_used() -> None:
     assert "2 node(s) were in a node group that the queue does not allow" in message
 
 
-def test_who_may_use_no_node_here_is_told_which_would_do() -> None:
+def test_verdict_of_a_pod_without_a_node_names_the_groups_that_would_fit() -> None:
     rule = PoolRule(required=("gold", "silver"), forbidden=("silver",))
     s = Pools().goes(rule)
     labelled = f"label nodes {POOL_LABEL} with a node group of the queue (gold) (makes 3 nodes eligible)"
@@ -76,22 +76,22 @@ def test_who_may_use_no_node_here_is_told_which_would_do() -> None:
 
 
 @pytest.mark.parametrize("also", ["required", "preferred", "avoided"])
-def test_forbidden_is_forbidden_whatever_else_is_said(also: str) -> None:
+def test_forbidden_group_stays_forbidden_whatever_the_preference(also: str) -> None:
     s = Pools()
     assert s.ways(PoolRule(forbidden=("a",), **{also: ("a", "b")})) == ["in-b"]  # type: ignore[arg-type]
 
 
-def test_who_only_forbids_may_use_nothing() -> None:
+def test_queue_that_only_forbids_groups_can_use_none() -> None:
     assert Pools().ways(PoolRule(forbidden=("a",))) == []
 
 
-def test_preferred_groups_may_be_in_order() -> None:
+def test_preferred_groups_can_be_ordered() -> None:
     rule = PoolRule(preferred=("c", "a", "b"))
     assert Pools(enablePreferredOrder=True).ways(rule) == ["in-c", "in-a", "in-b"]
     assert Pools().ways(rule) == ["in-a", "in-b", "in-c"]
 
 
-def test_without_a_rule_a_strict_policy_places_nobody() -> None:
+def test_strict_policy_places_no_pod_of_a_queue_without_a_rule() -> None:
     s = Pools()
     assert s.ways(None) == []
     message = s.why_pod("p0").message
@@ -99,12 +99,12 @@ def test_without_a_rule_a_strict_policy_places_nobody() -> None:
     assert "3 node(s) were in a node group, but the queue names none" in message
 
 
-def test_without_a_rule_others_go_where_no_group_is() -> None:
+def test_pods_of_a_queue_without_a_rule_use_nodes_without_a_group() -> None:
     assert Pools(strict=False).ways(None) == ["free"]
     assert Pools(strict=False).ways(PoolRule()) == ["free"]
 
 
-def test_rules_from_above_count_with_the_hierarchy_only() -> None:
+def test_rules_of_parents_apply_with_the_hierarchy_only() -> None:
     rule = PoolRule(required=("b",), inherited=True)
     assert Pools(hierarchical=True).ways(rule) == ["in-b"]
     assert Pools(strict=False).ways(rule) == ["free"]
@@ -115,7 +115,7 @@ class TestLimits:
         stated = tuple((group, amounts(**amount)) for group, amount in sorted(limits.items()))
         return PoolRule(preferred=("a", "b"), queue="q", limits=stated)
 
-    def test_a_queue_overflows_to_the_next_group(self) -> None:
+    def test_queue_overflows_to_the_next_group_at_its_limit(self) -> None:
         s = Pools(nodes=False, enablePreferredOrder=True)
         for name, group in (("a1", "a"), ("a2", "a"), ("b1", "b")):
             s.grouped(name, group)
@@ -134,13 +134,13 @@ class TestLimits:
         s.finishes("p-0").run()
         assert len(s.waiting()) == 0
 
-    def test_only_named_resources_are_limited(self) -> None:
+    def test_only_named_resources_of_a_group_are_limited(self) -> None:
         s = Pools(nodes=False).grouped("a1", "a")
         rule = PodClass(pool=self.queue(a={"memory": "1Gi"}))
         s.pods("p", 5, pod_class=rule, cpu=2).run()
         assert s.waiting() == []
 
-    def test_a_node_that_changes_its_group_takes_its_pods_along(self) -> None:
+    def test_node_that_changes_its_group_moves_the_usage_of_its_pods(self) -> None:
         s = Pools(nodes=False).grouped("n1", "a").grouped("n2", "b")
         rule = PodClass(pool=self.queue(a={"cpu": 2}, b={"cpu": 2}))
         s.pod("one", pod_class=rule, cpu=2, node="n1")
@@ -154,7 +154,7 @@ class TestLimits:
         s.gone("one").run()
         assert s.waiting() == []
 
-    def test_room_for_somebody_more_important_is_made_in_the_group(self) -> None:
+    def test_preemption_makes_room_within_the_group(self) -> None:
         s = Pools(nodes=False).grouped("a1", "a").grouped("a2", "a")
         rule = PodClass(pool=PoolRule(required=("a",), queue="q", limits=(("a", amounts(cpu=4)),)))
         s.pods("low", 2, pod_class=rule, cpu=2).run()

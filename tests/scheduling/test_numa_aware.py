@@ -1,4 +1,4 @@
-"""`numa-aware`: pods with whole CPUs go where the kubelet's topology manager would admit them."""
+"""`numa-aware`: pods with whole CPUs are placed where the kubelet's topology manager would admit them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Numa(Scenario):
         pinned: bool = True,
         assigned: frozenset[str] = frozenset(),
     ) -> Self:
-        """A node with so many free CPUs on each NUMA node (of as many, or of `cpus`)."""
+        """Node with this number of free CPUs on each NUMA node (of the same number, or of `cpus`)."""
         if node not in self.state.nodes.names:
             self.node(node)
         topology = NumaTopology(node, policy, pinned, cpus or free, free, assigned)
@@ -53,7 +53,7 @@ class Numa(Scenario):
         return allocator.free(self.state.nodes.row(node))
 
 
-def test_a_pod_must_fit_one_numa_node() -> None:
+def test_pod_must_fit_one_numa_node() -> None:
     s = Numa().zones("split", 4, 4, cpus=(8, 8)).zones("whole", 6, 0, cpus=(8, 8))
     s.want("p", 6).want("q", 6).run()
     assert s.placed() == ["p"]
@@ -72,7 +72,7 @@ def test_members_of_a_gang_share_numa_nodes() -> None:
     assert sorted(s.spread().values()) == [1, 2, 2]
 
 
-def test_containers_may_be_on_different_numa_nodes() -> None:
+def test_containers_of_a_pod_can_use_different_numa_nodes() -> None:
     s = Numa().zones("n", 4, 4)
     s.want("p", 3, 3).run()
     assert s.where("p") == "n"
@@ -82,14 +82,14 @@ def test_containers_may_be_on_different_numa_nodes() -> None:
 @pytest.mark.parametrize(
     ("policy", "free", "expected"),
     [
-        (BEST, (2, 2), True),  # four CPUs that would fit one NUMA node are on two
+        (BEST, (2, 2), True),  # four CPUs that would fit one NUMA node are spread over two
         (RESTRICTED, (2, 2), False),
         (SINGLE, (2, 2), False),
         (RESTRICTED, (4, 0), True),
-        (BEST, (2, 1), False),  # not even on both
+        (BEST, (2, 1), False),  # not even over both
     ],
 )
-def test_policies_differ_in_what_they_put_up_with(
+def test_topology_policies_differ_in_the_placements_they_admit(
     policy: NumaPolicy, free: tuple[int, int], expected: bool
 ) -> None:
     s = Numa().zones("n", *free, policy=policy, cpus=(4, 4))
@@ -97,19 +97,19 @@ def test_policies_differ_in_what_they_put_up_with(
     assert bool(s.where("p")) == expected
 
 
-def test_what_no_numa_node_could_hold_may_be_on_two_if_restricted() -> None:
+def test_pod_larger_than_any_numa_node_can_use_two_under_restricted() -> None:
     s = Numa().zones("n", 4, 4, policy=RESTRICTED)
     s.want("p", 6, policy=RESTRICTED).run()
     assert s.where("p") == "n"
 
 
-def test_only_kubelets_of_the_policy_will_do() -> None:
+def test_only_nodes_whose_kubelet_has_the_requested_policy_fit() -> None:
     s = Numa().zones("other", 8, policy=BEST).zones("loose", 8, pinned=False).node("plain")
     s.want("p", 2).run()
     assert "3 node(s) had no topology manager with policy single-numa-node and whole CPUs" in s.why_pod("p").message
 
 
-def test_without_a_policy_the_kubelets_own_holds() -> None:
+def test_without_a_requested_policy_the_kubelets_policy_applies() -> None:
     s = Numa().zones("strict", 2, 2, cpus=(4, 4))
     s.want("p", 4, policy=AS_THE_NODE).run()
     assert s.waiting() == ["p"]
@@ -117,13 +117,13 @@ def test_without_a_policy_the_kubelets_own_holds() -> None:
     assert s.where("p") == "plain"
 
 
-def test_fewer_numa_nodes_are_better() -> None:
+def test_node_with_fewer_numa_nodes_used_scores_higher() -> None:
     s = Numa().zones("two", 3, 3, policy=BEST, cpus=(6, 6)).zones("one", 6, 0, policy=BEST, cpus=(6, 6))
     s.want("p", 4, policy=BEST).run()
     assert s.where("p") == "one"
 
 
-def test_a_gang_is_placed_as_its_members_would_be_one_by_one() -> None:
+def test_gang_is_placed_as_its_members_would_be_one_by_one() -> None:
     together, single = Numa(), Numa()
     for s in (together, single):
         s.zones("a", 5, 3, 3, policy=BEST).zones("b", 4, 4, 4, policy=BEST).zones("c", 2, 2, 9, policy=BEST)
@@ -135,32 +135,32 @@ def test_a_gang_is_placed_as_its_members_would_be_one_by_one() -> None:
     assert together.spread() == single.spread()
 
 
-def test_pods_count_until_the_topology_does() -> None:
+def test_pods_count_until_the_topology_object_includes_them() -> None:
     s = Numa().zones("n", 8, 8)
     s.want("p", 6).run()
     assert s.free("n") == (2, 8)
-    # The node says that it has given the pod its CPUs: they count once.
+    # The node reports the pod's CPUs as allocated: they count once.
     s.zones("n", 2, 8, cpus=(8, 8), assigned=frozenset({"p"}))
     assert s.free("n") == (2, 8)
     s.gone("p").zones("n", 8, 8)
     assert s.free("n") == (8, 8)
 
 
-def test_after_a_restart_pods_that_are_not_in_the_topology_yet_count() -> None:
+def test_pods_outside_of_the_topology_object_count_after_a_restart() -> None:
     s = Numa().zones("n", 8, 8)
     s.want("p", 6).run()
     s.restart()
     assert s.free("n") == (2, 8)
 
 
-def test_a_topology_that_goes_takes_its_rules_along() -> None:
+def test_deleted_topology_removes_its_rules() -> None:
     s = Numa().zones("n", 2, 2, cpus=(4, 4))
     s.want("p", 4, policy=AS_THE_NODE).run()
     s.observe("zones of n", AllocatorFact(NUMA, NumaTopologyGone("n"))).run()
     assert s.where("p") == "n"
 
 
-def test_somebody_more_important_gets_a_numa_node() -> None:
+def test_pod_of_higher_priority_preempts_within_a_numa_node() -> None:
     s = Numa().zones("n", 8, 8)
     s.want("low-0", 6).want("low-1", 6).run()
     s.want("high", 8, priority=10)
@@ -169,7 +169,7 @@ def test_somebody_more_important_gets_a_numa_node() -> None:
     assert s.where("high") == "n"
 
 
-def test_bindings_tell_the_decision() -> None:
+def test_binding_has_the_numa_decision_as_annotation() -> None:
     s = Numa().zones("n", 2, 4, policy=BEST)
     s.want("p", 6, policy=BEST).run()
     (bind,) = [bind for plan in s.plans for bind in plan.binds]
@@ -180,7 +180,7 @@ counts = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
 
 @given(free=counts, more=counts, asked=st.lists(st.integers(1, 8), max_size=3), policy=st.sampled_from(NumaPolicy))
-def test_what_is_dealt_keeps_to_the_rules(
+def test_dealt_cpus_respect_the_topology_rules(
     free: list[int], more: list[int], asked: list[int], policy: NumaPolicy
 ) -> None:
     cpus = tuple(left + (more[at] if at < len(more) else 0) for at, left in enumerate(free))
@@ -193,14 +193,15 @@ def test_what_is_dealt_keeps_to_the_rules(
     if len(asked) == 1 and policy is SINGLE:
         assert sum(1 for taken in dealt if taken) == 1
     if len(asked) == 1 and policy is RESTRICTED:
-        # No fewer NUMA nodes could hold it, were they idle.
+        # No smaller set of NUMA nodes could hold it, even if they were idle.
         span = sum(1 for taken in dealt if taken)
         assert all(sum(zones) < asked[0] for zones in combinations(cpus, span - 1))
 
 
 def literal(free: list[int], cpus: tuple[int, ...], policy: NumaPolicy, count: int) -> set[int] | None:
-    """The NUMA nodes that the kubelet's topology manager settles on for one container, hint by hint; None where it
-    does not admit it, or where there are not enough CPUs at all."""
+    """Return the NUMA nodes that the kubelet's topology manager chooses for one container, hint by hint. None if it
+    does not admit the container or CPUs are insufficient.
+    """
     masks = [set(mask) for size in range(1, len(cpus) + 1) for mask in combinations(range(len(cpus)), size)]
     least = min((len(mask) for mask in masks if sum(cpus[at] for at in mask) >= count), default=len(cpus))
     hints = [(mask, len(mask) == least) for mask in masks if sum(free[at] for at in mask) >= count]
@@ -220,7 +221,7 @@ def literal(free: list[int], cpus: tuple[int, ...], policy: NumaPolicy, count: i
     count=st.integers(1, 14),
     policy=st.sampled_from([BEST, RESTRICTED, SINGLE]),
 )
-def test_one_container_gets_what_the_kubelet_would_give_it(
+def test_container_gets_the_numa_nodes_that_the_kubelet_would_choose(
     free: list[int], more: list[int], count: int, policy: NumaPolicy
 ) -> None:
     cpus = tuple(left + (more[at] if at < len(more) else 0) for at, left in enumerate(free))

@@ -1,4 +1,4 @@
-"""Features of the cycle that other packages offer: what they raise is reported, and harms nothing else."""
+"""Features of the cycle from other packages: what they raise is reported, and affects nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fails(*asked: object) -> Any:
 
 
 def play() -> Scenario:
-    """Return a world in which every point is asked: placement, refusal, preemption, another look at what waits."""
+    """Return a world in which every point is called: placement, refusal, preemption, retry of waiting units."""
     world = Scenario(POLICY).node("a", cpu=4).pod("runs", node="a", cpu=1, priority=20)
     world.job("train", 2, cpu=1).pod("large", cpu=8).settle()
     world.pod("urgent", cpu=2, priority=10).settle()
@@ -76,10 +76,10 @@ def test_feature_that_raises_is_reported_once_and_changes_no_decision(
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_feature_rests_for_a_minute_and_is_asked_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feature_that_raised_is_called_again_after_a_minute(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, feature(point, fails))
     world = play()
-    # (Of a feature that rests it is the end of the rest.)
+    # (A feature in back-off is due at the end of the back-off.)
     ends = world.scheduler.next_recheck
     assert ends is not None
     assert world.now < ends <= world.now + REST
@@ -121,7 +121,9 @@ def test_answer_without_a_meaning_is_a_failure(
 
 
 @pytest.mark.parametrize("point", ["wake", "begin", "ready", "refused", "evict_ended", "revise", "published"])
-def test_evictions_of_a_feature_that_raises_are_undone(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evictions_of_an_offered_feature_that_raises_are_undone(
+    point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def evicts(self: CyclePlugin, session: Session, *asked: object) -> None:
         session.decisions.evict(session.state.pods["runs"], EvictionReason.REVOKED, "for no reason")
         raise RuntimeError("the feature is broken")
@@ -133,7 +135,7 @@ def test_evictions_of_a_feature_that_raises_are_undone(point: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("part", ["enter", "exit"])
-def test_guard_that_raises_leaves_the_turn_alone(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_that_raises_does_not_change_the_turn(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def guard(self: CyclePlugin, session: Session, units: list[QueuedUnit], turn: Turn) -> Iterator[None]:
         if part == "enter":
@@ -168,7 +170,7 @@ def test_feature_that_ends_the_process_is_a_failure(monkeypatch: pytest.MonkeyPa
     assert [failure.why for failure in play().failures] == ["SystemExit: 1"]
 
 
-def test_other_feature_is_asked_after_one_has_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_feature_is_called_after_one_has_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     other = feature("begin", lambda self, session: asked.append("begin"), name="other")
     offer(monkeypatch, feature("begin", fails), other)
@@ -176,7 +178,9 @@ def test_other_feature_is_asked_after_one_has_raised(monkeypatch: pytest.MonkeyP
     assert len(asked) > 1
 
 
-def test_feature_whose_configuration_failed_is_configured_after_its_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feature_whose_configuration_failed_is_configured_after_its_back_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: list[str] = []
 
     class Late(CyclePlugin):
@@ -235,7 +239,7 @@ def test_class_that_cannot_be_used_is_an_error_at_the_start(
 
 
 class Listener(CyclePlugin):
-    """Records the events, and asks that they are true."""
+    """Record the events, and check that they are correct."""
 
     name = "listener"
     seen: list[str]
@@ -283,7 +287,7 @@ def test_pod_is_allocated_when_it_is_placed_and_deallocated_when_it_ends(world: 
     assert events() == ["-new a", "-runs a"]
 
 
-def test_pod_whose_binding_failed_is_deallocated_and_allocated_anew(world: Scenario) -> None:
+def test_pod_whose_binding_failed_is_deallocated_and_allocated_again(world: Scenario) -> None:
     world.pod("new", cpu=1).cycle()
     world.state.pods.binding_failed("new")
     world.cycle()
@@ -298,7 +302,7 @@ def test_pod_that_another_scheduler_bound_elsewhere_moves(world: Scenario) -> No
     assert events() == [f"+new {first}", f"-new {first}", f"+new {other}"]
 
 
-def test_evicted_pod_is_deallocated_when_it_has_left(world: Scenario) -> None:
+def test_evicted_pod_is_deallocated_when_it_is_gone(world: Scenario) -> None:
     world.pod("low", node="a", cpu=4).pod("high", cpu=4, priority=10).cycle()
     assert (world.evicted, events()) == (["low"], ["+low a"])
     world.depart().cycle()
@@ -319,7 +323,7 @@ def test_gang_is_ready_once_when_it_is_complete(world: Scenario) -> None:
     assert events() == ["ready train"]
 
 
-def test_gang_is_ready_again_when_it_was_incomplete_meanwhile(world: Scenario) -> None:
+def test_gang_is_ready_again_after_it_was_incomplete(world: Scenario) -> None:
     world.job("train", 2, cpu=3).cycle()
     world.gone("train-1").cycle()
     world.pod("train-1", gang="train", cpu=3).cycle()
@@ -346,7 +350,7 @@ def test_gang_with_a_problem_is_ready_when_it_is_corrected(world: Scenario) -> N
 
 
 @pytest.mark.parametrize("seed", range(len(POLICIES)))
-def test_events_of_a_random_life_are_exact_and_change_no_decision(
+def test_events_of_a_random_history_are_exact_and_change_no_decision(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed, errors = live(seed, 60), list[BaseException]()
@@ -358,7 +362,7 @@ def test_events_of_a_random_life_are_exact_and_change_no_decision(
     assert {text[0] for text in events()} >= {"+", "-"}
 
 
-def test_cycle_without_offered_features_costs_no_call_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cycle_without_offered_features_makes_no_extra_call(monkeypatch: pytest.MonkeyPatch) -> None:
     def calls() -> dict[str, int]:
         world = Scenario(POLICY).nodes(4, cpu=4).pods("pod", 8, cpu=1).job("train", 4, cpu=1)
         profile = cProfile.Profile()

@@ -1,4 +1,4 @@
-"""Single pods may be placed in another order than they came in, never to the harm of one that came before."""
+"""Single pods can be placed in another order than they arrived, never to the harm of an earlier pod."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from phalanx.scheduling.scheduler import Scheduler
 
 from ..extent import examples
 
-# (cpu, gpu) of nodes and of what pods ask for.
+# (cpu, gpu) of nodes and of the requests of pods.
 Amounts = tuple[int, int]
 
 NODES = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=12)
-# Each with what it asks for, its age and its priority.
+# Pods with their requests, age and priority.
 PODS = st.lists(
     st.tuples(st.sampled_from([(1, 0), (2, 0), (1, 1), (5, 0), (1, 2)]), st.integers(0, 6), st.integers(0, 1)),
     min_size=1,
@@ -39,7 +39,7 @@ def single(number: int, asked: Amounts, created: int, priority: int) -> Pod:
 
 
 def placed(nodes: Sequence[Amounts], pods: Sequence[Pod]) -> dict[str, str]:
-    """pod -> node after one cycle."""
+    """Return the node of each pod after one cycle."""
     state = ClusterState()
     for number, (cpu, gpu) in enumerate(nodes):
         offered = requests_of({"pods": 100, "cpu": cpu, "nvidia.com/gpu": gpu})
@@ -51,7 +51,7 @@ def placed(nodes: Sequence[Amounts], pods: Sequence[Pod]) -> dict[str, str]:
 
 
 def room_beside(nodes: Sequence[Amounts], others: Sequence[tuple[Pod, str]], pod: Pod) -> list[str]:
-    """The nodes that could take the pod if only the others were there."""
+    """Return the nodes that fit the pod beside the given pods only."""
     found = []
     for number, (cpu, gpu) in enumerate(nodes):
         free = {"cpu": cpu, "nvidia.com/gpu": gpu}
@@ -67,14 +67,14 @@ def room_beside(nodes: Sequence[Amounts], others: Sequence[tuple[Pod, str]], pod
 @settings(max_examples=300, deadline=None)
 @given(NODES, PODS)
 @pytest.mark.slow
-def test_whoever_waits_has_no_room_beside_those_that_came_before(
+def test_waiting_pod_has_no_room_beside_the_pods_before_it(
     nodes: list[Amounts], asked: list[tuple[Amounts, int, int]]
 ) -> None:
     pods = [single(number, *each) for number, each in enumerate(asked)]
     bound = placed(nodes, pods)
     for pod in pods:
         if pod.uid not in bound:
-            # Of one age and priority either may have gone first.
+            # Of one age and priority any pod can be first.
             before = [each for each in pods if (-each.priority, each.created) <= (-pod.priority, pod.created)]
             others = [(each, bound[each.uid]) for each in before if each.uid in bound]
             assert not room_beside(nodes, others, pod), f"{pod.name} was overtaken"
@@ -83,8 +83,10 @@ def test_whoever_waits_has_no_room_beside_those_that_came_before(
 @pytest.mark.thorough
 @settings(max_examples=examples(200), deadline=None)
 @given(st.integers(20, 40), PODS)
-def test_many_that_find_room_go_by_kind(count: int, asked: list[tuple[Amounts, int, int]]) -> None:
-    """So that a kind is placed in one step."""
+def test_many_pods_that_all_fit_are_placed_class_by_class(
+    count: int, asked: list[tuple[Amounts, int, int]]
+) -> None:
+    """A class is then placed in one step."""
     nodes = [(6, 2)] * max(count, len(asked))
     pods = [single(number, each, age, 0) for number, (each, age, _) in enumerate(asked)]
     kinds = {pod.uid: pod.pod_class.requests for pod in pods}

@@ -1,4 +1,4 @@
-"""Pods that mind where others are: a run of them goes exactly where they would go one by one."""
+"""Pods with inter-pod rules: a run of them gets the same nodes as its pods one by one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def meaning(app: str) -> PodSelection:
 
 @st.composite
 def statements(draw: st.DrawFn) -> Peers:
-    """What pods may ask of each other: few labels, so that it concerns somebody."""
+    """Inter-pod rules over few labels, so that they match existing pods."""
 
     def term() -> PeerTerm:
         return PeerTerm(meaning(draw(st.sampled_from(["a", "b"]))), draw(st.sampled_from(KEYS)))
@@ -124,7 +124,7 @@ class World:
 
 
 def placed(state: ClusterState, placer: Placer, waiting: list[PodRecord], most: int) -> list[int]:
-    """Where the pods go if at most so many are placed at a time; nothing stays."""
+    """Return the nodes of the pods if at most this number is placed at a time; undo the placement."""
     transaction = state.transaction()
     rows: list[int] = []
     cls = waiting[0].pod_class
@@ -145,7 +145,9 @@ def counts(state: ClusterState, cls: ClassRecord) -> list[list[int]]:
 @pytest.mark.slow
 @given(seed=st.integers(0, 2**32), peers=statements(), other=statements(), policy=st.sampled_from(POLICIES))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_run_goes_where_its_pods_would_go_one_by_one(seed: int, peers: Peers, other: Peers, policy: str) -> None:
+def test_run_of_pods_is_placed_as_its_pods_would_be_one_by_one(
+    seed: int, peers: Peers, other: Peers, policy: str
+) -> None:
     world = World(seed, peers, [Peers(), peers, other])
     plugin_runtime = PluginRuntime(
         load_policy(f"actions: allocate\ntiers: [{{plugins: [{{name: predicates}}, {policy}]}}]")

@@ -1,4 +1,4 @@
-"""One vectorised step gives exactly the rows that placing the pods one by one gives."""
+"""One vectorised step returns exactly the rows of placing the pods one by one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plugin_runtime(name: str) -> PluginRuntime:
 
 
 def one_by_one(state: ClusterState, pipe: PluginRuntime, cls: ClassRecord, count: int) -> list[int]:
-    """Places copies one after the other, looking at every node each time; takes everything back at the end."""
+    """Place copies one after the other, looking at every node each time; undo all placements at the end."""
     nodes = state.nodes
     rows: list[int] = []
     for _ in range(count):
@@ -89,7 +89,7 @@ def charge(nodes: NodeTable, cls: ClassRecord, row: int, sign: int) -> None:
 
 
 def all_at_once(state: ClusterState, placer: Placer, cls: ClassRecord, count: int, keep: bool) -> list[int]:
-    """What the placer answers, block by block; the placements stay on the arrays if `keep`."""
+    """Return the placer's rows, block by block; the placements stay on the arrays if `keep`."""
     found: list[int] = []
     while len(found) < count:
         rows = placer.place(cls, count - len(found))
@@ -149,7 +149,9 @@ class World:
         )
 
     def change(self) -> None:
-        """Something else happens: nodes come, change and go, pods of others appear and disappear."""
+        """Apply another event: nodes are added, changed and removed, pods of other schedulers appear and
+        disappear.
+        """
         draw = self.draw
         for _ in range(draw.choice([0, 1, 1, 2, 40])):
             number = draw.randrange(self.size + 10)
@@ -172,7 +174,7 @@ def zone(name: str) -> NodeSelectorTerm:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_rows_are_those_of_the_one_by_one_loop(policy: str, seed: int) -> None:
+def test_vectorised_rows_equal_the_rows_of_the_one_by_one_loop(policy: str, seed: int) -> None:
     world = World(seed, size=world_size(seed))
     pipe = plugin_runtime(policy)
     placer = build_placer(pipe, world.state.nodes)
@@ -193,7 +195,7 @@ def world_size(seed: int) -> int:
 
 @pytest.mark.parametrize("policy", ["spread", "pack", "mixed"])
 @pytest.mark.parametrize("count", [255, 256, 257, 300])
-def test_runs_longer_than_a_block_are_placed_the_same(policy: str, count: int) -> None:
+def test_runs_longer_than_a_block_are_placed_as_one_by_one(policy: str, count: int) -> None:
     world = World(seed=count, size=40)
     pipe = plugin_runtime(policy)
     cls = world.state.classes.record(PodClass(requests=(("cpu", 20),), scored_cpu=20, scored_memory=100))
@@ -218,7 +220,7 @@ def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
         assert placer.total_copies(cls) == room
 
 
-def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_view_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phalanx.scheduling.placement.class_views._FEWEST_VIEWS", 2)
     monkeypatch.setattr("phalanx.scheduling.placement.class_views._VIEW_BYTES", 0)
     world = World(3, size=30)
@@ -233,8 +235,8 @@ def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch)
         assert all_at_once(world.state, placer, cls, 3, keep=True) == expected
 
 
-def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
-    """Preferences are normalised to the best node: when that one loses its label, the next best counts in full."""
+def test_relabelled_node_can_shift_the_preferences_of_other_nodes() -> None:
+    """Preferences are normalised to the best node: when that node loses its label, the next best counts in full."""
     state = ClusterState()
     zones = {7: "best"} | dict.fromkeys(range(20, 25), "good")
     for number in range(200):
@@ -251,7 +253,7 @@ def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
     assert placer.place(cls, 6) == [20, 21, 22, 23, 24, 20]
 
 
-def test_an_empty_cluster_takes_nothing() -> None:
+def test_empty_cluster_places_nothing() -> None:
     state = ClusterState()
     placer = build_placer(plugin_runtime("spread"), state.nodes)
     cls = state.classes.record(PodClass(requests=(("cpu", 1),)))
@@ -260,7 +262,7 @@ def test_an_empty_cluster_takes_nothing() -> None:
     assert placer.total_copies(cls) == 0
 
 
-# what the scores are made of, node by node, in the words of their sources
+# the parts of the scores, node by node, in the terms of their sources
 
 
 def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
@@ -286,7 +288,9 @@ def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
 
 
 def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
-    """100 x sum of weight x (used + request) / allocatable over the asked resources, by the sum of weights."""
+    """Return 100 x sum of weight x (used + request) / allocatable over the requested resources, by the sum of
+    weights.
+    """
     node = nodes.nodes[row]
     assert node is not None
     offered, total, weights = dict(node.allocatable), 0.0, 0

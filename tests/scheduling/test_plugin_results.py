@@ -1,4 +1,4 @@
-"""What a plugin of a third party answers harms nobody: at every extension point, whatever it answers."""
+"""Invalid answers of third-party plugins at every extension point: they affect only the plugin."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _HASHABLE = {"none", "object", "text", "nan", "infinity", "huge", "true", "false
 _KEYS = {"text", "infinity", "huge", "true", "false", "negative"}
 _TIMES = {"none", "huge", "negative"}
 _NONE = {"none"}
-# What has a meaning at a point, and so is no fault.
+# Answers that are valid at a point, and so no fault.
 SOUND: dict[str, set[str]] = {
     **dict.fromkeys(("queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"), _KEYS),
     **dict.fromkeys(("time_key", "admission_key"), _HASHABLE),
@@ -78,19 +78,19 @@ SOUND: dict[str, set[str]] = {
     "score": {"negative"},
     "victims": {"nothing"},
 }
-# Asked only where another point of the same plugin has said something, or in trees that are not here.
+# Points that are called only if another point of the same plugin has an effect, or in trees that are absent here.
 RARE = {"declared_resources", "nominal_quota", "runtime_quota", "subqueue_order", "deserved_with_request"}
-# Asked only where starts are reserved: test_reservation_votes.py.
+# Points that are called only where starts are reserved: test_reservation_votes.py.
 RARE |= {"reserve_start", "backfill"}
 
 
 def _rows(asked: tuple[Any, ...]) -> int:
-    """As many as are asked about, where rows are asked about."""
+    """Answer with one value per row, where rows are passed."""
     return len(asked[1].alive[asked[2]]) if len(asked) == 3 and hasattr(asked[1], "alive") else 7
 
 
 def plugin(point: str, answer: Answer) -> tuple[Plugin, list[str]]:
-    """One that speaks at a point, and notes when it was asked."""
+    """Plugin that answers at one point, and records its calls."""
     asked: list[str] = []
 
     def method(self: Plugin, *about: Any) -> Any:
@@ -108,8 +108,7 @@ def plugin(point: str, answer: Answer) -> tuple[Plugin, list[str]]:
 
 
 def world() -> Scenario:
-    """Two nodes, and a larger one that is closed; a queue that has to be given back what is its, and a group that
-    waits to be admitted."""
+    """Two nodes, and a larger closed one; a queue that can reclaim, and a group that waits for admission."""
     return _world().observed_again()
 
 
@@ -126,7 +125,7 @@ def _world() -> Scenario:
 
 
 def outcome(policy: Policy) -> tuple[dict[str, str], set[str], list[str], list[str]]:
-    """(where who was bound, who was evicted, who was admitted, what failed) under a policy."""
+    """Return (nodes of bound pods, evicted pods, admitted groups, failures) under a policy."""
     scenario = world()
     scenario.scheduler.use(policy)
     bound, evicted, admitted, failed = dict[str, str](), set[str](), list[str](), list[str]()
@@ -160,7 +159,7 @@ def undisturbed() -> tuple[dict[str, str], set[str], list[str]]:
 
 @pytest.mark.parametrize("names", [QUICK, pytest.param(ANSWERS.keys() - QUICK, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("point", sorted({*EXTENSION_POINTS} - {"configure"}))
-def test_nonsense_costs_the_plugin_its_opinion_and_nobody_else_anything(
+def test_invalid_answer_costs_the_plugin_its_vote_and_affects_nothing_else(
     point: str, names: set[str], undisturbed: tuple[dict[str, str], set[str], list[str]]
 ) -> None:
     ever = False
@@ -175,7 +174,7 @@ def test_nonsense_costs_the_plugin_its_opinion_and_nobody_else_anything(
             assert (bound, evicted, admitted) == undisturbed, name
             assert all(f"plugin foreign at {point}: " in text for text in failed), (name, failed)
         else:
-            # A limit or a veto that fails lets nobody through.
+            # A limit or a veto that fails lets no pod pass.
             assert evicted <= undisturbed[1], name
             assert bound.keys() <= undisturbed[0].keys(), name
     assert ever or point in RARE, "nobody asked"
@@ -187,7 +186,7 @@ def foreign_policy(**methods: Answer) -> Policy:
 
 
 @pytest.mark.parametrize("shape", ["rows", "rows by one", "as load"])
-def test_a_score_by_node_counts_for_every_number_of_copies(shape: str) -> None:
+def test_score_by_node_counts_for_every_number_of_copies(shape: str) -> None:
     def score(self: Plugin, pod_class: ClassRecord, load: Load) -> object:
         points = 1000.0 * np.arange(len(load.nodes.alive))[load.rows]
         if load.copies is None or shape == "rows":
@@ -202,14 +201,14 @@ def test_a_score_by_node_counts_for_every_number_of_copies(shape: str) -> None:
     assert Counter(bind.node for bind in plan.binds) == {"n3": 4, "n2": 2}
 
 
-def test_a_filter_that_does_not_explain_itself_is_named() -> None:
+def test_filter_without_an_explanation_is_named() -> None:
     scenario = Scenario(POLICY).nodes(2, cpu=4)
     scenario.scheduler.use(foreign_policy(filter=lambda *asked: np.zeros(_rows(asked[1:]), dtype=np.bool_)))
     scenario.pod("pod", cpu=1).cycle()
     assert "2 node(s) were ruled out by plugin foreign" in scenario.why_pod("pod").message
 
 
-def test_one_that_cannot_be_configured_leaves_the_policy_in_force() -> None:
+def test_plugin_that_cannot_be_configured_leaves_the_policy_in_force() -> None:
     scenario = Scenario(POLICY).node("n1", cpu=4)
     before = scenario.scheduler.policy
     with pytest.raises(PolicyError, match="plugin foreign at configure: LookupError: a bug of a plugin"):
@@ -218,7 +217,7 @@ def test_one_that_cannot_be_configured_leaves_the_policy_in_force() -> None:
     assert scenario.pod("pod", cpu=1).run().where("pod") == "n1"
 
 
-def test_a_cycle_a_second_is_all_that_one_can_ask_for() -> None:
+def test_plugin_can_request_at_most_one_cycle_a_second() -> None:
     scenario = Scenario(POLICY).node("n1", cpu=4)
     scenario.scheduler.use(foreign_policy(next_wake=lambda self, session: session.now + 1e-6))
     scenario.scheduler.cycle(5000.0)

@@ -1,4 +1,4 @@
-"""The picture in docs/pod-states.md is true: its states are ours, and every arrow can be played."""
+"""The diagram in docs/pod-states.md: its states are those of the code, and every arrow can be replayed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def comes(**fields: object) -> Callable[[Scenario], object]:
     return lambda made: made.pod("p", cpu=1, **fields)  # type: ignore[arg-type]
 
 
-# Arrow -> (how the pod came to where it begins, what happens).
+# Arrow -> (steps to its first state, event of the arrow).
 PLAYS: dict[tuple[str, str], tuple[Callable[[], Scenario], Callable[[Scenario], object]]] = {
     (NOWHERE, "Gated"): (world, comes(gated=True)),
     (NOWHERE, "Pending"): (world, comes()),
@@ -123,7 +123,7 @@ def where(made: Scenario) -> str:
     return state_of_record(record).name.title().replace("_", "") if record is not None else NOWHERE
 
 
-def test_its_states_are_those_of_the_code() -> None:
+def test_states_of_the_diagram_are_those_of_the_code() -> None:
     assert {state for arrow in ARROWS for state in arrow} == {
         NOWHERE,
         *(state.name.title().replace("_", "") for state in PodState if state is not PodState.GONE),
@@ -132,7 +132,7 @@ def test_its_states_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(("arrow", "play"), PLAYS.items(), ids=["-".join(arrow) for arrow in PLAYS])
-def test_every_arrow_can_be_played(
+def test_every_arrow_of_the_diagram_can_be_replayed(
     arrow: tuple[str, str], play: tuple[Callable[[], Scenario], Callable[[Scenario], object]]
 ) -> None:
     come, happens = play

@@ -1,4 +1,4 @@
-"""The policy file: Volcano's format and words, every mistake named, what is not active yet reported."""
+"""The policy file: Volcano's format and keys, an error for every mistake, a report of settings without effect."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def names(policy: Policy) -> list[str]:
     return [entry.plugin.name for entry in policy.plugins]
 
 
-class TestWhatIsAccepted:
-    def test_the_built_in_policy(self) -> None:
+class TestAcceptedPolicies:
+    def test_built_in_policy_is_accepted(self) -> None:
         policy = load_policy()
         assert policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "backfill")
         expected = [
@@ -55,7 +55,7 @@ class TestWhatIsAccepted:
     @pytest.mark.parametrize(
         "text",
         [
-            # what Volcano's chart installs
+            # policy of Volcano's chart
             """
             actions: "enqueue, allocate, backfill"
             tiers:
@@ -68,7 +68,7 @@ class TestWhatIsAccepted:
               - {name: nodeorder}
               - {name: binpack}
             """,
-            # what its continuous integration uses
+            # policy of its continuous integration
             """
             actions: "enqueue, allocate, backfill, reclaim, preempt"
             tiers:
@@ -82,7 +82,7 @@ class TestWhatIsAccepted:
               - {name: binpack}
               - {name: network-topology-aware}
             """,
-            # each kind of thing that its guides show
+            # one example of each kind in its guides
             """
             actions: "enqueue, allocate, backfill, gangpreempt, gangreclaim, shuffle"
             tiers:
@@ -118,7 +118,7 @@ class TestWhatIsAccepted:
             """,
         ],
     )
-    def test_existing_volcano_files_load_as_they_are(self, text: str) -> None:
+    def test_existing_volcano_policies_load_unchanged(self, text: str) -> None:
         policy = load_policy(text)
         assert policy.actions[:3] == ("enqueue", "allocate", "backfill")
         assert "predicates" in names(policy)
@@ -131,18 +131,18 @@ class TestWhatIsAccepted:
             *("resourcequota", "sla", "task-topology", "tdm", "usage"),
         }
 
-    def test_numbers_and_truth_values_may_be_bare_or_quoted(self) -> None:
+    def test_numbers_and_booleans_can_be_bare_or_quoted(self) -> None:
         load_policy(with_plugin('{name: binpack, arguments: {binpack.weight: "10", binpack.cpu: 5}}'))
         for value in ("true", '"true"', "yes", '"F"', "0", '"1"'):
             load_policy(
                 f"tiers: [{{plugins: [{{name: predicates, arguments: {{predicate.NodePortsEnable: {value}}}}}]}}]"
             )
 
-    def test_without_actions_the_three_active_ones_run(self) -> None:
+    def test_policy_without_actions_runs_the_three_default_ones(self) -> None:
         assert load_policy("tiers: []").actions == ("enqueue", "allocate", "backfill")
 
 
-class TestWhatIsReported:
+class TestReportedSettings:
     @pytest.mark.parametrize(
         ("text", "report"),
         [
@@ -188,10 +188,10 @@ class TestWhatIsReported:
             ("tiers: [{plugins: [{name: predicates, enablePredicate: false}]}]", "no plugin filters nodes"),
         ],
     )
-    def test_what_is_accepted_but_has_no_effect(self, text: str, report: str) -> None:
+    def test_accepted_setting_without_effect_is_reported(self, text: str, report: str) -> None:
         assert [line for line in load_policy(text).inactive if line.startswith(report)]
 
-    def test_nothing_else_is(self) -> None:
+    def test_policy_without_such_settings_reports_nothing(self) -> None:
         assert load_policy(with_plugin("{name: nodeorder}")).inactive == ()
 
 
@@ -293,14 +293,14 @@ class TestMistakes:
             ("- allocate", "expected a mapping with actions and tiers"),
         ],
     )
-    def test_each_is_named_with_its_place(self, text: str, mistake: str) -> None:
+    def test_each_mistake_is_named_with_its_place(self, text: str, mistake: str) -> None:
         assert mistakes(text) == [mistake]
 
-    def test_what_is_not_yaml(self) -> None:
+    def test_text_that_is_no_yaml_is_refused(self) -> None:
         with pytest.raises(PolicyError, match=r"^p\.yaml: not YAML: "):
             load_policy("actions: 'x", "p.yaml")
 
-    def test_all_are_listed_at_once(self) -> None:
+    def test_all_mistakes_are_listed_at_once(self) -> None:
         text = "actions: 'alocate'\ntiers: [{plugins: [{name: gan}, {name: binpack, arguments: {x: 1}}]}]\nmore: 1"
         assert mistakes(text) == [
             "more: unknown key",
@@ -320,7 +320,7 @@ def stating(action: str, arguments: str) -> str:
 
 
 class TestEvictions:
-    def test_without_an_action_that_evicts_nothing_does(self) -> None:
+    def test_policy_without_an_evicting_action_evicts_no_pod(self) -> None:
         assert eviction("enqueue, allocate, backfill") == EvictionOptions()
 
     @pytest.mark.parametrize(
@@ -334,28 +334,30 @@ class TestEvictions:
             ("allocate, shuffle", False, False),
         ],
     )
-    def test_volcanos_two_pairs_are_one(self, actions: str, preempt: bool, reclaim: bool) -> None:
+    def test_volcanos_two_pairs_of_eviction_actions_are_one(
+        self, actions: str, preempt: bool, reclaim: bool
+    ) -> None:
         options = eviction(actions)
         assert (options.preempt, options.reclaim, options.shuffle) == (preempt, reclaim, "shuffle" in actions)
 
-    def test_a_restriction_holds_for_the_kind_of_action_that_states_it(self) -> None:
+    def test_restriction_applies_to_the_kind_of_action_that_states_it(self) -> None:
         options = eviction("preempt, reclaim", stating("reclaim", "singleNodePreemption: true"))
         assert (options.preempt_on_single_node, options.reclaim_on_single_node) == (False, True)
         options = eviction("preempt, gangpreempt, reclaim", stating("gangpreempt", "allowWholeBundle: false"))
         assert (options.preempt_whole_gangs, options.reclaim_whole_gangs) == (False, True)
 
-    def test_pods_of_others_stay_unless_it_is_said(self) -> None:
+    def test_pods_of_other_schedulers_are_evictable_only_if_the_policy_says_so(self) -> None:
         assert not eviction("preempt").foreign_victims
         assert eviction("preempt, reclaim", stating("reclaim", "phalanx.foreignVictims: true")).foreign_victims
 
-    def test_switches_of_volcanos_plugins_that_make_more_of_it(self) -> None:
+    def test_switches_of_volcanos_plugins_extend_evictions(self) -> None:
         assert not eviction("preempt", plugins="{name: gang, enableJobStarving: true}").surplus
         assert eviction("preempt", plugins="{name: gang, enableJobStarving: false}").surplus
         for entry in ("{name: drf}", "{name: drf, enablePreemptable: false}"):
             assert not eviction("preempt", plugins=entry).levels
         assert eviction("preempt", plugins="{name: drf, enablePreemptable: true}").levels
 
-    def test_how_pods_are_evicted(self) -> None:
+    def test_eviction_method_is_read_from_the_policy(self) -> None:
         assert load_policy().evictions == "delete"
         assert load_policy("phalanx: {evictions: eviction-api}").evictions == "eviction-api"
 
@@ -370,9 +372,7 @@ class TestEvictions:
             ("gangreclaim, shuffle", ", enableReclaimable: false", True),
         ],
     )
-    def test_a_veto_is_off_where_it_is_off_for_every_action(
-        self, actions: str, switches: str, speaks: bool
-    ) -> None:
+    def test_veto_is_off_where_it_is_off_for_every_action(self, actions: str, switches: str, speaks: bool) -> None:
         text = with_plugin(f"{{name: conformance{switches}}}", f"'{actions}'")
         speakers = dict(PluginRuntime(load_policy(text)).describe())["evict_veto"]
         assert ("conformance" in speakers) is speaks
@@ -380,7 +380,7 @@ class TestEvictions:
 
 
 class TestPipeline:
-    def test_a_switch_silences_what_it_covers_and_nothing_else(self) -> None:
+    def test_switch_disables_exactly_the_points_that_it_covers(self) -> None:
         def speakers(options: str) -> dict[str, list[str]]:
             return dict(PluginRuntime(load_policy(with_plugin(f"{{name: priority{options}}}"))).describe())
 
@@ -390,7 +390,7 @@ class TestPipeline:
         assert speakers(", enableTaskOrder: false")["pod_order"] == []
         assert speakers(", enablePreemptable: false") == speakers("")
 
-    def test_plugins_speak_in_the_order_of_the_tiers(self) -> None:
+    def test_plugins_are_called_in_the_order_of_the_tiers(self) -> None:
         text = "tiers: [{plugins: [{name: gang}]}, {plugins: [{name: priority}, {name: predicates}]}]"
         assert dict(PluginRuntime(load_policy(text)).describe())["gang_order"] == ["gang", "priority"]
 
@@ -404,7 +404,7 @@ class Custom(Plugin):
             raise ValueError("that one is bad")
 
 
-class TestPluginsOfOthers:
+class TestInstalledPlugins:
     def offer(self, monkeypatch: pytest.MonkeyPatch, loaded: object) -> None:
         def load() -> object:
             if isinstance(loaded, Exception):
@@ -416,14 +416,14 @@ class TestPluginsOfOthers:
             "phalanx.scheduling.policy.registry.entry_points", lambda group: [entry] * (group == "phalanx.plugins")
         )
 
-    def test_an_installed_package_brings_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_plugin_of_an_installed_package_is_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offer(monkeypatch, Custom)
         assert names(load_policy(with_plugin("{name: custom, arguments: {custom.text: x}}"))) == [
             "predicates",
             "custom",
         ]
 
-    def test_its_errors_are_told_like_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_errors_of_an_installed_plugin_are_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offer(monkeypatch, Custom)
         text = with_plugin("{name: custom, arguments: {custom.text: bad}}")
         assert mistakes(text) == ["tiers[0].plugins[1] (custom): ValueError: that one is bad"]
@@ -436,7 +436,7 @@ class TestPluginsOfOthers:
             (type("Impostor", (Custom,), {"name": "gang"}), "plugin 'gang' exists already"),
         ],
     )
-    def test_one_that_is_none_stops_the_start(
+    def test_entry_point_that_is_no_plugin_stops_the_start(
         self, monkeypatch: pytest.MonkeyPatch, loaded: object, problem: str
     ) -> None:
         self.offer(monkeypatch, loaded)
@@ -458,14 +458,14 @@ class TestPluginsOfOthers:
             ({"arguments": "custom.text"}, "arguments and without_effect must be tuples of strings"),
         ],
     )
-    def test_one_that_cannot_be_asked_is_an_error(
+    def test_plugin_with_an_unusable_signature_is_an_error(
         self, monkeypatch: pytest.MonkeyPatch, members: dict[str, object], problem: str
     ) -> None:
         self.offer(monkeypatch, type("Strange", (Custom,), members))
         assert mistakes(with_plugin("{name: custom}")) == [f"tiers[0].plugins[1] (custom): {problem}"]
-        load_policy()  # where no policy names it, it harms nobody
+        load_policy()  # an installed plugin that no policy names has no effect
 
-    def test_what_its_author_may_have_overlooked_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_probable_oversights_of_a_plugin_author_are_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offer(monkeypatch, type("Typo", (Custom,), {"static_scores": lambda *asked: None}))
         told = load_policy(with_plugin("{name: custom}")).inactive
         assert "plugin custom: static_scores is not an extension point; did you mean static_score?" in told

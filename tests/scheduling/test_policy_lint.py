@@ -1,4 +1,4 @@
-"""`phalanx policy lint`: each mistake with its line, and what to write instead."""
+"""`phalanx policy lint`: each mistake with its line and its correction."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ phalanx:
 """
 
 
-def test_the_built_in_policy_is_clean(tmp_path: Path) -> None:
+def test_built_in_policy_has_no_findings(tmp_path: Path) -> None:
     result = lint(tmp_path, DEFAULT_POLICY, "--strict")
     assert (result.exit_code, result.output) == (0, "")
 
 
-def test_every_mistake_has_its_line_and_the_nearest_word(tmp_path: Path) -> None:
+def test_every_mistake_has_its_line_and_the_nearest_name(tmp_path: Path) -> None:
     result = lint(tmp_path, BAD)
     assert result.exit_code == 1
     told = [line.partition("policy.yaml:")[2] for line in result.output.splitlines()]
@@ -65,24 +65,24 @@ DOUBTS = [
 
 
 @pytest.mark.parametrize(("actions", "plugin", "line", "told"), DOUBTS)
-def test_doubts(actions: str, plugin: str, line: int, told: str) -> None:
+def test_doubtful_settings_are_warnings(actions: str, plugin: str, line: int, told: str) -> None:
     text = f"{actions}\ntiers:\n- plugins:\n  - name: predicates\n  - name: {plugin}\n"
     (found,) = [each for each in lint_policy(text) if told in each.message]
     assert (found.line, found.severity) == (line, "warning")
 
 
-def test_an_action_that_moves_pods_evicts() -> None:
+def test_action_that_moves_pods_counts_as_evicting() -> None:
     text = 'actions: "allocate, defragment"\ntiers:\n- plugins: [{name: predicates}, {name: conformance}]\n'
     assert not [each for each in lint_policy(text) if "conformance" in each.message]
 
 
-def test_warnings_alone_are_good_unless_strict(tmp_path: Path) -> None:
+def test_warnings_alone_succeed_unless_strict(tmp_path: Path) -> None:
     text = 'actions: "allocate, reclaim"\ntiers:\n- plugins: [{name: predicates}]\n'
     assert lint(tmp_path, text).exit_code == 0
     assert lint(tmp_path, text, "--strict").exit_code == 1
 
 
-def test_a_config_map_is_looked_into_and_its_lines_are_the_files(tmp_path: Path) -> None:
+def test_policy_in_a_config_map_is_checked_with_the_line_numbers_of_the_file(tmp_path: Path) -> None:
     inner = "".join(f"    {line}\n" for line in BAD.splitlines())
     text = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  volcano-scheduler.conf: |\n{inner}"
     found = json.loads(lint(tmp_path, text, "-o", "json").output)
@@ -104,13 +104,13 @@ def test_a_config_map_is_looked_into_and_its_lines_are_the_files(tmp_path: Path)
         ),
     ],
 )
-def test_what_is_no_policy_is_said_so(tmp_path: Path, text: str, told: str) -> None:
+def test_file_that_is_no_policy_is_reported(tmp_path: Path, text: str, told: str) -> None:
     result = lint(tmp_path, text)
     assert result.exit_code == 1
     assert told in result.output
 
 
-def test_a_file_that_is_not_there_is_a_matter_of_usage() -> None:
+def test_missing_file_is_a_usage_error() -> None:
     assert CliRunner().invoke(cli, ["policy", "lint", "/nowhere"]).exit_code == 2
 
 
@@ -125,7 +125,7 @@ tiers: []
 """
 
 
-def test_a_key_that_stands_twice_is_an_error_with_both_lines() -> None:
+def test_duplicate_key_is_an_error_with_both_lines() -> None:
     found = [(each.line, each.message) for each in lint_policy(TWICE) if each.severity == "error"]
     assert found == [
         (5, "tiers[0].plugins[0].name: the key stands twice, on lines 4 and 5; leave one of them"),
@@ -134,12 +134,12 @@ def test_a_key_that_stands_twice_is_an_error_with_both_lines() -> None:
     ]
 
 
-def test_no_scheduler_starts_with_a_key_that_stands_twice() -> None:
+def test_scheduler_does_not_start_with_a_duplicate_key() -> None:
     with pytest.raises(PolicyError, match="actions: the key stands twice, on lines 1 and 6"):
         load_policy(TWICE)
 
 
-def test_in_a_config_map_both_lines_are_the_files() -> None:
+def test_duplicate_key_in_a_config_map_has_the_line_numbers_of_the_file() -> None:
     inner = "".join(f"    {line}\n" for line in TWICE.splitlines())
     text = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  volcano-scheduler.conf: |\n{inner}"
     assert [(each.line, each.message) for each in lint_policy(text) if "actions" in each.message] == [
@@ -147,7 +147,7 @@ def test_in_a_config_map_both_lines_are_the_files() -> None:
     ]
 
 
-def test_an_entry_that_a_config_map_holds_twice_is_an_error() -> None:
+def test_duplicate_entry_of_a_config_map_is_an_error() -> None:
     entry = "  a: |\n    actions: allocate\n    tiers: [{plugins: [{name: predicates}]}]\n"
     found = lint_policy(f"kind: ConfigMap\ndata:\n{entry}{entry}")
     assert [(each.line, each.message) for each in found if each.severity == "error"] == [
@@ -155,7 +155,7 @@ def test_an_entry_that_a_config_map_holds_twice_is_an_error() -> None:
     ]
 
 
-def test_keys_that_are_merged_in_or_stand_in_different_mappings_are_not_twice() -> None:
+def test_merged_keys_and_keys_of_different_mappings_are_not_duplicates() -> None:
     text = """\
 actions: "enqueue, allocate"
 tiers:
@@ -168,7 +168,7 @@ tiers:
     assert lint_policy(text) == []
 
 
-def test_an_error_hides_no_warning() -> None:
+def test_error_hides_no_warning() -> None:
     text = 'actions: "allocate, reclaim"\ntiers:\n- plugins:\n  - name: predicates\n    enabelJobOrder: true\n'
     assert [(each.line, each.severity) for each in lint_policy(text)] == [(1, "warning"), (5, "error")]
 
@@ -181,12 +181,12 @@ MISSPELT = [
 
 
 @pytest.mark.parametrize(("actions", "plugin"), MISSPELT)
-def test_what_was_meant_by_a_misspelt_word_is_not_missed(actions: str, plugin: str) -> None:
+def test_misspelt_setting_is_not_reported_as_missing_too(actions: str, plugin: str) -> None:
     text = f"{actions}\ntiers:\n- plugins:\n  - name: predictes\n  - name: {plugin}\n"
     assert {each.severity for each in lint_policy(text)} == {"error"}
 
 
-def test_a_weight_below_zero_is_doubted() -> None:
+def test_negative_weight_is_a_warning() -> None:
     arguments = "{nodeaffinity.weight: -3}"
     plugins = f"[{{name: predicates}}, {{name: nodeorder, arguments: {arguments}}}]"
     text = f"actions: allocate\ntiers:\n- plugins: {plugins}\n"
@@ -195,7 +195,7 @@ def test_a_weight_below_zero_is_doubted() -> None:
     assert "nodeaffinity.weight is -3: nodes with a high score" in found.message
 
 
-def test_the_page_shows_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_the_actual_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
     shown = page.partition("For this `policy.yaml`")[2]
     policy = shown.partition("```yaml\n")[2].partition("```")[0]
@@ -211,13 +211,13 @@ def config_map(tmp_path: Path, **policies: str) -> str:
     return str(file)
 
 
-def test_show_takes_the_config_map_that_lint_reads(tmp_path: Path) -> None:
+def test_show_accepts_the_config_map_that_lint_reads(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["policy", "show", "--config", config_map(tmp_path, a=DEFAULT_POLICY)])
     alone = CliRunner().invoke(cli, ["policy", "show"])
     assert (result.exit_code, result.output) == (0, alone.output)
 
 
-def test_show_asks_which_of_several_policies_is_meant(tmp_path: Path) -> None:
+def test_show_requires_a_choice_among_several_policies(tmp_path: Path) -> None:
     file = config_map(tmp_path, a=DEFAULT_POLICY, b=DEFAULT_POLICY)
     result = CliRunner().invoke(cli, ["policy", "show", "--config", file])
     assert (result.exit_code, "it holds a, b" in result.output) == (1, True)

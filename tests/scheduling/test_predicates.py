@@ -1,4 +1,4 @@
-"""Which nodes a pod may use (docs/rules/kubernetes_native.md, B8), case by case and at random."""
+"""Node filters (docs/rules/kubernetes_native.md, B8), case by case and at random."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def eligible(pod: PodClass, *nodes: Node) -> list[str]:
-    """The names of the nodes that all filters accept."""
+    """Return the names of the nodes that pass all filters."""
     state = ClusterState()
     for node in nodes:
         state.apply(NodeUpdated(node))
@@ -53,12 +53,12 @@ A, B, NONE = labelled("a", disk="ssd"), labelled("b", disk="hdd"), labelled("non
 
 
 class TestNodeAffinity:
-    def test_a_node_selector_asks_for_every_label_with_its_value(self) -> None:
+    def test_node_selector_requires_every_label_with_its_value(self) -> None:
         both = labelled("both", disk="ssd", zone="z1")
         pod = PodClass(node_selector=(("disk", "ssd"), ("zone", "z1")))
         assert eligible(pod, A, both, NONE) == ["both"]
 
-    def test_a_selected_empty_value_is_not_an_absent_key(self) -> None:
+    def test_selected_empty_value_is_not_an_absent_key(self) -> None:
         assert eligible(PodClass(node_selector=(("disk", ""),)), labelled("empty", disk=""), NONE) == ["empty"]
 
     @pytest.mark.parametrize(
@@ -72,7 +72,9 @@ class TestNodeAffinity:
             ("DoesNotExist", (), ["none"]),
         ],
     )
-    def test_operators(self, operator: str, values: tuple[str, ...], expected: list[str]) -> None:
+    def test_operators_of_node_affinity_match_as_documented(
+        self, operator: str, values: tuple[str, ...], expected: list[str]
+    ) -> None:
         assert eligible(affinity(where("disk", operator, *values)), A, B, NONE) == expected
 
     @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ class TestNodeAffinity:
             ("Lt", "9223372036854775807", ["four", "five", "minus", "plus"]),
         ],
     )
-    def test_gt_and_lt_compare_whole_numbers_and_garbage_matches_nothing(
+    def test_gt_and_lt_compare_integers_and_other_values_match_nothing(
         self, operator: str, bound: str, expected: list[str]
     ) -> None:
         values = {
@@ -108,42 +110,42 @@ class TestNodeAffinity:
     def test_gt_with_two_bounds_matches_nothing(self) -> None:
         assert eligible(affinity(where("cores", "Gt", "1", "2")), labelled("n", cores="9")) == []
 
-    def test_terms_are_alternatives_and_expressions_of_a_term_add_up(self) -> None:
+    def test_terms_are_alternatives_and_expressions_of_a_term_must_all_match(self) -> None:
         pair = NodeSelectorTerm((Requirement("disk", "In", ("ssd",)), Requirement("zone", "Exists")))
         both = labelled("both", disk="ssd", zone="z")
         assert eligible(affinity(pair, where("disk", "In", "hdd")), A, B, both, NONE) == ["b", "both"]
 
-    def test_an_empty_term_matches_nothing_and_spoils_no_other(self) -> None:
+    def test_empty_term_matches_nothing_and_does_not_affect_other_terms(self) -> None:
         assert eligible(affinity(NodeSelectorTerm()), A, B) == []
         assert eligible(affinity(NodeSelectorTerm(), where("disk", "Exists")), A, B, NONE) == ["a", "b"]
 
-    def test_no_terms_at_all_match_nothing(self) -> None:
+    def test_affinity_without_terms_matches_nothing(self) -> None:
         assert eligible(affinity(), A, B) == []
 
-    def test_an_invalid_term_is_false_and_its_sisters_count(self) -> None:
+    def test_invalid_term_matches_nothing_and_its_siblings_count(self) -> None:
         broken = NodeSelectorTerm((Requirement("disk", "Exists"),), invalid="unknown operator")
         assert eligible(affinity(broken), A) == []
         assert eligible(affinity(broken, where("disk", "In", "hdd")), A, B) == ["b"]
 
-    def test_an_unknown_operator_matches_nothing(self) -> None:
+    def test_unknown_operator_matches_nothing(self) -> None:
         assert eligible(affinity(where("disk", "Like", "s*")), A, B, NONE) == []
 
-    def test_selector_and_affinity_must_both_hold(self) -> None:
+    def test_selector_and_affinity_must_both_match(self) -> None:
         pod = PodClass(node_selector=(("zone", "z"),), affinity=(where("disk", "Exists"),))
         assert eligible(pod, A, labelled("z", zone="z"), labelled("both", zone="z", disk="x")) == ["both"]
 
     @pytest.mark.parametrize(
         ("operator", "value", "expected"), [("In", "b", ["b"]), ("NotIn", "b", ["a", "none"]), ("In", "x", [])]
     )
-    def test_fields_know_the_name(self, operator: str, value: str, expected: list[str]) -> None:
+    def test_match_fields_support_the_node_name(self, operator: str, value: str, expected: list[str]) -> None:
         term = NodeSelectorTerm(fields=(Requirement("metadata.name", operator, (value,)),))
         assert eligible(affinity(term), A, B, NONE) == expected
 
-    def test_fields_know_nothing_but_the_name(self) -> None:
+    def test_match_fields_support_only_the_node_name(self) -> None:
         term = NodeSelectorTerm(fields=(Requirement("spec.x", "NotIn", ("b",)),))
         assert eligible(affinity(term), A, B) == []
 
-    def test_a_column_follows_labels_that_change_and_nodes_that_go(self) -> None:
+    def test_label_column_follows_changed_labels_and_removed_nodes(self) -> None:
         state = ClusterState()
         pod, plugin = affinity(where("disk", "In", "ssd")), predicates()
         for node in (A, B, NONE):
@@ -156,7 +158,7 @@ class TestNodeAffinity:
         state.apply(NodeUpdated(labelled("new")))
         assert names(state, pod, plugin) == []
 
-    def test_values_that_no_node_has_any_more_are_forgotten(self) -> None:
+    def test_label_values_without_a_node_are_forgotten(self) -> None:
         state = ClusterState()
         plugin = predicates()
         state.apply(NodeUpdated(labelled("stays", host="stays")))
@@ -188,7 +190,7 @@ class TestTaints:
             (Toleration("gpu", "Like", "yes"), False),
         ],
     )
-    def test_tolerations(self, toleration: Toleration, tolerated: bool) -> None:
+    def test_tolerations_match_taints_as_documented(self, toleration: Toleration, tolerated: bool) -> None:
         node = Node("n", taints=(Taint("gpu", "yes", "NoSchedule"),))
         assert eligible(PodClass(tolerations=(toleration,)), node) == (["n"] if tolerated else [])
 
@@ -213,7 +215,7 @@ class TestTaints:
         assert eligible(PodClass(tolerations=(Toleration("age", operator, limit),)), node) == ["n"] * tolerated
 
     @pytest.mark.parametrize(("effect", "blocks"), [("NoSchedule", 1), ("NoExecute", 1), ("PreferNoSchedule", 0)])
-    def test_effects(self, effect: str, blocks: int) -> None:
+    def test_only_hard_taint_effects_exclude_nodes(self, effect: str, blocks: int) -> None:
         assert len(eligible(PodClass(), Node("n", taints=(Taint("k", effect=effect),)))) == 1 - blocks
 
     def test_every_hard_taint_needs_its_toleration(self) -> None:
@@ -222,14 +224,14 @@ class TestTaints:
         assert eligible(PodClass(tolerations=one), node) == []
         assert eligible(PodClass(tolerations=(*one, Toleration("b", "Exists"))), node) == ["n"]
 
-    def test_a_cordoned_node_takes_those_who_tolerate_it(self) -> None:
+    def test_cordoned_node_accepts_pods_that_tolerate_the_cordon(self) -> None:
         node = Node("n", unschedulable=True)
         assert eligible(PodClass(), node) == []
         for toleration in (Toleration(UNSCHEDULABLE, "Exists", effect="NoSchedule"), Toleration("", "Exists")):
             assert eligible(PodClass(tolerations=(toleration,)), node) == ["n"]
         assert eligible(PodClass(tolerations=(Toleration(UNSCHEDULABLE, "Exists", "", "NoExecute"),)), node) == []
 
-    def test_sets_of_taints_that_no_node_has_any_more_are_forgotten(self) -> None:
+    def test_sets_of_taints_without_a_node_are_forgotten(self) -> None:
         state = ClusterState()
         for number in range(500):
             state.apply(NodeUpdated(Node("n", taints=(Taint("job", str(number)),))))
@@ -251,7 +253,9 @@ class TestHostPorts:
             (HostPort(80, ip="10.0.0.1"), HostPort(80, ip=""), True),
         ],
     )
-    def test_wildcards_conflict_with_every_address(self, taken: HostPort, wanted: HostPort, conflict: bool) -> None:
+    def test_wildcard_address_conflicts_with_every_address(
+        self, taken: HostPort, wanted: HostPort, conflict: bool
+    ) -> None:
         state = ClusterState()
         state.apply(NodeUpdated(Node("n")))
         other = Pod("ns", "other", "u", PodClass(host_ports=(taken,)), scheduler="default-scheduler", node="n")
@@ -260,8 +264,8 @@ class TestHostPorts:
         state.apply(PodRemoved("u"))
         assert names(state, PodClass(host_ports=(wanted,)), predicates()) == ["n"]
 
-    def test_a_port_held_twice_is_free_when_both_are_gone(self) -> None:
-        """Two pods that another hand bound to one node with the same port."""
+    def test_port_held_by_two_pods_is_free_when_both_are_gone(self) -> None:
+        """Another scheduler bound two pods with the same port to one node."""
         state = ClusterState()
         state.apply(NodeUpdated(Node("n")))
         holder = PodClass(host_ports=(HostPort(80),))
@@ -286,7 +290,7 @@ class TestSwitches:
             assert names(state, pod, predicates()) == []
             assert names(state, pod, predicates(**{switch: False})) == ["n"]
 
-    def test_what_cannot_be_honoured_is_refused_by_name(self) -> None:
+    def test_unsupported_arguments_are_named_and_refused(self) -> None:
         pod = PodClass(unsupported=("spec.volumes[0].persistentVolumeClaim", "spec.topologySpreadConstraints"))
         assert eligible(pod, A, B) == []
         refusal = predicates().pre_filter(ClusterState().classes.record(pod))
@@ -407,7 +411,7 @@ class Dice:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_filters_say_what_the_rules_say(seed: int) -> None:
+def test_vectorised_filters_equal_the_rules_applied_node_by_node(seed: int) -> None:
     dice, plugin, state = Dice(seed), predicates(), ClusterState()
     nodes: dict[str, Node] = {}
     for number in range(12):

@@ -1,4 +1,4 @@
-"""Higher priorities make lower ones leave: as little as possible, as a whole, and only if it helps."""
+"""Preemption by priority: as few victims as possible, whole gangs, and only if the preemptor fits afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def full(priority: int = 0, gangs: int = 2) -> Scenario:
     return scenario
 
 
-def test_one_pod_of_higher_priority_evicts_one_that_is_enough() -> None:
+def test_pod_of_higher_priority_evicts_exactly_one_sufficient_victim() -> None:
     scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
     scenario.pod("high", cpu=1, priority=10).work()
     assert len(scenario.evicted) == 1
@@ -28,35 +28,35 @@ def test_one_pod_of_higher_priority_evicts_one_that_is_enough() -> None:
     assert scenario.run(50).where("high") == "n1"
 
 
-def test_equal_priority_evicts_nobody() -> None:
+def test_pod_of_equal_priority_evicts_no_pod() -> None:
     scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
     assert scenario.pod("same", cpu=1).run().evicted == []
 
 
-def test_a_gang_preempts_a_gang_as_a_whole() -> None:
+def test_gang_preempts_another_gang_as_a_whole() -> None:
     scenario = full().job("high", 3, cpu=1, priority=10).run(50)
     assert sorted(scenario.evicted) in ([f"low0-{n}" for n in range(4)], [f"low1-{n}" for n in range(4)])
     assert len(scenario.placed("high")) == 3
 
 
-def test_surplus_goes_before_a_gang_is_broken() -> None:
+def test_surplus_is_evicted_before_a_gang_is_broken() -> None:
     scenario = Scenario().nodes(2, cpu=4).job("elastic", 5, minimum=2, cpu=1).job("rigid", 3, cpu=1).run()
     scenario.job("high", 3, cpu=1, priority=10).run(50)
     assert len(scenario.evicted) == 3
     assert all(name.startswith("elastic") for name in scenario.evicted)
 
 
-def test_nothing_is_evicted_if_the_whole_gang_does_not_fit_afterwards() -> None:
+def test_no_pod_is_evicted_if_the_whole_gang_would_not_fit() -> None:
     assert full().job("high", 9, cpu=1, priority=10).run(50).evicted == []
 
 
-def test_nothing_is_evicted_below_the_ceiling_of_a_filter() -> None:
+def test_no_pod_is_evicted_on_a_node_that_a_filter_excludes() -> None:
     scenario = Scenario().node("n1", cpu=4, labels={"gpu": "no"}).pods("low", 4, cpu=1).run()
     wants = PodClass(node_selector=(("gpu", "yes"),))
     assert scenario.pod("high", cpu=1, priority=10, pod_class=wants).run(50).evicted == []
 
 
-def test_the_victims_room_is_not_taken_by_others_nor_by_the_victim_again() -> None:
+def test_room_of_victims_is_used_neither_by_other_pods_nor_by_the_victims() -> None:
     scenario = full()
     scenario.recreates = True
     scenario.job("high", 3, cpu=1, priority=10).work()
@@ -67,12 +67,12 @@ def test_the_victims_room_is_not_taken_by_others_nor_by_the_victim_again() -> No
     assert len(scenario.evicted) == 4
 
 
-def test_who_never_preempts_evicts_nobody() -> None:
+def test_pod_with_preemption_policy_never_evicts_no_pod() -> None:
     scenario = full().job("high", 2, cpu=1, priority=10, more={"preempts": False}).run(50)
     assert scenario.evicted == []
 
 
-def test_room_is_held_over_a_restart() -> None:
+def test_claimed_room_survives_a_restart() -> None:
     scenario = full().job("high", 3, cpu=1, priority=10).work()
     victims = scenario.evicted
     for name, node in scenario.held().items():
@@ -86,7 +86,7 @@ def test_room_is_held_over_a_restart() -> None:
     assert sorted(scenario.evicted) == sorted(victims)
 
 
-def test_there_is_no_second_round_while_victims_terminate() -> None:
+def test_no_second_preemption_starts_while_victims_terminate() -> None:
     scenario = full().job("high", 3, cpu=1, priority=10).work()
     assert len(scenario.evicted) == 4
     scenario.depart(scenario.evicted[0]).work()
@@ -96,7 +96,7 @@ def test_there_is_no_second_round_while_victims_terminate() -> None:
     assert scenario.placed("high") == []
 
 
-def test_victims_that_do_not_leave_are_not_waited_for_for_ever() -> None:
+def test_victims_that_do_not_terminate_are_not_awaited_forever() -> None:
     scenario = full().job("high", 3, cpu=1, priority=10).work()
     stuck = scenario.evicted
     for name in stuck:
@@ -107,7 +107,7 @@ def test_victims_that_do_not_leave_are_not_waited_for_for_ever() -> None:
     assert len(scenario.evicted) == 8
 
 
-def test_pods_that_leave_anyway_are_counted_on_before_anybody_is_evicted() -> None:
+def test_terminating_pods_are_counted_on_before_other_pods_are_evicted() -> None:
     scenario = full()
     for number in range(4):
         scenario.becomes(f"low0-{number}", terminating=True, leaves=scenario.now + 30)
@@ -117,7 +117,7 @@ def test_pods_that_leave_anyway_are_counted_on_before_anybody_is_evicted() -> No
     assert len(scenario.placed("high")) == 3
 
 
-def test_a_gang_that_loses_its_preemptor_s_member_gives_the_room_up() -> None:
+def test_gang_that_loses_its_preempting_member_releases_the_room() -> None:
     scenario = full().job("high", 3, cpu=1, priority=10).work()
     assert len(scenario.held()) == 3
     scenario.gone("high-0").work()
@@ -125,12 +125,12 @@ def test_a_gang_that_loses_its_preemptor_s_member_gives_the_room_up() -> None:
 
 
 @pytest.mark.parametrize("mark", [{"preemptable": False}, {"fixture": True}, {"critical": True}])
-def test_protected_pods_stay(mark: dict[str, object]) -> None:
+def test_protected_pods_are_not_preempted(mark: dict[str, object]) -> None:
     scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1, more=mark).run()
     assert scenario.pod("high", cpu=1, priority=10).run(50).evicted == []
 
 
-def test_a_doomed_pod_counts_as_terminating_at_once() -> None:
+def test_evicted_pod_counts_as_terminating_at_once() -> None:
     scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
     scenario.pod("high", cpu=1, priority=10).work()
     assert scenario.state.pods[scenario.evicted[0]].state is MemberState.TERMINATING
@@ -143,14 +143,14 @@ tiers:
 """
 
 
-def test_a_gang_that_has_its_minimum_evicts_nobody_for_the_rest() -> None:
+def test_gang_above_its_minimum_evicts_no_pod_for_its_surplus() -> None:
     scenario = Scenario().node("n1", cpu=4).pods("low", 2, cpu=1).run()
     scenario.job("high", 4, minimum=2, cpu=1, priority=10).run(50)
     assert scenario.evicted == []
     assert len(scenario.placed("high")) == 2
 
 
-def test_unless_the_policy_says_so() -> None:
+def test_gang_above_its_minimum_preempts_for_surplus_if_the_policy_says_so() -> None:
     scenario = Scenario(SURPLUS).node("n1", cpu=4).pods("low", 2, cpu=1).run()
     scenario.recreates = True
     scenario.job("high", 4, minimum=2, cpu=1, priority=10).run(50)
@@ -162,7 +162,7 @@ def budget(name: str, allowed: int) -> DisruptionBudgetUpdated:
     return DisruptionBudgetUpdated(DisruptionBudget("ns", name, allowed))
 
 
-def test_pods_whose_disruption_budget_is_used_up_go_last() -> None:
+def test_pods_with_an_exhausted_disruption_budget_are_evicted_last() -> None:
     scenario = Scenario().node("n1", cpu=4).observe("pdb", budget("web", 0))
     scenario.pods("web", 3, cpu=1, more={"budgets": ("web",)}).pod("batch", cpu=1).run()
     scenario.pod("high", cpu=1, priority=10).run(50)
@@ -172,7 +172,7 @@ def test_pods_whose_disruption_budget_is_used_up_go_last() -> None:
     assert len(scenario.evicted) == 3  # a preference, no veto
 
 
-def test_a_budget_counts_over_the_whole_set_of_victims() -> None:
+def test_disruption_budget_counts_over_the_whole_set_of_victims() -> None:
     """Two nodes; either two pods of one budget that allows one, or one of each of two budgets."""
     scenario = Scenario().nodes(2, cpu=2).observe("pdb-a", budget("a", 1)).observe("pdb-b", budget("b", 1))
     scenario.pod("a1", cpu=1, node="n1", more={"budgets": ("a",)})
@@ -182,7 +182,7 @@ def test_a_budget_counts_over_the_whole_set_of_victims() -> None:
     assert sorted(scenario.evicted) in (["a1", "b1"], ["a2", "b1"])
 
 
-def test_pods_leave_in_time_for_whom_the_alarm_rings() -> None:
+def test_parked_preemptor_is_woken_when_the_protection_of_a_pod_expires() -> None:
     """A protected pod loses its protection by time alone."""
     policy = SURPLUS.replace("{name: predicates}", "{name: cdp}, {name: predicates}")
     scenario = (
@@ -198,7 +198,7 @@ def test_pods_leave_in_time_for_whom_the_alarm_rings() -> None:
     assert scenario.where("high") == "n1"
 
 
-def test_a_refused_eviction_is_not_tried_again_at_once() -> None:
+def test_rejected_eviction_is_not_retried_at_once() -> None:
     scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1).run()
     scenario.pod("high", cpu=1, priority=10).work()
     scenario.state.pods.eviction_refused("low", scenario.now + 60)
@@ -212,7 +212,7 @@ def test_a_refused_eviction_is_not_tried_again_at_once() -> None:
     assert scenario.where("high") == "n1"
 
 
-def test_many_waiting_gangs_of_one_kind_ask_once() -> None:
+def test_many_waiting_gangs_of_one_class_search_victims_once() -> None:
     scenario = full()
     for number in range(20):
         scenario.job(f"j{number:02}", 9, cpu=1, priority=10)
@@ -221,17 +221,17 @@ def test_many_waiting_gangs_of_one_kind_ask_once() -> None:
     assert len(scenario.scheduler.cycle_history.no_solutions) == 1
 
 
-def test_who_is_no_more_important_than_anybody_is_not_even_asked_for() -> None:
+def test_pod_without_lower_priorities_in_the_cluster_searches_no_victims() -> None:
     scenario = full().job("same", 3, cpu=1).work()
     assert scenario.evicted == []
     assert len(scenario.scheduler.cycle_history.no_solutions) == 0
 
 
-def test_a_more_important_gang_takes_over_what_was_freed_for_a_lesser_one() -> None:
+def test_gang_of_higher_priority_uses_room_freed_for_a_lower_one() -> None:
     scenario = full(gangs=2).job("high", 4, cpu=1, priority=10).work()
     victims = scenario.evicted
     assert len(scenario.held()) == 4
-    scenario.becomes_all("low", preemptable=False)  # nobody else may go
+    scenario.becomes_all("low", preemptable=False)  # no other pod is evictable
     scenario.job("higher", 4, cpu=1, priority=20).work()
     assert set(scenario.held()) == {f"higher-{number}" for number in range(4)}
     assert scenario.evicted == victims
@@ -240,23 +240,23 @@ def test_a_more_important_gang_takes_over_what_was_freed_for_a_lesser_one() -> N
     assert scenario.placed("high-") == []
 
 
-def test_an_equal_gang_does_not() -> None:
+def test_gang_of_equal_priority_does_not_use_room_freed_for_another() -> None:
     scenario = full(gangs=2).job("high", 4, cpu=1, priority=10).work()
     scenario.becomes_all("low", preemptable=False)
     scenario.job("other", 4, cpu=1, priority=10).work()
     assert set(scenario.held()) == {f"high-{number}" for number in range(4)}
 
 
-def test_what_the_more_important_one_does_not_need_stays_promised() -> None:
+def test_room_unused_by_the_higher_priority_stays_claimed() -> None:
     scenario = full(gangs=2).job("high", 3, cpu=1, priority=10).work()
     scenario.becomes_all("low", preemptable=False)
     scenario.pod("higher", cpu=1, priority=20).work()
     assert set(scenario.held()) == {f"high-{number}" for number in range(3)}
     scenario.run(50)
-    assert len(scenario.placed("high")) == 4  # the fourth CPU of the gang that went was nobody's
+    assert len(scenario.placed("high")) == 4  # the fourth CPU of the evicted gang was unclaimed
 
 
-def test_a_gang_that_lost_a_member_takes_room_for_its_heir() -> None:
+def test_gang_that_lost_a_member_claims_room_for_its_replacement() -> None:
     scenario = Scenario().nodes(2, cpu=2).job("high", 3, cpu=1, priority=10).run()
     scenario.gone("high-0").pods("low", 2, cpu=1).run()
     scenario.pod("high-3", gang="high", cpu=1, priority=10).run(50)
@@ -264,7 +264,7 @@ def test_a_gang_that_lost_a_member_takes_room_for_its_heir() -> None:
     assert len(scenario.placed("high")) == 3
 
 
-def test_a_half_bound_gang_takes_room_for_its_repair() -> None:
+def test_half_bound_gang_claims_room_for_its_repair() -> None:
     mark = PlanMark("p", 3, 1000)
     scenario = Scenario().nodes(2, cpu=2).gang("high", 3, created=1)
     scenario.pod("high-0", gang="high", cpu=1, priority=10, node="n1", mark=mark, created=1)
@@ -275,7 +275,7 @@ def test_a_half_bound_gang_takes_room_for_its_repair() -> None:
     assert len(scenario.placed("high")) == 3
 
 
-def test_nobody_of_a_gang_that_falls_stays_behind() -> None:
+def test_no_member_of_a_broken_gang_keeps_running() -> None:
     """Three nodes, a gang of three that needs two; both of the preemptor's members need a node each."""
     scenario = Scenario().nodes(3, cpu=4).job("elastic", 3, minimum=2, cpu=4).run()
     scenario.job("high", 2, cpu=4, priority=10).run(50)
@@ -283,7 +283,7 @@ def test_nobody_of_a_gang_that_falls_stays_behind() -> None:
     assert len(scenario.placed("high")) == 2
 
 
-def test_any_member_may_be_the_one_that_a_gang_can_spare() -> None:
+def test_any_surplus_member_of_a_gang_can_be_the_victim() -> None:
     scenario = Scenario().node("n1", cpu=1, labels={"disk": "ssd"}).nodes(2, prefix="m", cpu=1)
     scenario.gang("elastic", 2)
     for node in ("m1", "n1", "m2"):
@@ -294,7 +294,7 @@ def test_any_member_may_be_the_one_that_a_gang_can_spare() -> None:
     assert scenario.where("high") == "n1"
 
 
-def test_many_pods_of_one_kind_are_served_at_once_and_wait_each_for_its_own() -> None:
+def test_many_pods_of_one_class_preempt_at_once_and_each_waits_for_its_victim() -> None:
     scenario = Scenario().nodes(4, cpu=2).pods("low", 8, cpu=1).run()
     scenario.pods("high", 5, cpu=1, priority=10).work()
     assert len(scenario.evicted) == 5
@@ -307,7 +307,7 @@ def test_many_pods_of_one_kind_are_served_at_once_and_wait_each_for_its_own() ->
     assert len(scenario.evicted) == 5
 
 
-def test_of_many_pods_as_many_are_served_as_there_is_room_for() -> None:
+def test_as_many_pods_of_one_class_preempt_as_there_is_room_for() -> None:
     scenario = (
         Scenario().nodes(2, cpu=2).pods("low", 3, cpu=1).pod("safe", cpu=1, more={"preemptable": False}).run()
     )
@@ -316,7 +316,7 @@ def test_of_many_pods_as_many_are_served_as_there_is_room_for() -> None:
     assert len(scenario.placed("high")) == 3
 
 
-def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> None:
+def test_next_pods_are_evicted_when_the_account_can_lose_more_without_an_event() -> None:
     scenario = Scenario().nodes(4, cpu=1)
     quota = {"deserved": {"cpu": 0}, "capability": {"cpu": 9}, "eviction_rate": EvictionRate(1, 8)}
     scenario.account(AccountKey(Tree.ELASTIC_QUOTA, "lent"), label="ElasticQuota lent", **quota)
@@ -326,7 +326,7 @@ def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> 
     assert len(scenario.evicted) == 1
     scenario.settle()
     assert len(scenario.placed("mine")) == 1
-    assert scenario.scheduler.next_recheck == 1009  # eight seconds after the first went
+    assert scenario.scheduler.next_recheck == 1009  # eight seconds after the first eviction
     scenario.now += 10
     scenario.scheduler.activate_due(scenario.now)
     scenario.run(50)
@@ -334,13 +334,13 @@ def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> 
     assert len(scenario.evicted) == 2
 
 
-def test_a_victim_is_told_both_priorities_and_its_preemptor_once() -> None:
+def test_eviction_message_names_both_priorities_and_the_preemptor_once() -> None:
     scenario = full(priority=3).job("high", 3, cpu=1, priority=10).work()
     (sentence,) = {eviction.sentence for plan in scenario.plans for eviction in plan.evictions}
     assert sentence == "preempted by gang ns/high (priority 3 is below priority 10)"
 
 
-def test_gangs_that_must_start_together_go_together() -> None:
+def test_gangs_of_a_gang_group_are_evicted_together() -> None:
     scenario = Scenario().nodes(4, cpu=4)
     scenario.gang("ps", 1, gang_group=["ps", "workers"]).gang("workers", 2, gang_group=["ps", "workers"])
     scenario.pod("ps-0", gang="ps", cpu=4).pods("workers", 2, gang="workers", cpu=4).pod(
@@ -351,14 +351,14 @@ def test_gangs_that_must_start_together_go_together() -> None:
     assert scenario.evicted in (["single"], ["ps-0", "workers-0", "workers-1"])
 
 
-def test_nobody_goes_for_a_member_that_is_not_worth_it() -> None:
+def test_no_pod_is_evicted_for_a_member_of_too_low_priority() -> None:
     scenario = Scenario().nodes(2, cpu=1).pods("mid", 2, cpu=1, priority=5).run()
     scenario.gang("mixed", 2).pod("mixed-0", gang="mixed", cpu=1, priority=10)
     scenario.pod("mixed-1", gang="mixed", cpu=1, priority=1).run(50)
     assert scenario.evicted == []
 
 
-def test_a_node_that_closes_meanwhile_is_not_waited_for() -> None:
+def test_claim_on_a_node_that_closes_is_not_awaited() -> None:
     scenario = Scenario().nodes(2, cpu=1).pods("low", 2, cpu=1).run()
     scenario.pod("high", cpu=1, priority=10).work()
     (first,) = scenario.evicted
@@ -371,17 +371,17 @@ def test_a_node_that_closes_meanwhile_is_not_waited_for() -> None:
     assert scenario.evicted.count(first) == 1
 
 
-def test_a_gang_that_is_gone_does_not_speak_for_another_of_its_name() -> None:
-    """Its kind is still known where kinds are counted, with nobody left who has a priority."""
+def test_deleted_gang_does_not_block_a_new_gang_of_its_name() -> None:
+    """Its class is still cached after its last pod with this priority is gone."""
     scenario = Scenario().nodes(2, cpu=1).job("h", 2, cpu=1, priority=5).run()
-    scenario.job("low", 1, cpu=1).run()  # asks whom it might evict, and finds nobody
+    scenario.job("low", 1, cpu=1).run()  # searches victims and finds none
     scenario.gone("h-0", "h-1").no_gang("h").gone("low-0").no_gang("low").run()
     scenario.job("h", 2, cpu=1, priority=12).run()
     scenario.job("mid", 1, cpu=1, priority=10).run(50)
     assert scenario.evicted == []
 
 
-def test_where_the_api_server_keeps_the_budgets_no_decision_breaks_one() -> None:
+def test_no_decision_breaks_a_budget_where_the_api_server_enforces_them() -> None:
     policy = SURPLUS + "phalanx: {evictions: eviction-api}\n"
     scenario = Scenario(policy).nodes(3, cpu=1).observe("pdb", budget("web", 0)).gang("g", 3)
     for number in range(3):
@@ -394,7 +394,9 @@ def test_where_the_api_server_keeps_the_budgets_no_decision_breaks_one() -> None
 
 
 class TestMembersOfUnlikePriority:
-    """docs/gangs.md: the place of the highest, the right of the lowest that would be placed."""
+    """docs/gangs.md: the queue position of the highest priority, the preemption right of the lowest placed
+    member.
+    """
 
     def mixed(self, scenario: Scenario, *priorities: int, minimum: int = 2, created: int = 2000) -> Scenario:
         scenario.gang("mixed", minimum, created=created)
@@ -402,12 +404,12 @@ class TestMembersOfUnlikePriority:
             scenario.pod(f"mixed-{number}", gang="mixed", cpu=1, priority=priority)
         return scenario
 
-    def test_the_gang_waits_at_the_place_of_its_highest_member(self) -> None:
+    def test_gang_is_ordered_by_its_highest_member_priority(self) -> None:
         scenario = Scenario().node("n1", cpu=2).job("other", 2, cpu=1, priority=5)
         assert len(self.mixed(scenario, 1, 9).run().placed("mixed")) == 2
         assert scenario.placed("other") == []
 
-    def test_it_evicts_with_the_right_of_the_lowest_member_that_would_be_placed(self) -> None:
+    def test_gang_evicts_with_the_lowest_priority_of_its_placed_members(self) -> None:
         scenario = Scenario().node("n1", cpu=2).pods("running", 2, cpu=1, priority=5).run()
         assert self.mixed(scenario, 1, 9).run(50).evicted == []
         scenario.pod("mixed-2", gang="mixed", cpu=1, priority=9).run(50)
@@ -415,8 +417,8 @@ class TestMembersOfUnlikePriority:
 
 
 @pytest.mark.parametrize("grace", [30, 600, 36_000])
-def test_after_a_restart_those_who_were_told_to_leave_are_waited_for_however_long_they_have(grace: int) -> None:
-    """All that is left of the decision is what the API says: where room is held, and who goes on our account."""
+def test_victims_are_awaited_for_their_whole_grace_period_after_a_restart(grace: int) -> None:
+    """Only the API's state is left of the decision: claimed room, and victims that terminate on our account."""
     scenario = Scenario().nodes(4, cpu=4)
     leaves = {"condemned": "phalanx", "grace": grace, "leaves": scenario.now + grace}
     for number in (1, 2):
@@ -433,7 +435,7 @@ def test_after_a_restart_those_who_were_told_to_leave_are_waited_for_however_lon
     assert "waits for 2 evicted pods to terminate" in scenario.why("high").message
 
 
-def test_who_leaves_by_himself_is_no_reason_to_wait_for_ever_after_a_restart() -> None:
+def test_pod_that_terminates_by_itself_is_not_awaited_forever_after_a_restart() -> None:
     scenario = Scenario().nodes(2, cpu=4)
     scenario.pod(
         "goes", node="n1", cpu=4, terminating=True, more={"grace": 36_000, "leaves": scenario.now + 36_000}
@@ -443,12 +445,12 @@ def test_who_leaves_by_himself_is_no_reason_to_wait_for_ever_after_a_restart() -
     assert scenario.evicted == ["low"]
 
 
-def test_a_standby_forgets_room_that_was_held_for_pods_that_are_gone() -> None:
+def test_standby_forgets_room_claimed_for_deleted_pods() -> None:
     scenario = Scenario().nodes(2, cpu=4).gang("high", 2)
     for number in (1, 2):
         scenario.pod(f"high-{number}", gang="high", cpu=4, priority=10, nominated=f"n{number}")
     scenario.no_gang("high")
-    scenario.scheduler.queue.absorb_changes()  # as who runs no cycles does
+    scenario.scheduler.queue.absorb_changes()  # as a standby, which runs no cycles
     scenario.gone("high-1")
     plan = scenario.cycle()
     assert [(each.name, each.node) for each in plan.nominations] == [("high-2", "")]

@@ -1,4 +1,4 @@
-"""`proportion`: queues share by weight what they ask for."""
+"""`proportion`: queues share their requests by weight."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def cluster(gpus: int = 10, text: str = PROPORTION) -> Scenario:
 
 
 def deserved(scenario: Scenario, *names: str) -> list[int | None]:
-    """GPUs; None where the queue may have all that it asks for, or nothing but the nodes limits it."""
+    """Return the limit in GPUs; None where the queue can have its whole request, or only the nodes limit it."""
     desk = Desk(scenario)
     return [(desk.limits("proportion", queue(name)) or {}).get("gpu") for name in names]
 
 
 class TestDeserved:
-    def test_weights_share_what_all_want(self) -> None:
+    def test_full_requests_are_shared_by_weight(self) -> None:
         world = cluster(12).queue("a", weight=1).queue("b", weight=3)
         world.pods("a", 12, queue="a", gpu=1).pods("b", 12, queue="b", gpu=1)
         assert deserved(world, "a", "b") == [3, 9]
         world.run()
         assert (len(world.placed("a-")), len(world.placed("b-"))) == (3, 9)
-        # The cluster is full: more nodes would help, and autoscalers must see it.
+        # The cluster is full: more nodes would help, and autoscalers must see that.
         verdict = world.why_pod(world.waiting("a-")[0])
         assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
 
-    def test_where_there_is_room_that_others_deserve_the_share_is_the_reason(self) -> None:
+    def test_verdict_names_the_share_where_free_room_is_deserved_by_another_queue(self) -> None:
         world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
         world.job("b", 3, queue="b", gpu=4).run()  # all need more than b deserves, which stays free
         assert len(world.placed("a-")) == 6
@@ -48,7 +48,7 @@ class TestDeserved:
         assert verdict.message == "queue a: 6 nvidia.com/gpu in use, deserved share 6; 1 more would exceed it"
         assert not verdict.unschedulable
 
-    def test_a_gang_larger_than_the_cluster_is_told_so_before_the_share(self) -> None:
+    def test_verdict_of_a_gang_larger_than_the_cluster_names_the_cluster_not_the_share(self) -> None:
         world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
         world.job("b", 3, queue="b", gpu=4).job("big", 13, queue="a", gpu=1).run()
         verdict = world.why("big")
@@ -56,45 +56,45 @@ class TestDeserved:
         assert "needs 13 nvidia.com/gpu; all nodes together offer 12; also, queue a: " in verdict.message
         assert verdict.change == "add nodes that offer at least 1 more nvidia.com/gpu"
 
-    def test_what_a_queue_does_not_ask_for_goes_to_the_others(self) -> None:
+    def test_unrequested_share_is_divided_among_the_remaining_queues(self) -> None:
         world = cluster(10).queue("a", weight=1).queue("b", weight=1)
         world.pods("a", 10, queue="a", gpu=1).pods("b", 2, queue="b", gpu=1)
-        assert deserved(world, "a", "b") == [8, None]  # b deserves all that it asks for
+        assert deserved(world, "a", "b") == [8, None]  # b deserves its whole request
 
-    def test_a_queue_alone_has_the_cluster_and_is_told_of_nodes(self) -> None:
+    def test_single_queue_deserves_the_cluster_and_its_verdict_names_nodes(self) -> None:
         world = cluster(2).queue("a").queue("idle", weight=100).pods("a", 3, queue="a", gpu=1).run()
         assert deserved(world, "a") == [None]
         assert world.why_pod(world.waiting()[0]).code == "NotEnoughResources"
 
-    def test_a_guarantee_is_a_floor(self) -> None:
+    def test_guarantee_is_the_minimum_of_the_deserved_amount(self) -> None:
         world = cluster(10).queue("a", guarantee={"gpu": 6}).queue("b").queue("c")
         for name in "abc":
             world.pods(name, 10, queue=name, gpu=1)
         assert deserved(world, "a", "b", "c") == [6, 2, 2]
 
-    def test_the_guarantee_of_a_queue_that_asks_for_nothing_is_kept_for_it(self) -> None:
+    def test_guarantee_of_a_queue_without_requests_is_reserved(self) -> None:
         world = cluster(10).queue("idle", guarantee={"gpu": 4}).queue("b").queue("c")
         world.pods("b", 10, queue="b", gpu=1).pods("c", 10, queue="c", gpu=1)
         assert deserved(world, "b", "c") == [3, 3]
 
-    def test_a_capability_cuts(self) -> None:
+    def test_capability_is_the_maximum_of_the_deserved_amount(self) -> None:
         world = cluster(10).queue("a", capability={"gpu": 2}).queue("b")
         world.pods("a", 10, queue="a", gpu=1).pods("b", 10, queue="b", gpu=1)
         assert deserved(world, "a", "b") == [2, 8]
 
-    def test_children_share_what_their_parent_deserves(self) -> None:
+    def test_children_share_the_deserved_amount_of_their_parent(self) -> None:
         world = cluster(12).queue("eng", weight=2).queue("sci", weight=1)
         world.queue("dev", parent="eng", weight=3).queue("prod", parent="eng", weight=1)
         for name in ("dev", "prod", "sci"):
             world.pods(name, 12, queue=name, gpu=1)
         assert deserved(world, "eng", "sci", "dev", "prod") == [8, 4, 6, 2]
 
-    def test_a_parent_asks_for_no_more_than_its_children_may_have(self) -> None:
+    def test_parent_requests_at_most_the_sum_of_its_children_capabilities(self) -> None:
         world = cluster(12).queue("eng").queue("sci").queue("dev", parent="eng", capability={"gpu": 2})
         world.pods("dev", 12, queue="dev", gpu=1).pods("sci", 12, queue="sci", gpu=1)
         assert deserved(world, "eng", "dev", "sci") == [2, 2, 10]
 
-    def test_a_broken_queue_takes_nothing_from_the_others(self) -> None:
+    def test_broken_queue_does_not_reduce_other_queues(self) -> None:
         world = cluster(10).queue("a").queue("broken", weight=9, guarantee={"gpu": 5}, problem=Problem("X", "x"))
         world.queue("orphan", parent="nobody", weight=9).queue("child", parent="broken", weight=9)
         for name in ("a", "broken", "orphan", "child"):
@@ -103,13 +103,13 @@ class TestDeserved:
         world.run()
         assert len(world.placed("a-")) == 10
 
-    def test_a_closed_queue_counts_for_what_it_still_holds(self) -> None:
+    def test_closed_queue_counts_with_its_present_usage(self) -> None:
         world = cluster(10).queue("shut").queue("a").pods("shut", 3, queue="shut", gpu=1, node="n")
         world.queue("shut", state=AccountState.CLOSING, weight=9).pods("a", 10, queue="a", gpu=1)
         world.pods("more", 5, queue="shut", gpu=1)
         assert deserved(world, "shut", "a") == [None, 7]
 
-    def test_nodes_that_hold_more_than_they_offer_do_not_count_against_a_queue(self) -> None:
+    def test_nodes_with_negative_idle_amounts_do_not_count_against_a_queue(self) -> None:
         world = cluster(0).node("m", gpu=4).queue("a").queue("b").pods("old", 2, queue="a", gpu=1, node="n")
         world.pods("a", 4, queue="a", gpu=1).pods("b", 4, queue="b", gpu=1)
         assert deserved(world, "a", "b") == [3, 3]
@@ -152,7 +152,7 @@ def test_shares_add_up_on_every_level_of_any_tree(seed: int) -> None:
 
 
 class TestQueueOrder:
-    def test_the_queue_with_the_smaller_part_of_what_it_deserves_goes_first(self) -> None:
+    def test_queue_with_the_smaller_part_of_its_deserved_amount_is_first(self) -> None:
         world = cluster(12).queue("a", weight=1).queue("b", weight=3)
         world.pods("a", 12, queue="a", gpu=1).pods("b", 12, queue="b", gpu=1)
         world.pods("held-a", 1, queue="a", gpu=1, node="n").pods("held-b", 2, queue="b", gpu=1, node="n")
@@ -161,12 +161,12 @@ class TestQueueOrder:
         assert shares == [(0, 1 / 3), (0, 2 / 9)]
         assert desk.order("proportion", "a", "b") == ["b", "a"]
 
-    def test_a_higher_priority_goes_first_whatever_it_has(self) -> None:
+    def test_queue_of_higher_priority_is_first_whatever_its_usage(self) -> None:
         world = cluster(10).queue("a", priority=1).queue("b")
         world.pods("held", 3, queue="a", gpu=1, node="n").pods("b", 10, queue="b", gpu=1)
         assert Desk(world).order("proportion", "b", "a") == ["a", "b"]
 
-    def test_more_of_nothing_deserved_counts_as_all(self) -> None:
+    def test_usage_above_a_deserved_amount_of_zero_counts_as_full(self) -> None:
         world = cluster(1).queue("a", weight=1).queue("b", weight=60000).queue("c")
         world.pods("a", 1, queue="a", gpu=1, node="n").pods("b", 1, queue="b", gpu=1)
         desk = Desk(world)
@@ -182,7 +182,7 @@ class TestQueueOrder:
 
 class TestSwitches:
     @pytest.mark.parametrize("switch", ["enabledAllocatable", "enabledOverused"])
-    def test_without_the_ceiling_one_queue_may_have_it_all(self, switch: str) -> None:
+    def test_without_the_limit_one_queue_can_use_the_whole_cluster(self, switch: str) -> None:
         world = cluster(4, policy(f"name: proportion, {switch}: false, enableQueueOrder: false"))
         world.queue("a").queue("b").pods("a", 4, queue="a", gpu=1, created=1).pods("b", 4, queue="b", gpu=1).run()
         assert len(world.placed("a-")) == 4
@@ -196,25 +196,25 @@ class TestAdmission:
         sizes = {"admission": True, "admitted": False, "min_resources": amounts(gpu=gpus)}
         return world.gang(name, 1, queue=queue, **(sizes | fields))
 
-    def test_up_to_the_real_capability(self) -> None:
+    def test_groups_are_admitted_up_to_the_real_capability(self) -> None:
         world = cluster(10).queue("a").queue("b", guarantee={"gpu": 4})
         for name in ("one", "two", "three"):
             self.group(world, name, 3)
         assert self.admitted(world) == ["one", "three"]  # 6 of 10 - 4; the third in order must wait
 
-    def test_what_pods_hold_counts(self) -> None:
+    def test_usage_of_pods_counts_against_admission(self) -> None:
         world = cluster(10).queue("a", capability={"gpu": 5}).pods("held", 3, queue="a", gpu=1, node="n")
         self.group(self.group(world, "big", 3), "small", 2)
         assert self.admitted(world) == ["small"]
 
-    def test_elastic_members_do_not_count(self) -> None:
+    def test_elastic_members_do_not_count_against_admission(self) -> None:
         world = cluster(10).queue("a", capability={"gpu": 5})
         world.gang("elastic", 1, queue="a", min_resources=amounts(gpu=1))
         world.pods("held", 4, gang="elastic", gpu=1, node="n")
         self.group(world, "next", 4)
         assert self.admitted(world) == ["next"]
 
-    def test_promises_of_the_same_queue_count_until_its_members_hold_them(self) -> None:
+    def test_admitted_amounts_of_the_queue_count_until_its_members_use_them(self) -> None:
         world = cluster(10).queue("a", capability={"gpu": 4}).queue("b")
         self.group(self.group(self.group(world, "one", 3), "other", 3, queue="b"), "two", 2)
         assert self.admitted(world) == ["one", "other"]
@@ -223,14 +223,14 @@ class TestAdmission:
         world.finishes("one-0", "one-1", "one-2").no_gang("one").run()
         assert world.admissions == ["one", "other", "two"]
 
-    def test_every_queue_above_must_have_room(self) -> None:
+    def test_group_is_admitted_only_if_every_parent_queue_has_room(self) -> None:
         world = (
             cluster(10).queue("eng", capability={"gpu": 4}).queue("dev", parent="eng").queue("prod", parent="eng")
         )
         self.group(self.group(self.group(world, "one", 3, "dev"), "two", 2, "prod"), "three", 1, "prod")
         assert self.admitted(world) == ["one", "three"]
 
-    def test_nothing_goes_into_a_queue_that_is_closed_or_missing(self) -> None:
+    def test_group_of_a_closed_or_missing_queue_is_not_admitted(self) -> None:
         world = cluster(10).queue("shut", state=AccountState.CLOSED)
         self.group(self.group(world, "one", 1, "shut"), "two", 1, "missing")
         self.group(world, "unsized", 1, "shut", min_resources=None)
@@ -238,7 +238,7 @@ class TestAdmission:
         world.queue("shut", state=AccountState.OPEN).run()
         assert world.admissions == ["one", "unsized"]
 
-    def test_who_has_no_room_is_named(self) -> None:
+    def test_verdict_names_the_queue_without_room(self) -> None:
         world = cluster(10).queue("eng", capability={"gpu": 4}).queue("dev", parent="eng")
         self.group(self.group(world, "one", 3, "dev"), "two", 2, "dev")
         desk = Desk(world.run())
@@ -248,20 +248,20 @@ class TestAdmission:
             "or lower the guarantees of its siblings",
         )
 
-    def test_without_a_cut_overcommit_decides(self) -> None:
+    def test_without_an_admission_limit_overcommit_decides(self) -> None:
         world = cluster(10, policy("name: overcommit", "name: proportion")).queue("a")
         self.group(self.group(world, "one", 12), "two", 13)
         assert self.admitted(world) == ["one"]
 
 
-def test_what_nobody_of_ours_can_have_is_deserved_by_nobody() -> None:
-    """Two queues share what is left beside another scheduler's pods and nodes that none of theirs tolerates."""
+def test_room_that_no_queue_can_use_is_deserved_by_none() -> None:
+    """Two queues share the room beside another scheduler's pods and nodes that none of their pods tolerates."""
     taint = Taint("dedicated", "others", "NoSchedule")
     world = Scenario(PROPORTION).node("kept", gpu=8, taints=[taint]).node("n", gpu=12).queue("a").queue("b")
     world.pod("foreign", scheduler="another", node="n", gpu=4)
     world.pods("a", 12, queue="a", gpu=1).pods("b", 12, queue="b", gpu=1)
     assert deserved(world, "a", "b") == [4, 4]
-    # Somebody of ours comes who tolerates the taint; then the other scheduler's pod goes.
+    # A pod that tolerates the taint arrives; then the other scheduler's pod ends.
     world.pod("bold", queue="a", gpu=1, pod_class=PodClass(tolerations=(Toleration("dedicated", "Exists"),)))
     assert deserved(world, "a", "b") == [8, 8]
     world.gone("foreign")

@@ -1,4 +1,4 @@
-"""Which units wait: after whatever changes the queue knows the same as one that looks at everything anew."""
+"""Waiting units: after any change the incremental queue equals one that is rebuilt from all units."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def key(name: str) -> GangKey:
 
 
 class GeneralIndex(UnitIndex):
-    """Knows no short way for gangs that are tied to nobody."""
+    """Reference without the short path for gangs outside of gang groups."""
 
     def _stays_alone(self, key: GangKey) -> bool:
         return False
@@ -51,7 +51,7 @@ def seen(unit: QueuedUnit) -> tuple[object, ...]:
 
 
 class Story:
-    """Changes a state at random."""
+    """Change a state at random."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -97,7 +97,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_is_known_follows_all_changes_by_short_ways(seed: int) -> None:
+def test_incremental_queue_equals_a_rebuilt_queue_after_all_changes(seed: int) -> None:
     story = Story(seed)
     queue = SchedulingQueue(story.state)
     for _ in range(STEPS):
@@ -112,8 +112,8 @@ def test_what_is_known_follows_all_changes_by_short_ways(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_who_waits_is_active_until_somebody_has_looked(seed: int) -> None:
-    """Nobody is planned here: what asks for something is offered again after each change of its own."""
+def test_changed_unit_is_active_until_it_was_tried(seed: int) -> None:
+    """No unit is planned here: a unit with requests is offered again after each change of its own."""
     story = Story(seed)
     queue = SchedulingQueue(story.state)
     offered: dict[object, object] = {}

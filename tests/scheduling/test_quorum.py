@@ -1,4 +1,4 @@
-"""Who counts: per-role minima, the four match policies, surplus, and plans that were cut off."""
+"""Quorum rules: per-role minima, the four match policies, surplus, and partly carried out plans."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class TestRoles:
         assert world.placed() == ["job-ps-0", "job-worker-0", "job-worker-1"]
         assert world.why_pod("job-ps-1").code == "NotEnoughResources"
 
-    def test_a_role_that_lacks_members_is_named(self) -> None:
+    def test_verdict_names_a_role_that_lacks_members(self) -> None:
         world = self.job(Scenario().node("n1", gpu=8), ps=0, workers=5).run()
         assert world.placed() == []
         assert world.why("job").message == "0 of the 1 required pod of role ps of gang ns/job exists"
         assert world.why("job").change == "create 1 more pod of role ps"
 
-    def test_total_members_of_one_role_do_not_make_up_for_another(self) -> None:
+    def test_members_of_one_role_do_not_count_for_another(self) -> None:
         world = self.job(Scenario().node("n1", gpu=2), ps=2, workers=2).run()
         assert world.placed() == []
         assert world.why("job").placeable == 2
 
-    def test_the_minimum_may_exceed_what_roles_ask(self) -> None:
+    def test_gang_minimum_can_exceed_the_sum_of_role_minima(self) -> None:
         world = Scenario().node("n1", gpu=4).gang("job", 4, roles=(("ps", 1),))
         world.pods("job-ps", 2, gang="job", role="ps", gpu=1).pods(
             "job-w", 2, gang="job", role="worker", gpu=1
         ).run()
         assert len(world.placed()) == 4
 
-    def test_a_role_that_is_running_needs_no_more(self) -> None:
+    def test_running_role_needs_no_more_members(self) -> None:
         world = self.job(Scenario().node("n1", gpu=3), ps=1, workers=2).run()
         world.gone("job-worker-1").pod("job-worker-2", gang="job", role="worker", gpu=1).run()
         assert "job-worker-2" in world.placed()
@@ -58,19 +58,23 @@ class TestMatchPolicies:
         return Scenario().nodes(2, gpu=8).gang("job", 3, match_policy=policy, **fields)
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
-    def test_three_that_wait_are_enough_for_all(self, policy: MatchPolicy) -> None:
+    def test_three_waiting_members_of_three_start_under_every_policy(self, policy: MatchPolicy) -> None:
         assert len(self.world(policy).pods("job", 3, gang="job", gpu=1).run().placed()) == 3
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
-    def test_two_that_wait_are_not(self, policy: MatchPolicy) -> None:
+    def test_two_waiting_members_of_three_do_not_start_under_any_policy(self, policy: MatchPolicy) -> None:
         assert self.world(policy).pods("job", 2, gang="job", gpu=1).run().placed() == []
 
     @pytest.mark.parametrize(
         ("policy", "joins"),
         [(ONLY_WAITING, False), (WAITING_AND_RUNNING, True), (WITH_SUCCEEDED, True), (ONCE, True)],
     )
-    def test_a_replaced_member(self, policy: MatchPolicy, joins: bool) -> None:
-        """Under only-waiting running members never help: it stays pending, meant for jobs that restart whole."""
+    def test_replaced_member_starts_unless_the_policy_is_only_waiting(
+        self, policy: MatchPolicy, joins: bool
+    ) -> None:
+        """Under only-waiting, running members never count: the replacement stays pending. The policy is for jobs
+        that restart whole.
+        """
         world = self.world(policy).pods("job", 3, gang="job", gpu=1).run()
         world.now += 5
         world.gone("job-1").pod("job-1b", gang="job", gpu=1).run()
@@ -85,8 +89,10 @@ class TestMatchPolicies:
         ("policy", "joins"),
         [(ONLY_WAITING, False), (WAITING_AND_RUNNING, False), (WITH_SUCCEEDED, True), (ONCE, True)],
     )
-    def test_a_member_that_joins_when_the_others_have_succeeded(self, policy: MatchPolicy, joins: bool) -> None:
-        """All of one controller, which makes no others for those."""
+    def test_member_that_joins_succeeded_members_starts_by_match_policy(
+        self, policy: MatchPolicy, joins: bool
+    ) -> None:
+        """All have one controller, which creates no replacements for succeeded members."""
         of = {"controller": "job-1"}
         world = self.world(policy).pods("job", 3, gang="job", gpu=1, more=of).run()
         world.now += 5
@@ -94,7 +100,7 @@ class TestMatchPolicies:
         assert bool(world.where("job-late")) == joins
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
-    def test_what_an_earlier_run_has_left_behind_helps_nobody_who_runs_again(self, policy: MatchPolicy) -> None:
+    def test_finished_members_of_an_earlier_run_do_not_count_for_a_new_run(self, policy: MatchPolicy) -> None:
         world = Scenario().node("n1", gpu=2).gang("job", 3, match_policy=policy)
         for number in range(3):
             done, of = f"done-{number}", {"controller": "job-1"}
@@ -103,14 +109,14 @@ class TestMatchPolicies:
         assert world.placed("again") == []
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
-    def test_failed_members_count_for_none(self, policy: MatchPolicy) -> None:
+    def test_failed_members_never_count(self, policy: MatchPolicy) -> None:
         world = self.world(policy)
         for number in range(2):
             world.pod(f"failed-{number}", gang="job", node="n1", phase=PodPhase.FAILED, gpu=1)
         assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == []
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
-    def test_terminating_members_count_for_none(self, policy: MatchPolicy) -> None:
+    def test_terminating_members_never_count(self, policy: MatchPolicy) -> None:
         world = self.world(policy).pods("leaving", 2, gang="job", node="n1", terminating=True, gpu=1)
         assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == []
 
@@ -122,19 +128,19 @@ class TestMatchPolicies:
         world = self.world(ONCE).pods("there", 3, gang="job", node="n1", gpu=1)
         assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == ["job-0"]
 
-    def test_nobody_on_an_object_says_that_it_was_satisfied_once(self) -> None:
-        """Whoever may write the object would say so as well, and a copy of it says what is over."""
+    def test_annotation_of_the_group_does_not_prove_that_it_was_satisfied_once(self) -> None:
+        """Any writer of the object could set it, and a copy of the object would claim it for a run that is over."""
         world = self.world(ONCE, once_satisfied=True).pod("job-0", gang="job", gpu=1)
         assert world.run().placed() == []
 
-    def test_once_satisfied_holds_after_all_but_one_are_gone(self) -> None:
-        """The mark on the survivor proves that the quorum has been there."""
+    def test_once_satisfied_remains_after_all_but_one_member_are_gone(self) -> None:
+        """The plan mark on the survivor proves that the quorum was reached."""
         world = self.world(ONCE).pods("job", 3, gang="job", gpu=1).run()
         world.now += 5
         world.gone("job-0", "job-1").restart().pod("job-new", gang="job", gpu=1).run()
         assert world.where("job-new")
 
-    def test_it_holds_after_all_who_carried_that_mark_have_been_replaced(self) -> None:
+    def test_once_satisfied_remains_after_all_marked_members_were_replaced(self) -> None:
         world = self.world(ONCE).pods("job", 3, gang="job", gpu=1).run()
         for number in range(3):
             world.now += 5
@@ -145,8 +151,8 @@ class TestMatchPolicies:
     @pytest.mark.parametrize("restarts", [False, True])
     @pytest.mark.parametrize("leaves", ["gone", "terminating"])
     @pytest.mark.parametrize("policy", [ONCE, MatchPolicy.UNTIL_SCHEDULED])
-    def test_a_gang_that_runs_again_starts_whole(self, policy: MatchPolicy, leaves: str, restarts: bool) -> None:
-        """Also while those who are evicted are still terminating: they prove nothing any more."""
+    def test_gang_that_runs_again_starts_whole(self, policy: MatchPolicy, leaves: str, restarts: bool) -> None:
+        """Also while evicted members terminate: they prove nothing any more."""
         world = Scenario().node("n1", gpu=5).gang("job", 3, match_policy=policy, once_satisfied=True)
         world.pods("job", 3, gang="job", gpu=1).run()
         for name in ("job-0", "job-1", "job-2"):
@@ -158,7 +164,7 @@ class TestMatchPolicies:
         world.pods("again", 3, gang="job", gpu=1).run()
         assert world.placed("again") == []
 
-    def test_a_run_goes_on_while_a_member_lives_though_it_was_evicted_but_for_that_one(self) -> None:
+    def test_run_continues_while_one_member_lives_although_the_remaining_were_evicted(self) -> None:
         world = self.world(ONCE).pods("job", 3, gang="job", gpu=1).run()
         world.becomes("job-0", terminating=True).becomes("job-1", terminating=True)
         world.pod("again", gang="job", gpu=1).run()
@@ -166,7 +172,7 @@ class TestMatchPolicies:
 
 
 class TestSurplus:
-    def test_members_above_the_minimum_are_placed_as_room_allows(self) -> None:
+    def test_surplus_members_are_placed_as_room_allows(self) -> None:
         world = Scenario().node("n1", gpu=4).job("job", 6, minimum=2, gpu=1).run()
         assert world.placed() == ["job-0", "job-1", "job-2", "job-3"]
         assert world.content("job")
@@ -174,7 +180,7 @@ class TestSurplus:
         world.node("n2", gpu=2).run()
         assert len(world.placed()) == 6
 
-    def test_every_quorum_goes_before_any_surplus(self) -> None:
+    def test_every_quorum_is_placed_before_any_surplus(self) -> None:
         world = Scenario().node("n1", gpu=4)
         world.job("a", 4, minimum=2, gpu=1).job("b", 4, minimum=2, gpu=1).run()
         assert [len(world.placed("a")), len(world.placed("b"))] == [2, 2]
@@ -186,31 +192,31 @@ class TestSurplus:
         world.run()
         assert [len(world.placed(name)) for name in "abc"] == [3, 3, 3]
 
-    def test_who_has_less_surplus_goes_first_later_too(self) -> None:
+    def test_gang_with_less_surplus_is_first_in_later_cycles_too(self) -> None:
         world = Scenario().node("n1", gpu=4).job("a", 9, minimum=1, gpu=1).run()
         assert len(world.placed("a")) == 4
         world.node("n2", gpu=1).job("b", 4, minimum=1, gpu=1).run()
         world.node("n3", gpu=2).run()
         assert [len(world.placed("a")), len(world.placed("b"))] == [4, 3]
 
-    def test_surplus_of_a_high_priority_goes_before_a_quorum_of_a_lower_one(self) -> None:
+    def test_surplus_of_high_priority_is_placed_before_a_quorum_of_lower_priority(self) -> None:
         world = Scenario().node("n1", gpu=4)
         world.job("low", 2, gpu=1).job("high", 4, minimum=2, gpu=1, priority=9).run()
         assert [len(world.placed("high")), len(world.placed("low"))] == [4, 0]
 
-    def test_a_class_without_room_does_not_stop_the_gang_s_other_surplus(self) -> None:
+    def test_member_class_without_room_does_not_block_other_surplus_of_the_gang(self) -> None:
         world = Scenario().node("n1", gpu=2).gang("job", 1)
         world.pod("job-0", gang="job", gpu=1).pod("job-1", gang="job", gpu=8).pod("job-2", gang="job", gpu=1).run()
         assert world.placed() == ["job-0", "job-2"]
         assert world.why_pod("job-1").code == "NotEnoughResources"
 
-    def test_an_unreadable_member_spoils_neither_quorum_nor_surplus(self) -> None:
+    def test_unreadable_member_blocks_neither_quorum_nor_surplus(self) -> None:
         world = Scenario().node("n1", gpu=8).gang("job", 2)
         world.pod("job-0", gang="job", gpu=1, problem="cpu is 'lots'").pods("job-x", 3, gang="job", gpu=1).run()
         assert world.waiting() == ["job-0"]
         assert world.why_pod("job-0").message == "pod ns/job-0 cannot be scheduled: cpu is 'lots'"
 
-    def test_a_quorum_that_needs_the_unreadable_one_waits_for_its_correction(self) -> None:
+    def test_quorum_that_needs_the_unreadable_member_waits_for_its_correction(self) -> None:
         world = Scenario().node("n1", gpu=8).gang("job", 2)
         world.pod("job-0", gang="job", gpu=1, problem="cpu is 'lots'").pod("job-1", gang="job", gpu=1).run()
         assert world.placed() == []
@@ -220,7 +226,7 @@ class TestSurplus:
 
 
 class TestRepair:
-    """Of a plan's bindings some succeed and some do not: the rest is finished before anything else."""
+    """Some bindings of a plan succeed and some fail: the remainder is placed before other units."""
 
     def half_bound(self, policy: MatchPolicy = WAITING_AND_RUNNING) -> Scenario:
         world = Scenario().node("n1", gpu=4).job("job", 4, gpu=1)
@@ -236,25 +242,25 @@ class TestRepair:
         assert len(world.placed()) == 4
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
-    def test_so_are_they_after_a_restart(self, policy: MatchPolicy) -> None:
+    def test_members_whose_binding_failed_are_placed_again_after_a_restart(self, policy: MatchPolicy) -> None:
         world = self.half_bound(policy).restart().run()
         assert len(world.placed()) == 4
 
-    def test_repair_goes_before_everyone_else(self) -> None:
+    def test_repair_of_a_gang_is_placed_before_all_other_units(self) -> None:
         world = self.half_bound().job("rival", 2, gpu=1, priority=100).work()
         assert len(world.placed("job")) == 4
         assert world.placed("rival") == []
-        # Only then is it the rival's turn, and a whole gang goes for it.
+        # Only then is it the rival's turn, and a whole gang is evicted for it.
         assert world.run().evicted == ["job-0", "job-1", "job-2", "job-3"]
 
-    def test_what_was_repaired_carries_the_mark_of_its_plan(self) -> None:
+    def test_repaired_members_have_the_mark_of_their_plan(self) -> None:
         world = self.half_bound().run()
         marks = {record.mark for record in world.state.pods.values()}
         assert len(marks) == 1
         (gang,) = world.state.gangs.values()
         assert gang.marks == dict.fromkeys(marks, 4)
 
-    def test_a_repair_that_has_no_room_waits_and_says_so(self) -> None:
+    def test_repair_without_room_waits_and_its_verdict_says_so(self) -> None:
         world = self.half_bound()
         world.pod("intruder", gpu=1, node="n1", scheduler="default-scheduler").run()
         assert world.waiting() == ["job-2", "job-3"]
@@ -263,7 +269,7 @@ class TestRepair:
         world.gone("intruder").run()
         assert world.waiting() == []
 
-    def test_while_a_failed_binding_is_tried_again_the_plan_is_not_done(self) -> None:
+    def test_plan_is_unfinished_while_a_failed_binding_is_retried(self) -> None:
         world = self.half_bound().work()
         (gang,) = world.state.gangs.values()
         assert gang.spec is not None
@@ -272,18 +278,18 @@ class TestRepair:
         world.confirm()
         assert unfinished_plan(gang, gang.spec) is None
 
-    def test_a_gang_of_one_leaves_no_mark(self) -> None:
+    def test_gang_of_one_has_no_plan_mark(self) -> None:
         world = Scenario().nodes(1, gpu=1).job("job", 1, gpu=1).run()
         assert world.state.pods["job-0"].mark is None
 
-    def test_a_mark_of_unknown_origin_does_no_harm(self) -> None:
+    def test_plan_mark_of_unknown_origin_has_no_effect(self) -> None:
         world = Scenario().node("n1", gpu=4).gang("job", 3)
         world.pod("old", gang="job", gpu=1, node="n1", mark=PlanMark("foreign", 99, 10**12))
         world.pods("job", 2, gang="job", gpu=1).run()
         assert len(world.placed()) == 3
 
-    def test_a_confirmation_that_comes_late_ends_the_repair(self) -> None:
-        """The binding had succeeded after all: the pod is where the API says."""
+    def test_late_confirmation_of_a_binding_ends_the_repair(self) -> None:
+        """The binding had succeeded after all: the pod is where the API reports it."""
         world = self.half_bound()
         mark = next(iter(world.state.gangs.values())).marks
         (plan,) = mark
@@ -294,12 +300,12 @@ class TestRepair:
 class TestKubeBatchJobReady:
     """docs/gangs.md: succeeded members count also where waiting ones could make up the minimum."""
 
-    def test_two_of_three_that_wait_start_beside_one_that_has_succeeded(self) -> None:
+    def test_two_of_three_waiting_members_start_beside_a_succeeded_one(self) -> None:
         world = Scenario().node("n1", gpu=2).gang("job", 3, match_policy=WITH_SUCCEEDED)
         world.pod("done", gang="job", node="n1", phase=PodPhase.SUCCEEDED).pods("w", 3, gang="job", gpu=1).run()
         assert len(world.placed("w")) == 2
 
-    def test_by_the_other_policy_all_three_must_fit(self) -> None:
+    def test_without_job_ready_policy_all_three_waiting_members_must_fit(self) -> None:
         world = Scenario().node("n1", gpu=2).gang("job", 3, match_policy=WAITING_AND_RUNNING)
         world.pod("done", gang="job", node="n1", phase=PodPhase.SUCCEEDED).pods("w", 3, gang="job", gpu=1).run()
         assert world.placed("w") == []

@@ -1,4 +1,4 @@
-"""What was lent comes back: elastic quotas within their min, queues within what they deserve."""
+"""Reclaim of lent amounts: elastic quotas up to their min, queues up to their deserved amount."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def two_quotas(nodes: int = 1, cpu: int = 10) -> Scenario:
     return scenario.elastic_quota("a", {"cpu": 4}, {"cpu": 6}).elastic_quota("b", {"cpu": 6}, {"cpu": 8})
 
 
-def test_story_1_what_a_borrowed_comes_back_when_b_needs_its_min() -> None:
+def test_story_1_borrowed_amount_is_reclaimed_when_b_needs_its_min() -> None:
     scenario = two_quotas()
     scenario.within("a").pods("a", 6, cpu=1, priority=1000).run()
     scenario.within("b").pods("b", 3, cpu=1).run()
@@ -30,7 +30,7 @@ def test_story_1_what_a_borrowed_comes_back_when_b_needs_its_min() -> None:
     assert scenario.where("b-3") == "n1"
 
 
-def test_story_1_one_pod_that_holds_enough_goes_rather_than_two() -> None:
+def test_story_1_one_sufficient_pod_is_evicted_rather_than_two() -> None:
     scenario = Scenario().node("n1", cpu=10)
     scenario.elastic_quota("a", {"cpu": 4}, {"cpu": 6}).elastic_quota("b", {"cpu": 6}, {"cpu": 8})
     scenario.within("a").pods("small", 4, cpu=1).pod("big", cpu=2).within("b").pods("b", 3, cpu=1).run()
@@ -39,7 +39,7 @@ def test_story_1_one_pod_that_holds_enough_goes_rather_than_two() -> None:
     assert scenario.evicted == ["big"]
 
 
-def test_story_1_the_end_what_is_guaranteed_is_not_taken() -> None:
+def test_story_1_end_guaranteed_amount_is_not_reclaimed() -> None:
     scenario = two_quotas()
     scenario.within("a").pods("a", 4, cpu=1).run()
     scenario.within("b").pods("b", 6, cpu=1).run()
@@ -47,7 +47,7 @@ def test_story_1_the_end_what_is_guaranteed_is_not_taken() -> None:
     assert [name for name in scenario.evicted if name.startswith("a")] == []
 
 
-def test_story_2_above_min_only_lower_priorities_of_the_own_quota_go() -> None:
+def test_story_2_above_min_only_lower_priorities_of_the_own_quota_are_evicted() -> None:
     scenario = Scenario().node("n1", cpu=10)
     scenario.elastic_quota("a", {"cpu": 3}, {"cpu": 4}).elastic_quota("b", {"cpu": 4}, {"cpu": 6})
     scenario.elastic_quota("c", {"cpu": 3}, {"cpu": 4})
@@ -83,7 +83,7 @@ def test_worked_example_2_quota_is_freed_across_nodes() -> None:
     assert scenario.placed("large") == ["large"]
 
 
-def test_worked_example_2_as_it_was_with_one_node_at_a_time() -> None:
+def test_worked_example_2_quota_is_not_freed_where_the_policy_allows_one_node_at_a_time() -> None:
     policy = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"
 configurations:
@@ -96,7 +96,7 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
     assert scenario.placed("large") == []
 
 
-def test_a_gang_within_its_min_takes_back_and_nothing_moves_afterwards() -> None:
+def test_gang_within_its_min_reclaims_once_and_evictions_end() -> None:
     scenario = two_quotas(nodes=2, cpu=5)
     scenario.recreates = True
     scenario.within("a").job("train", 2, cpu=1).pods("a", 4, cpu=1).run()
@@ -106,7 +106,7 @@ def test_a_gang_within_its_min_takes_back_and_nothing_moves_afterwards() -> None
     assert len(scenario.placed("train")) == 2
 
 
-def test_queues_take_back_what_they_deserve_by_weight() -> None:
+def test_queues_reclaim_their_deserved_amounts_by_weight() -> None:
     scenario = Scenario(PROPORTION).nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
     scenario.recreates = True
     scenario.pods("a", 8, cpu=1, queue="a").run()
@@ -115,20 +115,22 @@ def test_queues_take_back_what_they_deserve_by_weight() -> None:
     assert len(scenario.evicted) == 4
 
 
-def test_a_queue_gets_no_more_than_it_deserves() -> None:
+def test_queue_reclaims_no_more_than_its_deserved_amount() -> None:
     scenario = Scenario(PROPORTION).nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
     scenario.pods("a", 8, cpu=1, queue="a").run()
     assert scenario.job("b", 5, queue="b", cpu=1).run(50).evicted == []
 
 
-def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
+def test_queue_that_is_not_reclaimable_loses_no_pod() -> None:
     scenario = Scenario(PROPORTION).nodes(2, cpu=4).queue("a", weight=1, reclaimable=False).queue("b", weight=1)
     scenario.pods("a", 8, cpu=1, queue="a").run()
     assert scenario.job("b", 2, queue="b", cpu=1).run(50).evicted == []
 
 
-def test_deserved_shares_of_three_queues_settle_with_the_fewest_evictions() -> None:
-    """64 CPUs; A deserves 32, B 16, C 16, and B and C hold 24 each (Volcano, issue 5896: 18 went, 16 had to)."""
+def test_deserved_amounts_of_three_queues_are_reached_with_the_fewest_evictions() -> None:
+    """64 CPUs; A deserves 32, B 16, C 16, and B and C hold 24 each (Volcano, issue 5896: 18 evictions, 16
+    necessary).
+    """
     scenario = Scenario(CAPACITY).nodes(4, cpu=16)
     for name, deserved in (("a", 32), ("b", 16), ("c", 16)):
         scenario.queue(name, deserved={"cpu": deserved})
@@ -143,7 +145,7 @@ def test_deserved_shares_of_three_queues_settle_with_the_fewest_evictions() -> N
     assert len(scenario.placed("b")) == len(scenario.placed("c")) == 16
 
 
-def test_the_nearest_branch_gives_first() -> None:
+def test_nearest_branch_is_reclaimed_from_first() -> None:
     scenario = Scenario(CAPACITY).nodes(2, cpu=8)
     scenario.queue("org", deserved={"cpu": 8}).queue("other", deserved={"cpu": 4})
     scenario.queue("org-a", parent="org", deserved={"cpu": 4}).queue("org-b", parent="org", deserved={"cpu": 4})
@@ -153,7 +155,7 @@ def test_the_nearest_branch_gives_first() -> None:
     assert all(name.startswith("sibling") for name in scenario.evicted)
 
 
-def test_guarantees_are_never_undercut() -> None:
+def test_reclaim_never_undercuts_guarantees() -> None:
     scenario = Scenario(CAPACITY).nodes(1, cpu=8)
     scenario.queue("a", deserved={"cpu": 6}).queue("b", guarantee={"cpu": 4}, deserved={"cpu": 2})
     scenario.pods("b", 8, cpu=1, queue="b").run()
@@ -161,7 +163,7 @@ def test_guarantees_are_never_undercut() -> None:
     assert len(scenario.placed("b")) >= 4
 
 
-def test_a_group_without_pods_is_let_in_where_its_queue_may_take_back() -> None:
+def test_group_without_pods_is_admitted_where_its_queue_can_reclaim() -> None:
     """Volcano holds it back: the cluster is full, so it never gets pods that could reclaim (issues 569, 4817)."""
     scenario = Scenario().nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
     scenario.pods("a", 8, cpu=1, queue="a").run()
@@ -171,15 +173,15 @@ def test_a_group_without_pods_is_let_in_where_its_queue_may_take_back() -> None:
     assert len(scenario.placed("b")) == 4
 
 
-def test_a_group_is_not_let_in_for_what_it_may_not_take_back() -> None:
+def test_group_is_not_admitted_for_an_amount_that_it_cannot_reclaim() -> None:
     scenario = Scenario().nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
     scenario.pods("a", 8, cpu=1, queue="a").run()
     scenario.gang("b", 8, queue="b", admission=True, admitted=False, min_resources=amounts(cpu=8)).run()
     assert scenario.admissions == []
 
 
-def test_what_was_refused_is_looked_at_again_when_a_protected_pod_leaves() -> None:
-    """The parked gang is not woken by the little room alone; it wakes since evictions help now."""
+def test_refused_unit_is_retried_when_a_protected_pod_ends() -> None:
+    """The little room alone does not wake the parked gang; it wakes since evictions help now."""
     scenario = Scenario().node("n1", cpu=4).pods("safe", 2, cpu=1, more={"preemptable": False})
     scenario.pods("low", 2, cpu=1).run()
     scenario.job("high", 3, cpu=1, priority=10).run()
@@ -189,8 +191,8 @@ def test_what_was_refused_is_looked_at_again_when_a_protected_pod_leaves() -> No
     assert sorted(scenario.evicted) == ["low-0", "low-1"]
 
 
-def test_a_computed_quota_does_not_shrink_while_a_claim_is_being_kept() -> None:
-    """What waits for its claim is still asked for: the runtime quota must count it (Koordinator)."""
+def test_runtime_quota_does_not_shrink_while_a_claim_waits() -> None:
+    """A unit that waits for its claim still has requests: the runtime quota must count it (Koordinator)."""
     scenario = Scenario().nodes(2, cpu=5)
     for name, least in (("batch", 2), ("prod", 4)):
         key = AccountKey(Tree.KOORDINATOR, name)
@@ -209,11 +211,11 @@ def test_a_computed_quota_does_not_shrink_while_a_claim_is_being_kept() -> None:
     assert len(scenario.placed("b")) == 5
 
 
-class TestWhatVictimsAreTold:
+class TestMessagesToVictims:
     def told(self, scenario: Scenario) -> set[str]:
         return {eviction.sentence for plan in scenario.plans for eviction in plan.evictions}
 
-    def test_how_far_their_quota_is_above_its_min(self) -> None:
+    def test_eviction_message_has_the_usage_of_the_quota_above_its_min(self) -> None:
         scenario = two_quotas()
         scenario.within("a").pods("a", 6, cpu=1).within("b").pods("b", 3, cpu=1).run()
         scenario.within("b").pod("b-3", cpu=3).run(50)
@@ -221,7 +223,7 @@ class TestWhatVictimsAreTold:
         assert sentence.startswith("reclaimed by pod b/b-3 (")
         assert sentence.endswith("uses 6 cpu, 2 above its share)")
 
-    def test_how_far_their_queue_is_above_what_it_deserves(self) -> None:
+    def test_eviction_message_has_the_usage_of_the_queue_above_its_deserved_amount(self) -> None:
         scenario = Scenario(PROPORTION).node("n1", cpu=4).queue("q1").queue("q2")
         scenario.pods("a", 4, queue="q1", cpu=1).run().pods("b", 2, queue="q2", cpu=1).run(50)
         assert {sentence.partition(" (")[2] for sentence in self.told(scenario)} == {
@@ -229,11 +231,11 @@ class TestWhatVictimsAreTold:
         }
 
 
-def test_who_holds_less_than_its_guarantee_gives_nothing_though_its_branch_has_too_much() -> None:
+def test_queue_below_its_guarantee_is_not_reclaimed_from_although_its_branch_has_too_much() -> None:
     scenario = Scenario(CAPACITY).nodes(1, cpu=8)
     scenario.queue("org", deserved={"cpu": 4}).queue("mine", deserved={"cpu": 4})
     scenario.queue("poor", parent="org", guarantee={"cpu": 4}).queue("rich", parent="org", deserved={"cpu": 0})
-    # The cluster has eight CPUs, of which one is kept for the poor queue.
+    # The cluster has eight CPUs, of which one is reserved for the poor queue.
     scenario.pods("poor", 3, cpu=1, queue="poor").pods("rich", 4, cpu=1, queue="rich").run()
     scenario.pods("mine", 4, cpu=1, queue="mine").run(50)
     assert len(scenario.placed("poor")) == 3

@@ -1,4 +1,4 @@
-"""Who may take from whom: quotas by what they are guaranteed, queues by what they deserve."""
+"""Rules of reclaim: from and by quotas by their guarantees, from and by queues by their deserved amounts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def preempted(word: ReclaimRule | str) -> bool:
 
 
 class TestElasticQuotas:
-    """The stories and examples of KEP-9 (capacity scheduling); the unit is the GPU unless it says otherwise."""
+    """The stories and examples of KEP-9 (capacity scheduling); the unit is the GPU unless stated otherwise."""
 
     def story(self, **quotas: tuple[int, int]) -> Scenario:
         scenario = world()
@@ -52,7 +52,7 @@ class TestElasticQuotas:
             scenario.elastic_quota(name, {"gpu": least}, {"gpu": most})
         return scenario
 
-    def test_story_1_what_was_borrowed_is_returned_and_no_more(self) -> None:
+    def test_story_1_exactly_the_borrowed_amount_is_reclaimed(self) -> None:
         scenario = self.story(a=(4, 6), b=(6, 8))
         scenario.within("a").pods("a", 4, node="n", gpu=1).pod("a-big", node="n", gpu=2)
         scenario.within("b").pods("b", 3, node="n", gpu=1).pod("more", gpu=3)
@@ -64,13 +64,13 @@ class TestElasticQuotas:
         word = takes(scenario, "next").word("a-0")
         assert word == "ElasticQuota b/quota would use more nvidia.com/gpu than its min"
 
-    def test_story_2_within_min_from_who_is_over_it_and_beyond_it_from_oneself(self) -> None:
+    def test_story_2_within_min_from_quotas_above_min_and_beyond_from_the_own_quota(self) -> None:
         scenario = self.story(a=(3, 4), b=(4, 6), c=(3, 4))
         scenario.within("a").pods("a", 4, node="n", gpu=1, priority=1000)
         scenario.within("c").pods("c", 3, node="n", gpu=1)
         scenario.within("b").pods("b", 3, node="n", gpu=1).pod("more", gpu=1)
         trial = takes(scenario, "more")
-        assert reclaimed(trial.word("a-0"))  # no matter whose priority is higher
+        assert reclaimed(trial.word("a-0"))  # whatever the priority
         assert trial.word("c-0") == "ElasticQuota c/quota is within its min"
         assert trial.count() == {"a": 1}
 
@@ -83,7 +83,7 @@ class TestElasticQuotas:
         assert preempted(trial.word("b-a"))
         assert trial.everything() == ["b-a"]
 
-    def test_example_1_beyond_its_min_a_quota_takes_from_no_other_whatever_the_priority(self) -> None:
+    def test_example_1_quota_above_its_min_reclaims_from_no_other_whatever_the_priority(self) -> None:
         scenario = world()
         for name, least in {"quota1": 0, "quota2": 0, "quota3": 1}.items():
             scenario.elastic_quota(name, {"cpu": least}, {"cpu": 2})
@@ -93,41 +93,41 @@ class TestElasticQuotas:
         assert trial.word("nginx") == "ElasticQuota quota2/quota would use more cpu than its min"
         assert trial.everything() == []
 
-    def test_example_2_what_is_lent_comes_back_from_all_nodes(self) -> None:
+    def test_example_2_lent_amount_is_reclaimed_on_all_nodes(self) -> None:
         scenario = world(cpu=1).node("m", cpu=1)
         scenario.elastic_quota("quota1", {"cpu": 0}, {"cpu": 2}).elastic_quota("quota2", {"cpu": 2}, {"cpu": 2})
         scenario.within("quota1").pod("nginx-0", node="n", cpu=1).pod("nginx-1", node="m", cpu=1)
         scenario.within("quota2").pod("big", cpu=2)
         assert takes(scenario, "big").everything() == ["nginx-0", "nginx-1"]
 
-    def test_only_what_is_asked_for_counts(self) -> None:
+    def test_only_requested_resources_decide_about_reclaim(self) -> None:
         scenario = world().elastic_quota("a", {"cpu": 1, "gpu": 1}, {}).elastic_quota("b", {"cpu": 8, "gpu": 2}, {})
         scenario.within("a").pods("cpus", 4, node="n", cpu=1).pod("gpu", node="n", gpu=1)
         scenario.within("b").pod("full", node="n", cpu=9).pod("more", gpu=1)
-        # b has too many CPUs, which it does not ask for; a has too many, and they would not help.
+        # b uses too many CPUs, which the preemptor does not request; a uses too many, and they would not help.
         assert takes(scenario, "more").word("gpu") == "ElasticQuota a/quota is within its min"
         scenario.within("a").pod("second", node="n", gpu=1)
         assert takes(scenario, "more").everything() == ["gpu"]
 
-    def test_a_pod_that_holds_nothing_of_what_was_borrowed_stays(self) -> None:
+    def test_pod_without_a_borrowed_resource_is_not_reclaimed(self) -> None:
         scenario = world().elastic_quota("a", {"cpu": 9, "gpu": 1}, {}).elastic_quota("b", {"cpu": 8, "gpu": 2}, {})
         scenario.within("a").pods("gpu", 2, node="n", cpu=1, gpu=1).pods("cpus", 2, node="n", cpu=1)
         scenario.within("b").pod("more", cpu=1, gpu=1)
         assert takes(scenario, "more").everything() == ["gpu-0"]
 
-    def test_who_has_no_min_of_something_others_have_cannot_claim_it(self) -> None:
+    def test_quota_without_a_min_of_a_resource_cannot_reclaim_it(self) -> None:
         scenario = world().elastic_quota("a", {"gpu": 1}, {}).elastic_quota("b", {"gpu": 2, "cpu": 4}, {})
         scenario.within("b").pods("b", 3, node="n", gpu=1, cpu=2)
         scenario.within("a").pod("more", gpu=1, cpu=1)
         assert takes(scenario, "more").word("b-0") == "ElasticQuota a/quota would use more cpu than its min"
 
-    def test_what_no_quota_names_stands_in_nobodys_way(self) -> None:
+    def test_resource_that_no_quota_names_does_not_block_reclaim(self) -> None:
         scenario = world().elastic_quota("a", {"gpu": 1}, {}).elastic_quota("b", {"gpu": 2}, {})
         scenario.within("b").pods("b", 3, node="n", gpu=1, cpu=2, memory="1Gi")
         scenario.within("a").pod("more", gpu=1, cpu=1, memory="1Gi")
         assert takes(scenario, "more").count() == {"b": 1}
 
-    def test_with_a_quota_and_without_nobody_takes_from_the_other(self) -> None:
+    def test_pods_with_and_without_a_quota_do_not_reclaim_from_each_other(self) -> None:
         scenario = world().elastic_quota("a", {"gpu": 2}, {})
         scenario.within("a").pod("having", gpu=1, priority=9).pod("low", node="n", gpu=1)
         scenario.within("b").pod("without", gpu=1, priority=9).pod("poor", node="n", gpu=1)
@@ -135,7 +135,7 @@ class TestElasticQuotas:
         assert takes(scenario, "without").word("low") == ONE_WITHOUT_QUOTA
         assert takes(scenario, "without").everything() == ["poor"]  # priority alone
 
-    def test_from_a_broken_quota_all_may_be_taken_and_it_takes_nothing(self) -> None:
+    def test_broken_quota_can_lose_all_and_reclaims_nothing(self) -> None:
         scenario = self.story(a=(4, 6), b=(6, 8))
         scenario.within("a").pods("a", 3, node="n", gpu=1).pod("claim", gpu=1)
         scenario.within("b").pods("b", 8, node="n", gpu=1).pod("more", gpu=1)
@@ -143,7 +143,7 @@ class TestElasticQuotas:
         assert takes(scenario, "claim").count() == {"b": 8}
         assert takes(scenario, "more").word("a-0") == "cannot be read"
 
-    def test_what_is_on_its_way_out_is_not_held_any_more(self) -> None:
+    def test_terminating_pods_no_longer_count_as_usage(self) -> None:
         scenario = self.story(a=(4, 6), b=(6, 8))
         scenario.within("a").pods("a", 6, node="n", gpu=1).becomes("a-0", terminating=True)
         scenario.becomes("a-1", terminating=True)
@@ -154,7 +154,7 @@ class TestElasticQuotas:
         assert takes(scenario, "more").everything() == ["a-2"]
 
     @pytest.mark.parametrize(("preempt", "reclaim"), [(True, False), (False, True)])
-    def test_each_needs_an_action_of_the_policy(self, preempt: bool, reclaim: bool) -> None:
+    def test_preemption_and_reclaim_each_need_an_action_of_the_policy(self, preempt: bool, reclaim: bool) -> None:
         scenario = self.story(a=(4, 6), b=(6, 8))
         scenario.within("a").pods("a", 6, node="n", gpu=1)
         scenario.within("b").pod("b", node="n", gpu=1).pod("more", gpu=1, priority=1)
@@ -176,7 +176,7 @@ class TestQuotaTrees:
             "namespaces": () if name in ("root", "x", "y") else (name,),
         }
 
-    def test_a_tree_of_acks_gives_back_up_to_the_leafs_min_nearest_first(self) -> None:
+    def test_quota_tree_of_ack_returns_up_to_the_leafs_min_nearest_first(self) -> None:
         scenario = world()
         scenario.account(**self.ack("root", 10, 10))
         for branch in ("x", "y"):
@@ -209,17 +209,17 @@ class TestQuotaTrees:
             )
         return scenario
 
-    def test_koordinators_quotas_give_back_what_is_above_their_runtime(self) -> None:
+    def test_koordinator_quotas_return_usage_above_their_runtime(self) -> None:
         scenario = self.koordinator(a=(2, 10), b=(4, 10))
         scenario.within("a").pods("a", 10, node="n", cpu=1)
         scenario.within("b").pods("claim", 5, cpu=1)
-        # All want more than they may: 2 and 4, the rest of 4 by their max.
+        # All want more than their limit: 2 and 4, the remaining 4 by their max.
         assert takes(scenario, "claim").count() == {"a": 5}
         scenario.within("b").pod("claim-5", cpu=2)
         word = takes(scenario, "claim").word("a-0")
         assert word == "quota b would use more cpu than its runtime quota"
 
-    def test_koordinators_default_quota_stands_beside(self) -> None:
+    def test_koordinators_default_quota_is_outside_of_the_tree(self) -> None:
         scenario = self.koordinator(a=(2, 10))
         scenario.account(AccountKey(Tree.KOORDINATOR, "koordinator-default-quota"), label="the default quota")
         scenario.within("x").pod("any", node="n", cpu=1).pod("other", cpu=1, priority=5)
@@ -228,7 +228,7 @@ class TestQuotaTrees:
             word = takes(scenario, taker).word("any")
             assert word == "the default quota takes no part in reclaim between quotas"
 
-    def test_trees_of_koordinator_do_not_lend_to_each_other(self) -> None:
+    def test_koordinator_trees_do_not_lend_to_each_other(self) -> None:
         scenario = self.koordinator(a=(10, 10))
         gpus = AccountKey(Tree.KOORDINATOR, "g", "gpus")
         scenario.account(gpus, deserved={"cpu": 0}, capability={"cpu": 5}, namespaces=("g",))
@@ -238,7 +238,7 @@ class TestQuotaTrees:
 
 
 class TestQueues:
-    def test_within_a_queue_lower_priorities_make_room(self) -> None:
+    def test_within_a_queue_lower_priorities_are_preempted(self) -> None:
         scenario = world().pod("low", node="n", cpu=1).pod("same", node="n", cpu=1, priority=5)
         scenario.within("other").pod("far", node="n", cpu=1)
         trial = takes(scenario.pod("more", cpu=1, priority=5), "more")
@@ -246,7 +246,7 @@ class TestQueues:
         assert trial.everything() == ["far", "low"]
 
     @pytest.mark.parametrize("plugins", [CAPACITY, PROPORTION])
-    def test_what_a_queue_deserves_is_taken_from_those_with_more(self, plugins: str) -> None:
+    def test_deserved_amount_is_reclaimed_from_queues_above_theirs(self, plugins: str) -> None:
         """Volcano #5896: 64 units, conformance in a tier above; 16 evictions, not 18, and C keeps its 16."""
         tiers = plugins.replace("{name: gang}", "{name: gang}, {name: conformance}]}, {plugins: [")
         scenario = world(tiers.replace("[,", "["), cpu=64)
@@ -263,35 +263,35 @@ class TestQueues:
             word = takes(scenario, f"{reclaimee}wait-0").word("more-0")
             assert word == f"queue {reclaimee} would use more cpu than its deserved share"
 
-    def test_without_a_plugin_that_says_so_nobody_deserves_anything(self) -> None:
+    def test_without_a_plugin_for_deserved_amounts_no_queue_reclaims(self) -> None:
         scenario = world().queue("a", deserved={"cpu": 9}).queue("b")
         scenario.pod("b", queue="b", node="n", cpu=1).pod("more", queue="a", cpu=1)
         assert takes(scenario, "more").word("b") == NOBODY_DESERVES
 
-    def test_a_queue_that_deserves_nothing_gives_all_and_takes_nothing(self) -> None:
+    def test_queue_that_deserves_nothing_can_lose_all_and_reclaims_nothing(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 9}).queue("b")
         scenario.pods("b", 3, queue="b", node="n", cpu=1).pod("more", queue="a", cpu=1)
         scenario.pods("a", 2, queue="a", node="n", cpu=1).pod("poor", queue="b", cpu=1, priority=9)
         assert takes(scenario, "more").count() == {"b": 3}
         assert takes(scenario, "poor").word("a-0") == "queue b would use more cpu than its deserved share"
 
-    def test_a_share_of_one_resource_is_enough_if_nobody_has_one_of_the_others(self) -> None:
-        """Volcano #3990: deserved names GPUs only, and pods ask for CPUs as well."""
+    def test_deserved_amount_of_one_resource_is_enough_if_no_queue_has_one_of_the_other(self) -> None:
+        """Volcano #3990: deserved names GPUs only, and pods request CPUs as well."""
         scenario = world(CAPACITY).queue("a", deserved={"gpu": 16}).queue("b", deserved={"gpu": 24})
         scenario.pods("a", 20, queue="a", node="n", cpu=1, gpu=1).pods("more", 24, queue="b", cpu=1, gpu=1)
         assert takes(scenario, "more").count() == {"a": 4}
 
-    def test_two_queues_do_not_take_from_each_other_for_ever(self) -> None:
+    def test_two_queues_do_not_reclaim_from_each_other_forever(self) -> None:
         """Volcano #3729: 11 CPUs, both deserve 5, pods of 2."""
         scenario = world(CAPACITY, cpu=11).queue("a", deserved={"cpu": 5}).queue("b", deserved={"cpu": 5})
         scenario.pods("a", 5, queue="a", node="n", cpu=2).pods("b", 2, queue="b", cpu=2)
         trial = takes(scenario, "b")
-        assert trial.count() == {"a": 3}  # from 10 to 4; the engine takes two, as many as it needs
+        assert trial.count() == {"a": 3}  # from 10 to 4; the engine evicts two, the necessary number
         settled(scenario, trial).pods("again", 3, queue="a", cpu=2)
         assert takes(scenario, "again-0").everything() == []  # 6 would be more than 5
         assert takes(scenario, "again").word("b-0") == "queue a would use more cpu than its deserved share"
 
-    def test_a_queue_may_forbid_it(self) -> None:
+    def test_queue_can_forbid_reclaim(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 9}).queue("top", reclaimable=False)
         scenario.queue("b", parent="top").queue("c", reclaimable=False)
         scenario.pod("b", queue="b", node="n", cpu=1).pod("c", queue="c", node="n", cpu=1)
@@ -299,33 +299,33 @@ class TestQueues:
         assert trial.word("b") == "queue top is not reclaimable"
         assert trial.word("c") == "queue c is not reclaimable"
 
-    def test_a_root_that_is_not_reclaimable_means_nothing(self) -> None:
+    def test_root_queue_that_is_not_reclaimable_has_no_effect(self) -> None:
         scenario = world(CAPACITY).account(queue("root"), reclaimable=False).queue("a", deserved={"cpu": 9})
         scenario.pod("any", node="n", cpu=1).pod("more", queue="a", cpu=1)
         assert takes(scenario, "more").everything() == ["any"]
 
-    def test_a_queue_that_forbids_it_still_serves_its_own_priorities(self) -> None:
+    def test_queue_that_forbids_reclaim_still_preempts_by_priority_within_itself(self) -> None:
         scenario = world(CAPACITY).queue("a", reclaimable=False).pod("low", queue="a", node="n", cpu=1)
         assert takes(scenario.pod("more", queue="a", cpu=1, priority=1), "more").everything() == ["low"]
 
-    def test_what_is_guaranteed_stays_in_every_resource(self) -> None:
+    def test_guarantee_protects_every_resource(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
         scenario.queue("b", guarantee={"cpu": 1, "memory": "4Gi"}, deserved={"cpu": 1})
         scenario.pods("b", 6, queue="b", node="n", cpu=1, memory="1Gi")
         assert takes(scenario.pod("more", queue="a", cpu=1), "more").count() == {"b": 2}
 
-    def test_what_is_below_its_guarantee_already_does_not_protect(self) -> None:
+    def test_guarantee_that_is_not_reached_does_not_protect(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
         scenario.queue("b", guarantee={"cpu": 1, "memory": "40Gi"}, deserved={"cpu": 1})
         scenario.pods("b", 6, queue="b", node="n", cpu=1, memory="1Gi")
         assert takes(scenario.pod("more", queue="a", cpu=1), "more").count() == {"b": 5}
 
-    def test_a_guarantee_is_deserved(self) -> None:
+    def test_guarantee_counts_as_deserved(self) -> None:
         scenario = world(CAPACITY).queue("a", guarantee={"cpu": 2}, deserved={"cpu": 1}).queue("b")
         scenario.pods("b", 3, queue="b", node="n", cpu=1).pods("more", 2, queue="a", cpu=1)
         assert takes(scenario, "more").count() == {"b": 3}
 
-    def test_who_has_most_of_what_he_does_not_deserve_goes_first(self) -> None:
+    def test_queue_with_the_most_undeserved_usage_is_reclaimed_from_first(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
         for name, (deserved, holds) in {"b": (4, 5), "c": (1, 2), "d": (0, 1)}.items():
             scenario.queue(name, deserved={"cpu": deserved}).pods(name, holds, queue=name, node="n", cpu=1)
@@ -334,7 +334,7 @@ class TestQueues:
         excess = {name: word.excess for name, word in words.items() if isinstance(word, ReclaimRule)}
         assert excess == {"b": 0.2, "c": 0.5, "d": 1.0}
 
-    def test_all_that_a_preemptor_asks_for_counts_where_its_charge_paths_meet(self) -> None:
+    def test_all_requests_of_a_preemptor_count_where_charge_paths_meet(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 3}).queue("b").pod("b", queue="b", node="n", cpu=1)
         for namespace in ("x", "y"):
             scenario.within(namespace).pods(namespace, 2, queue="a", cpu=1)
@@ -351,14 +351,14 @@ class TestQueues:
             both = ReclaimRules(session, charge_path, wanted, preempt=True, reclaim=True, together=charge_paths)
             assert both.rule_for(reclaimee) == "queue a would use more cpu than its deserved share"
 
-    def test_a_closed_queue_keeps_what_it_deserves_of_what_it_has(self) -> None:
+    def test_closed_queue_keeps_usage_up_to_its_deserved_amount(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
         scenario.queue("b", deserved={"cpu": 2}, state=AccountState.CLOSING).pods(
             "b", 3, queue="b", node="n", cpu=1
         )
         assert takes(scenario.pod("more", queue="a", cpu=1), "more").count() == {"b": 1}
 
-    def test_a_broken_queue_and_one_that_is_gone_deserve_nothing_and_take_nothing(self) -> None:
+    def test_broken_or_deleted_queue_deserves_nothing_and_reclaims_nothing(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50}).queue("b", deserved={"cpu": 9}, problem=BROKEN)
         scenario.queue("c", deserved={"cpu": 9}, parent="nowhere")
         for name in ("b", "c", "gone"):
@@ -369,7 +369,7 @@ class TestQueues:
         assert takes(scenario, "cmore").word("a") == "queue c names the parent nowhere: not found"
         assert takes(scenario, "gonemore").word("a") == "queue gone does not exist"
 
-    def test_pods_of_other_schedulers_go_by_priority(self) -> None:
+    def test_pods_of_other_schedulers_are_preempted_by_priority(self) -> None:
         scenario = world(CAPACITY).queue("a").pod("theirs", node="n", scheduler="kube", cpu=1)
         assert preempted(takes(scenario.pod("more", queue="a", cpu=1), "more").word("theirs"))
 
@@ -387,7 +387,7 @@ class TestTreesOfQueues:
             scenario.pods(name, count, queue=name, node="n", cpu=1)
         return scenario
 
-    def test_the_nearest_branch_goes_first(self) -> None:
+    def test_nearest_branch_of_a_queue_tree_is_reclaimed_from_first(self) -> None:
         scenario = self.fill(self.tree(), x=2, y=8, e=10).pods("more", 2, queue="x", cpu=1)
         trial = takes(scenario, "more")
         near, far = trial.word("y-0"), trial.word("e-0")
@@ -401,32 +401,32 @@ class TestTreesOfQueues:
         assert far.distance == 2
         assert takes(scenario, "more").count() == {"y": 1, "e": 2}
 
-    def test_every_level_must_deserve_what_is_taken(self) -> None:
+    def test_every_level_must_deserve_a_reclaimed_amount(self) -> None:
         scenario = self.fill(self.tree(), x=2, y=8, e=10).pod("more", queue="x", cpu=1)
         assert takes(scenario, "more").word("e-0") == "queue org would use more cpu than its deserved share"
         scenario.pod("less", queue="y", cpu=1)
         assert takes(scenario, "less").word("x-0") == "queue y would use more cpu than its deserved share"
 
-    def test_a_branch_that_has_what_it_deserves_gives_nothing_whoever_in_it_has_more(self) -> None:
+    def test_branch_within_its_deserved_amount_loses_nothing_whatever_its_children_use(self) -> None:
         scenario = self.fill(self.tree(), x=1, y=9, e=1).pod("more", queue="e", cpu=1)
         assert takes(scenario, "more").word("y-0") == "queue org is within its deserved share"
 
-    def test_in_a_branch_that_has_more_a_queue_keeps_what_it_deserves_itself(self) -> None:
+    def test_queue_within_its_deserved_amount_loses_nothing_although_its_branch_is_above(self) -> None:
         scenario = self.fill(self.tree(), x=4, y=8, e=1).pods("more", 4, queue="e", cpu=1)
         trial = takes(scenario, "more")
         assert trial.word("x-0") == "queue x is within its deserved share"
         assert trial.count() == {"y": 2}
 
-    def test_the_argument_of_capacity_says_how_many_levels_are_looked_at(self) -> None:
+    def test_capacity_argument_limits_the_number_of_compared_levels(self) -> None:
         found: list[dict[str, int]] = []
         for level in (0, 1):
             tree = policy(f"name: capacity, arguments: {{ancestorReclaimLevel: {level}}}")
-            # y has more than it deserves, org with it has not.
+            # y is above its deserved amount, org with it is not.
             scenario = self.fill(self.tree(tree), x=1, y=8, e=1).pods("more", 4, queue="e", cpu=1)
             found.append(takes(scenario, "more").count())
         assert found == [{"y": 2}, {}]
 
-    def test_one_level_that_stays_within_is_enough_for_who_takes_if_the_policy_gives_it(self) -> None:
+    def test_one_level_within_deserved_is_enough_for_the_preemptor_if_the_policy_says_so(self) -> None:
         words: list[str | ReclaimRule] = []
         for level in (0, 1):
             tree = policy(f"name: capacity, arguments: {{ancestorReclaimLevel: {level}}}")
@@ -435,12 +435,12 @@ class TestTreesOfQueues:
         assert words[0] == "queue x would use more cpu than its deserved share"
         assert reclaimed(words[1])
 
-    def test_queues_of_one_parent_do_not_take_from_each_other_for_its_sake(self) -> None:
+    def test_children_of_one_parent_do_not_reclaim_from_each_other_for_the_parents_share(self) -> None:
         tree = policy("name: capacity, arguments: {ancestorReclaimLevel: 1}")
         scenario = self.fill(self.tree(tree), x=5, y=7).pod("more", queue="x", cpu=1)
         assert takes(scenario, "more").word("y-0") == "queue x would use more cpu than its deserved share"
 
-    def test_where_only_parents_say_what_is_deserved_their_children_take_back_through_them(self) -> None:
+    def test_children_reclaim_through_parents_with_a_deserved_amount(self) -> None:
         scenario = world(CAPACITY)
         for parent in ("left", "right"):
             scenario.queue(parent, deserved={"cpu": 4})
@@ -454,7 +454,7 @@ class TestTreesOfQueues:
         trial = takes(scenario.pods("more-too", 1, queue="left-a", cpu=1), "more")
         assert trial.word("far-0") == "queue left would use more cpu than its deserved share"
 
-    def test_what_a_queue_deserves_is_kept_in_what_nobody_asks_for_as_well(self) -> None:
+    def test_deserved_amount_is_protected_in_resources_without_requests_too(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 2, "gpu": 2}).queue("b", deserved={"cpu": 4})
         scenario.pods("both", 2, queue="a", node="n", cpu=2, gpu=1).pods("plain", 1, queue="a", node="n", cpu=1)
         trial = takes(scenario.pods("more", 2, queue="b", cpu=1), "more")
@@ -462,26 +462,26 @@ class TestTreesOfQueues:
         scenario.pod("both-more", queue="a", node="n", cpu=2, gpu=1)
         assert takes(scenario, "more-0").count() == {"both": 1, "plain": 1}
 
-    def test_who_is_within_in_one_resource_takes_back_that_one(self) -> None:
+    def test_queue_within_deserved_in_one_resource_reclaims_that_resource(self) -> None:
         scenario = (
             world(CAPACITY).queue("a", deserved={"cpu": 4, "gpu": 1}).queue("b", deserved={"cpu": 4, "gpu": 4})
         )
         scenario.pods("b", 4, queue="b", node="n", cpu=2, gpu=1).pods("light", 2, queue="b", node="n", cpu=1)
         scenario.pod("a", queue="a", node="n", gpu=1)
-        # a has all the devices that it deserves and no CPUs.
+        # a has all its deserved devices and no CPUs.
         trial = takes(scenario.pod("more", queue="a", cpu=1, gpu=1), "more")
         assert trial.count() == {"light": 2}
         scenario.pods("full", 4, queue="a", node="n", cpu=1)
         assert takes(scenario, "more").word("light-0") == "queue a would use more cpu than its deserved share"
 
-    def test_a_queue_that_does_not_say_what_it_deserves_deserves_what_its_children_do(self) -> None:
+    def test_queue_without_a_deserved_amount_deserves_the_sum_of_its_children(self) -> None:
         scenario = world(CAPACITY).queue("org").queue("ext", deserved={"cpu": 8})
         for name, deserved in {"x": 4, "y": 6}.items():
             scenario.queue(name, parent="org", deserved={"cpu": deserved})
         self.fill(scenario, x=3, y=6, ext=12).pod("more", queue="x", cpu=1)
         assert takes(scenario, "more").count() == {"ext": 4}
 
-    def test_guarantees_of_every_level_hold(self) -> None:
+    def test_guarantees_of_every_level_protect(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
         scenario.queue("org", guarantee={"cpu": 5}, deserved={"cpu": 5})
         scenario.queue("x", parent="org").queue("y", parent="org", guarantee={"cpu": 3})
@@ -492,7 +492,7 @@ class TestTreesOfQueues:
         assert takes(scenario, "more").count() == {"y": 1}
 
     @pytest.mark.parametrize("plugins", [CAPACITY, PROPORTION])
-    def test_pods_where_only_children_may_have_some_are_anybodys(self, plugins: str) -> None:
+    def test_pods_of_a_parent_queue_are_reclaimable_by_any_child(self, plugins: str) -> None:
         scenario = world(plugins).queue("org", deserved={"cpu": 10})
         self.fill(scenario, org=3).queue("x", parent="org", deserved={"cpu": 4}).pod("more", queue="x", cpu=1)
         assert takes(scenario, "more").count() == {"org": 3}
@@ -507,13 +507,13 @@ class TestTreesOfQueues:
 
 
 class TestQueuesAndQuotas:
-    """Both must agree."""
+    """Both must allow it."""
 
     def world(self) -> Scenario:
         scenario = world(CAPACITY).elastic_quota("na", {"cpu": 4}, {}).elastic_quota("nb", {"cpu": 4}, {})
         return scenario.queue("qa", deserved={"cpu": 4}).queue("qb", deserved={"cpu": 4})
 
-    def test_in_one_queue_quotas_have_the_word_on_priority(self) -> None:
+    def test_within_one_queue_quotas_override_priority(self) -> None:
         scenario = self.world()
         scenario.within("nb").pods("b", 6, queue="qa", node="n", cpu=1, priority=9)
         scenario.within("na").pod("more", queue="qa", cpu=1)
@@ -523,7 +523,7 @@ class TestQueuesAndQuotas:
         scenario.gone("b-4", "b-5").becomes("more", priority=99)
         assert takes(scenario, "more").word("b-0") == "ElasticQuota nb/quota is within its min"
 
-    def test_in_one_quota_and_two_queues_lower_priorities_of_who_has_more(self) -> None:
+    def test_within_one_quota_and_two_queues_lower_priorities_of_the_larger_queue_are_evicted(self) -> None:
         scenario = self.world()
         scenario.within("na").pods("low", 6, queue="qb", node="n", cpu=1)
         scenario.pods("high", 2, queue="qb", node="n", cpu=1, priority=9)
@@ -535,7 +535,7 @@ class TestQueuesAndQuotas:
         assert trial.count() == {"low": 4}
 
     @pytest.mark.parametrize(("held_by_quota", "held_by_queue"), [(True, False), (False, True)])
-    def test_both_say_how_much(self, held_by_quota: bool, held_by_queue: bool) -> None:
+    def test_queue_and_quota_both_limit_the_amount(self, held_by_quota: bool, held_by_queue: bool) -> None:
         scenario = self.world()
         scenario.within("nb").pods("b", 6, queue="qb", node="n", cpu=1)
         scenario.elastic_quota("nb", {"cpu": 5 if held_by_quota else 0}, {})
@@ -544,9 +544,9 @@ class TestQueuesAndQuotas:
         assert takes(scenario, "more").count() == {"b": 1}
 
 
-class TestWithRoomHeld:
-    def test_what_is_held_for_somebody_does_not_count_twice(self) -> None:
-        """Two of four go for a pod, and hang: the other two are asked at once."""
+class TestClaimedRoom:
+    def test_claimed_room_does_not_count_twice(self) -> None:
+        """Two of four pods are evicted for a pod, and hang: the other two are evicted at once."""
         quotas = {"a": (0, 4), "b": (2, 2), "c": (2, 2)}
         scenario = Scenario().nodes(2, cpu=2)
         for name, (least, most) in quotas.items():

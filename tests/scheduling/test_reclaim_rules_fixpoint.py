@@ -1,4 +1,4 @@
-"""What was taken back by a rule is never taken back again: over random trees, quotas, pods and takers."""
+"""Termination of reclaim: a reclaimed amount is never reclaimed back, on random trees, quotas, pods and takers."""
 
 from __future__ import annotations
 
@@ -92,14 +92,15 @@ class Disorder:
         return name
 
     def unit(self) -> list[str]:
-        """Waiting pods of one charge path."""
+        """Return waiting pods of one charge path."""
         alike: dict[str, Any] = {"queue": self.draw.choice(self.leaves), "namespace": self.draw.choice(_NAMESPACES)}
         alike["priority"] = self.draw.choice([0, 1, 5])
         return [self.pod(running=False, **alike) for _ in range(self.draw.randint(1, 3))]
 
     def take(self, trial: ReclaimTrial) -> list[str]:
-        """Takes some of what may be taken, in any order. If the takers fit then they run, and the pods that had to
-        go wait again; otherwise nothing happens."""
+        """Reclaim some of the allowed pods, in any order. If the takers fit they run, and the victims wait again;
+        otherwise nothing changes.
+        """
         running = list(trial.running())
         for record in self.draw.sample(running, k=len(running)):
             if trial.may_take(record) and self.draw.random() < 0.7:
@@ -122,7 +123,7 @@ class Disorder:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whoever_gave_has_no_rule_to_take_the_same_back(seed: int) -> None:
+def test_reclaimee_has_no_rule_to_reclaim_the_same_amount_back(seed: int) -> None:
     disorder = Disorder(seed)
     scenario, draw = disorder.scenario, disorder.draw
     for _ in range(12):
@@ -143,8 +144,8 @@ def test_whoever_gave_has_no_rule_to_take_the_same_back(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_taking_comes_to_an_end(seed: int) -> None:
-    """Everybody who was told to go asks again, and takes what he may; nothing new arrives."""
+def test_reclaim_terminates(seed: int) -> None:
+    """Every victim requests its room again, and reclaims if the rules allow it; no new pod arrives."""
     disorder = Disorder(seed)
     scenario, draw = disorder.scenario, disorder.draw
     for _ in range(6):
@@ -157,8 +158,8 @@ def test_taking_comes_to_an_end(seed: int) -> None:
     raise AssertionError("pods go on taking each other's places")
 
 
-def test_such_worlds_do_take() -> None:
-    """The properties above are about something."""
+def test_random_trees_have_reclaims_to_check() -> None:
+    """Otherwise the properties above would be vacuous."""
     kinds = set()
     for seed in ALL_SEEDS:
         disorder = Disorder(seed)
@@ -173,7 +174,7 @@ def test_such_worlds_do_take() -> None:
     pytest.fail(f"only {kinds}")
 
 
-def test_the_helper_and_the_rule_agree_on_who_may_not() -> None:
+def test_reclaim_trial_agrees_with_the_rule_on_forbidden_reclaims() -> None:
     scenario = Scenario(policy("name: capacity")).node("n", cpu=10).queue("a", deserved={"cpu": 1}).queue("b")
     scenario.pod("b", queue="b", node="n", cpu=1).pod("a-1", queue="a", cpu=1).pod("a-2", queue="a", cpu=1)
     assert takes(scenario, "a-1").everything() == ["b"]

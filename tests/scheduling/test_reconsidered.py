@@ -1,4 +1,4 @@
-"""Who waits in vain gets what he asks for as soon as anything changes by which others may have to go for him."""
+"""Retries of parked units: after any change that makes other pods evictable for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def budget(allowed: int) -> DisruptionBudgetUpdated:
         (lambda s: s.gang("low", 1, priority=20), lambda s: s.gang("low", 1, priority=None)),
     ],
 )
-def test_a_veto_that_is_lifted(forbid: Step, allow: Step) -> None:
+def test_parked_unit_preempts_when_a_veto_is_lifted(forbid: Step, allow: Step) -> None:
     scenario = Scenario(STRICT).node("n1", cpu=1).job("low", 1, cpu=1).run().observe("b", budget(0))
     forbid(scenario)
     assert scenario.run().pod("high", cpu=1, priority=10).run().evicted == []
@@ -46,7 +46,7 @@ def test_a_veto_that_is_lifted(forbid: Step, allow: Step) -> None:
     assert scenario.where("high") == "n1"
 
 
-def test_a_pod_on_which_others_had_not_counted_stays_after_all() -> None:
+def test_parked_unit_preempts_when_a_terminating_pod_stays_after_all() -> None:
     slow: dict[str, object] = {"grace": 900}
     scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1, more=slow).run()
     scenario.pod("high", cpu=1, priority=10).work()
@@ -56,7 +56,7 @@ def test_a_pod_on_which_others_had_not_counted_stays_after_all() -> None:
     assert scenario.run().where("middle") == "n1"
 
 
-def test_pods_that_came_while_it_waited_go_when_their_time_is_over() -> None:
+def test_parked_unit_preempts_newer_pods_when_their_protection_expires() -> None:
     scenario = Scenario(STRICT).node("n1", cpu=2).pods("keep", 2, cpu=1, more={"preemptable": False}).run()
     scenario.pod("high", cpu=2, priority=10).run()
     for number in range(2):
@@ -67,7 +67,7 @@ def test_pods_that_came_while_it_waited_go_when_their_time_is_over() -> None:
     assert scenario.run().where("high") == "n1"
 
 
-def test_pods_that_were_placed_while_it_waited_go_when_they_have_arrived() -> None:
+def test_parked_unit_preempts_pods_placed_later_when_they_are_bound() -> None:
     scenario = Scenario().node("n1", cpu=2).pods("keep", 2, cpu=1, more={"preemptable": False}).run()
     scenario.pod("high", cpu=2, priority=10).run()
     for number in range(2):
@@ -78,7 +78,7 @@ def test_pods_that_were_placed_while_it_waited_go_when_they_have_arrived() -> No
     assert scenario.run().where("high") == "n1"
 
 
-def test_pods_that_leave_anyway_are_not_waited_for_without_end() -> None:
+def test_terminating_pods_are_not_awaited_forever() -> None:
     scenario = Scenario().nodes(2, cpu=1).pods("keep", 2, cpu=1, more={"preemptable": False}).run()
     scenario.pod("high", cpu=1, priority=10).run()
     scenario.becomes("keep-0", preemptable=True, terminating=True, leaves=scenario.now + 30).run()
@@ -91,7 +91,7 @@ def test_pods_that_leave_anyway_are_not_waited_for_without_end() -> None:
     assert scenario.work().evicted == ["keep-1"]
 
 
-def test_a_pod_that_may_stay_does_not_speak_for_those_who_were_like_it() -> None:
+def test_protected_pod_does_not_exclude_pods_of_the_same_class() -> None:
     scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
     scenario.pod("never", cpu=1, priority=9, more={"preempts": False}).pod("no", cpu=3, priority=9).run()
     scenario.becomes("low-0", preemptable=False).run()
@@ -100,7 +100,7 @@ def test_a_pod_that_may_stay_does_not_speak_for_those_who_were_like_it() -> None
     assert scenario.where("high") == "n1"
 
 
-def test_who_evicts_nobody_does_not_speak_for_those_who_wait_behind() -> None:
+def test_unit_without_victims_does_not_block_the_units_behind_it() -> None:
     scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1, more={"preemptable": False}).run()
     scenario.pod("meek", cpu=1, priority=20, more={"preempts": False}).pod("high", cpu=1, priority=10).run()
     scenario.becomes("low", preemptable=True).run()

@@ -1,4 +1,4 @@
-"""Plugins decide which units get a start reserved, and which may start before those."""
+"""Plugins vote on which units get a reserved start, and which can start before those."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = Callable[[str], object]
 
 
 def votes(point: str, *answers: Answer, **arguments: object) -> Scenario:
-    """Return a world with one plugin a tier, which is asked about units by their names at one point."""
+    """Return a world with one plugin a tier, which votes on units by their names at one point."""
 
     def plugin(number: int, answer: Answer) -> ConfiguredPlugin:
         def method(self: Plugin, session: object, unit: WaitingUnit) -> Any:
@@ -64,7 +64,7 @@ def test_unit_whose_start_is_rejected_waits_as_without_reservations() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"minPriority": 5}, {"minAgeSeconds": 50}])
-def test_permission_sets_the_thresholds_of_the_policy_aside(arguments: dict[str, object]) -> None:
+def test_permission_overrides_the_thresholds_of_the_policy(arguments: dict[str, object]) -> None:
     assert start_of(full(votes("reserve_start", vote_on({}), **arguments)).run(), "large") is None
     world = full(votes("reserve_start", vote_on({"large": Vote.PERMIT}), **arguments))
     assert start_of(world.run(), "large") == 100
@@ -117,7 +117,7 @@ def test_rejected_unit_starts_when_no_start_is_reserved_any_longer() -> None:
     assert world.where("short") == "n2"
 
 
-def test_rejected_unit_is_asked_about_in_each_cycle() -> None:
+def test_plugin_votes_on_a_rejected_unit_in_each_cycle() -> None:
     units = {"short": Vote.REJECT}
     world = full(votes("backfill", vote_on(units)))
     waiting(world, "short", 50, cpu=1).run()
@@ -126,7 +126,7 @@ def test_rejected_unit_is_asked_about_in_each_cycle() -> None:
     assert world.where("short") == "n2"
 
 
-def test_unit_of_higher_priority_than_the_reserved_one_is_not_asked_about() -> None:
+def test_plugin_does_not_vote_on_a_unit_of_higher_priority_than_the_reserved_one() -> None:
     asked: list[str] = []
 
     def answer(name: str) -> Vote:

@@ -1,4 +1,4 @@
-"""The action `reserve`: who must wait has a start kept for it, and whoever ends in time goes before it."""
+"""The action `reserve`: waiting units get a reserved start, and pods that end in time are placed before it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ configurations: [{{name: reserve, arguments: {{{stated}}}}}]
 
 
 def lasting(seconds: int, grace: int = 0) -> dict[str, Any]:
-    """Fields of a pod that is killed after so many seconds."""
+    """Return fields of a pod that is killed after this number of seconds."""
     return {"run_time": RunTime(seconds), "grace": grace}
 
 
@@ -55,7 +55,7 @@ def plan_of(world: Scenario) -> ReservationPlan:
 
 
 def start_of(world: Scenario, name: str) -> int | None:
-    """When the unit of a pod or gang starts at the latest, in seconds from the beginning of the scenario."""
+    """Return the latest start of a pod or gang, in seconds from the beginning of the scenario."""
     found = [each for each in plan_of(world).all() if each.name.endswith(f"/{name}")]
     return found[0].start - 1000 if found else None
 
@@ -66,7 +66,7 @@ def node_of(world: Scenario, name: str) -> str:
 
 
 def busy(world: Scenario, name: str, node: str, seconds: int, **amounts: Any) -> Scenario:
-    """A pod that runs since the beginning and is killed after so many seconds."""
+    """Return a pod that runs since the beginning and is killed after this number of seconds."""
     return world.pod(
         name,
         node=node,
@@ -81,8 +81,8 @@ def waiting(world: Scenario, name: str, seconds: int, **fields: Any) -> Scenario
     return world.pod(name, pod_class=runs_for(seconds), more=more, **fields)
 
 
-class TestWhoGetsAStart:
-    def test_the_first_who_must_wait_starts_when_enough_has_come_free(self) -> None:
+class TestReservedUnits:
+    def test_first_waiting_unit_starts_when_enough_pods_have_ended(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "short", "a", 100, cpu=2)
         busy(world, "long", "a", 300, cpu=2)
@@ -94,7 +94,7 @@ class TestWhoGetsAStart:
             "planned 1970-01-01T00:16:40Z."
         )
 
-    def test_depth_says_how_many(self) -> None:
+    def test_depth_limits_the_number_of_reserved_starts(self) -> None:
         for depth, kept in ((1, 1), (2, 2), (0, 3)):
             world = Scenario(policy(depth=depth)).node("a", cpu=4)
             busy(world, "runs", "a", 100, cpu=4)
@@ -104,7 +104,7 @@ class TestWhoGetsAStart:
             world.settle()
             assert len(plan_of(world)) == kept
 
-    def test_one_after_the_other_where_they_do_not_fit_side_by_side(self) -> None:
+    def test_units_that_do_not_fit_side_by_side_get_successive_starts(self) -> None:
         world = Scenario(policy(depth=0)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         for number in range(3):
@@ -113,17 +113,17 @@ class TestWhoGetsAStart:
         world.settle()
         assert [start_of(world, f"w{number}") for number in range(3)] == [100, 150, 200]
 
-    def test_nobody_gets_one_where_nothing_ends(self) -> None:
+    def test_no_start_is_reserved_where_no_pod_has_an_end(self) -> None:
         world = Scenario(policy()).node("a", cpu=4).pod("service", node="a", cpu=4)
         waiting(world, "head", 50, cpu=3)
         world.settle()
         assert start_of(world, "head") is None
         assert world.why_pod("head").message.endswith("No start is known: a pod in its way has no known end.")
-        # So whoever fits is not held back for its sake.
+        # So units that fit are not held back for its sake.
         world.node("b", cpu=1).pod("endless", cpu=1).settle()
         assert node_of(world, "endless") == "b"
 
-    def test_who_has_not_waited_long_enough_waits_without_one(self) -> None:
+    def test_unit_that_has_not_waited_long_enough_gets_no_reserved_start(self) -> None:
         world = Scenario(policy(minAgeSeconds=60)).node("a", cpu=4)
         busy(world, "runs", "a", 1000, cpu=4)
         waiting(world, "head", 50, cpu=3)
@@ -134,7 +134,7 @@ class TestWhoGetsAStart:
         world.settle()
         assert start_of(world, "head") == 1000
 
-    def test_a_gang_has_one_common_window(self) -> None:
+    def test_members_of_a_gang_get_one_common_start(self) -> None:
         world = Scenario(policy()).nodes(3, cpu=2)
         for number, end in enumerate((100, 200, 300), start=1):
             busy(world, f"runs{number}", f"n{number}", end, cpu=2)
@@ -144,7 +144,7 @@ class TestWhoGetsAStart:
         world.settle()
         assert start_of(world, "g") == 200
 
-    def test_a_queue_with_a_ceiling_waits_for_what_it_holds_itself(self) -> None:
+    def test_unit_of_a_queue_at_its_limit_waits_for_the_queues_own_pods(self) -> None:
         world = Scenario(policy_with("capacity")).node("a", cpu=8).queue("q", capability={"cpu": 4})
         world.pod(
             "runs",
@@ -158,7 +158,7 @@ class TestWhoGetsAStart:
         world.settle()
         assert start_of(world, "head") == 100
 
-    def test_surplus_takes_no_quota_that_is_reserved_as_a_single_pod_does_not(self) -> None:
+    def test_surplus_uses_no_reserved_quota_like_a_single_pod(self) -> None:
         for gang in ("", "elastic"):
             world = Scenario(policy_with("capacity")).node("a", cpu=64).queue("q", capability={"cpu": 6})
             if gang:
@@ -178,7 +178,7 @@ def policy_with(plugin: str) -> str:
     return policy().replace("{name: predicates}", f"{{name: predicates}}, {{name: {plugin}}}")
 
 
-class TestWhoGoesBefore:
+class TestBackfilledUnits:
     def world(self) -> Scenario:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=2)
@@ -188,14 +188,14 @@ class TestWhoGoesBefore:
         world.now += 10
         return world
 
-    def test_who_ends_in_time(self) -> None:
+    def test_pod_that_ends_in_time_starts_before_the_reserved_start(self) -> None:
         world = self.world()
         waiting(world, "quick", 90, cpu=2).settle()
         assert node_of(world, "quick") == "a"
         assert start_of(world, "head") == 100
 
     @pytest.mark.parametrize("seconds", [91, 0])
-    def test_not_who_would_end_too_late_or_says_no_end(self, seconds: int) -> None:
+    def test_pod_that_ends_too_late_or_has_no_end_waits(self, seconds: int) -> None:
         world = self.world()
         if seconds:
             waiting(world, "slow", seconds, cpu=2)
@@ -205,7 +205,7 @@ class TestWhoGoesBefore:
         assert node_of(world, "slow") == ""
         assert "reserved for units that start before the pod would end" in world.why_pod("slow").message
 
-    def test_who_takes_what_the_head_leaves(self) -> None:
+    def test_pod_that_fits_beside_the_reserved_unit_starts(self) -> None:
         world = Scenario(policy()).node("a", cpu=5)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "head", 50, cpu=4)
@@ -213,11 +213,11 @@ class TestWhoGoesBefore:
         world.pod("endless", cpu=1).settle()
         assert node_of(world, "endless") == "a"
 
-    def test_who_has_a_higher_priority(self) -> None:
+    def test_pod_of_higher_priority_starts_and_moves_the_reserved_start(self) -> None:
         world = self.world()
         world.pod("urgent", cpu=2, priority=10).settle()
         assert node_of(world, "urgent") == "a"
-        # The head's start has moved, and it is known for whose sake.
+        # The head's start has moved, and the reason names the pod.
         plan = plan_of(world)
         world.now += 1
         world.node("b", cpu=1).settle()
@@ -227,8 +227,8 @@ class TestWhoGoesBefore:
         ]
 
 
-class TestWhatBecomesOfIt:
-    def test_who_ends_early_lets_it_start_earlier(self) -> None:
+class TestChangesOfStarts:
+    def test_early_end_moves_a_reserved_start_forward(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "head", 50, cpu=4)
@@ -238,7 +238,7 @@ class TestWhatBecomesOfIt:
         assert node_of(world, "head") == "a"
         assert dict(plan_of(world).starts.outcomes.counts) == {"Kept": 1}
 
-    def test_a_lost_node_moves_it_and_is_named(self) -> None:
+    def test_lost_node_moves_a_reserved_start_and_is_named(self) -> None:
         world = Scenario(policy()).nodes(2, cpu=4)
         busy(world, "one", "n1", 100, cpu=4)
         busy(world, "two", "n2", 200, cpu=4)
@@ -250,7 +250,7 @@ class TestWhatBecomesOfIt:
         assert start_of(world, "head") == 200
         assert [slip.cause for each in plan_of(world).all() for slip in each.slips] == [SlipCause.NODE_LOST]
 
-    def test_an_overrun_moves_it_and_is_named(self) -> None:
+    def test_overrun_moves_a_reserved_start_and_is_named(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "head", 50, cpu=4)
@@ -262,7 +262,7 @@ class TestWhatBecomesOfIt:
         (slip,) = (slip for each in plan_of(world).all() for slip in each.slips)
         assert (slip.cause, slip.by) == (SlipCause.OVERRUN, "pod ns/runs")
 
-    def test_a_pod_that_begins_late_moves_it_and_is_named(self) -> None:
+    def test_late_start_of_a_pod_moves_a_reserved_start_and_is_named(self) -> None:
         world = Scenario(policy(startDelaySeconds=30)).node("a", cpu=4)
         world.pod("runs", node="a", pod_class=runs_for(100), cpu=4, more={**lasting(100), "bound": 1000})
         waiting(world, "head", 50, cpu=4)
@@ -275,8 +275,8 @@ class TestWhatBecomesOfIt:
         assert (slip.cause, slip.by) == (SlipCause.STARTED_LATE, "pod ns/runs")
 
     @pytest.mark.parametrize(("cpu", "start"), [(4, 300), (1, 100)])
-    def test_who_asks_for_something_else_has_another_start(self, cpu: int, start: int) -> None:
-        """A pod that waits may be resized."""
+    def test_changed_request_gets_another_reserved_start(self, cpu: int, start: int) -> None:
+        """A waiting pod can be resized."""
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "short", "a", 200, cpu=1)
         busy(world, "shortest", "a", 100, cpu=1)
@@ -289,8 +289,8 @@ class TestWhatBecomesOfIt:
         slips = [(slip.former, slip.start, slip.cause) for each in plan_of(world).all() for slip in each.slips]
         assert slips == ([(1200, 1300, SlipCause.DEMAND_CHANGED)] if start > 200 else [])
 
-    def test_who_had_its_turn_in_time_and_found_no_place_is_counted_so(self) -> None:
-        """What is no amount is proved when it starts: here a port."""
+    def test_unit_without_a_node_at_its_promised_start_is_counted_as_such(self) -> None:
+        """Constraints that are no amounts are checked only at the start: here a port."""
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "head", 50, cpu=2)
@@ -307,13 +307,13 @@ class TestWhatBecomesOfIt:
         assert node_of(world, "head") == "a"
         assert dict(plan_of(world).starts.outcomes.counts) == {"NotPlaceable": 1}
 
-    def test_who_cannot_start_at_its_time_is_not_asked_without_end(self) -> None:
+    def test_unit_that_cannot_start_at_its_promised_time_is_not_retried_endlessly(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         world.gang("g", 1, created=world.now)
         waiting(world, "g-0", 50, gang="g", cpu=4).settle()
         assert start_of(world, "g") == 100
-        # Its group asks for more than there is by then: it is held before any node is looked at.
+        # Its group requests more than the cluster has by then: it is held before any node is checked.
         world.gang("g", 2)
         world.now = 1100
         world.gone("runs")
@@ -321,7 +321,7 @@ class TestWhatBecomesOfIt:
         world.settle()
         assert not plan_of(world).active or (world.scheduler.next_recheck or 0) > world.now
 
-    def test_who_goes_away_leaves_nothing_behind(self) -> None:
+    def test_deleted_unit_leaves_no_reserved_start_behind(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=2)
         waiting(world, "head", 50, cpu=4)
@@ -333,8 +333,8 @@ class TestWhatBecomesOfIt:
         assert node_of(world, "endless") == "a"
 
 
-class TestARestart:
-    def test_keeps_every_promise_where_it_was(self) -> None:
+class TestRestart:
+    def test_restart_preserves_every_promised_start(self) -> None:
         world = Scenario(policy(depth=0)).nodes(2, cpu=4)
         busy(world, "one", "n1", 100, cpu=4)
         busy(world, "two", "n2", 200, cpu=4)
@@ -351,7 +351,7 @@ class TestARestart:
         assert [(each.name, each.start, each.window.rows.tolist()) for each in plan_of(again).all()] == before
         assert encode(starts(again.scheduler).promised()[1]) == told
 
-    def test_names_what_took_the_room_meanwhile_and_no_change_of_demand(self) -> None:
+    def test_restart_names_the_cause_of_lost_room_and_no_change_of_demand(self) -> None:
         slow = policy(startDelaySeconds=30)
         world = Scenario(slow).node("a", cpu=4)
         busy(world, "one", "a", 100, cpu=2)
@@ -363,7 +363,7 @@ class TestARestart:
         (reservation,) = plan_of(again).all()
         assert [slip.cause for slip in reservation.slips] == [SlipCause.DISPLACED]
 
-    def test_gives_nothing_to_another_group_of_the_name(self) -> None:
+    def test_restart_gives_no_start_to_another_group_of_the_same_name(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "one", "a", 100, cpu=4)
         world.gang("g", 1, created=1001, uid="u")
@@ -377,7 +377,7 @@ class TestARestart:
     @pytest.mark.parametrize(
         "text", ["", "[]", "{}", '{"version":1,"reservations":3}', '{"version":1,"reservations":[{"start":"x"}]}']
     )
-    def test_what_cannot_be_read_is_said_and_forgotten(self, text: str) -> None:
+    def test_unreadable_record_of_a_start_is_reported_and_forgotten(self, text: str) -> None:
         found, faults = decode(text)
         assert not found
         assert len(faults) == 1
@@ -385,7 +385,7 @@ class TestARestart:
 
 
 def restarted(world: Scenario, told: str, under: str = policy(depth=0)) -> Scenario:
-    """Another process over the same cluster."""
+    """Start another process over the same cluster."""
     again = Scenario(under)
     again.now = world.now
     for event in world.events:
@@ -397,7 +397,7 @@ def restarted(world: Scenario, told: str, under: str = policy(depth=0)) -> Scena
 
 
 def rigid_jobs(rows: list[tuple[int, int, int, int]]) -> list[RigidJob]:
-    """Number jobs by kind within a second: pods of one second take their turns by kind, whatever their names."""
+    """Number jobs by kind within a second: pods of one second are ordered by kind, whatever their names."""
     kinds = dict.fromkeys((submit, width, run + late) for submit, run, width, late in rows)
     places = {kind: place for place, kind in enumerate(kinds)}
     ordered = sorted(rows, key=lambda row: places[row[0], row[2], row[1] + row[3]])
@@ -418,7 +418,7 @@ JOBS = st.lists(
 @given(JOBS, st.booleans(), st.booleans())
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.slow
-def test_one_start_kept_at_a_time_is_easy_backfilling(
+def test_depth_of_one_equals_easy_backfilling(
     jobs: list[RigidJob], shortest_first: bool, refresh_verdicts: bool
 ) -> None:
     order = "shortest" if shortest_first else "queue"
@@ -430,7 +430,7 @@ def test_one_start_kept_at_a_time_is_easy_backfilling(
 @given(JOBS, st.integers(0, 4))
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @pytest.mark.slow
-def test_no_promise_is_broken_while_nothing_but_time_and_work_happens(jobs: list[RigidJob], depth: int) -> None:
+def test_no_promise_is_broken_while_only_time_passes_and_jobs_arrive(jobs: list[RigidJob], depth: int) -> None:
     played = play(jobs, 10, policy(depth=depth))
     assert len(played.starts) == len(jobs)
     late = {number for number, promised in played.promised.items() if played.starts[number] > promised}
@@ -444,7 +444,7 @@ class Played:
 
 
 def play(jobs: list[RigidJob], processors: int, text: str, refresh_verdicts: bool = True) -> Played:
-    """The scheduler in virtual time over one pool of processors."""
+    """Run the scheduler in virtual time over one pool of processors."""
     base, played = 1_000_000, Played()
     state = ClusterState()
     scheduler = Scheduler(state, load_policy(text), refresh_verdicts)

@@ -1,4 +1,4 @@
-"""Starts that are kept for gangs whose members have to be close to each other."""
+"""Reserved starts of gangs with a required topology."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.feature("start-reservations")
 
 
 def world(racks: dict[str, list[int]], **arguments: object) -> Network:
-    """Racks of nodes of 4 CPUs, each busy for so many seconds (0: idle)."""
+    """Racks of nodes of 4 CPUs, each busy for this number of seconds (0: idle)."""
     made = Network(policy(**arguments))
     for name, ends in racks.items():
         made.rack(name, len(ends))
@@ -31,7 +31,7 @@ def gang(made: Network, name: str, members: int, seconds: int = 50, rule: Topolo
     made.pods(name, members, gang=name, cpu=4, pod_class=runs_for(seconds), more=lasting(seconds))
 
 
-def test_it_starts_when_one_rack_has_room_not_when_as_many_nodes_have_it_anywhere() -> None:
+def test_gang_starts_when_one_rack_has_room_not_when_enough_nodes_have_it_anywhere() -> None:
     made = world({"a": [100, 400], "b": [100, 300], "c": [100]})
     gang(made, "close", 2)
     made.settle()
@@ -42,14 +42,14 @@ def test_it_starts_when_one_rack_has_room_not_when_as_many_nodes_have_it_anywher
     assert start_of(everywhere, "close") == 100
 
 
-def test_where_no_rack_is_large_enough_no_start_is_kept() -> None:
+def test_no_start_is_reserved_where_no_rack_is_large_enough() -> None:
     made = world({"a": [100, 100], "b": [100]})
     gang(made, "wide", 3)
     made.settle()
     assert len(plan_of(made)) == 0
 
 
-def test_members_of_two_kinds_share_one_rack() -> None:
+def test_members_of_two_classes_share_one_rack() -> None:
     made = world({"a": [100, 500], "b": [200, 200]})
     made.gang("mixed", 2, created=made.now, topology=IN_A_RACK)
     for name, cpu in (("large", 4), ("small", 3)):
@@ -58,7 +58,7 @@ def test_members_of_two_kinds_share_one_rack() -> None:
     assert start_of(made, "mixed") == 200
 
 
-def test_what_is_kept_for_one_gang_is_not_kept_for_another() -> None:
+def test_room_reserved_for_one_gang_is_not_reserved_for_another() -> None:
     made = world({"a": [100, 100], "b": [300, 300]}, depth=0)
     gang(made, "first", 2, seconds=1000)
     gang(made, "second", 2, seconds=1000)
@@ -66,7 +66,7 @@ def test_what_is_kept_for_one_gang_is_not_kept_for_another() -> None:
     assert [start_of(made, name) for name in ("first", "second")] == [100, 300]
 
 
-def test_who_runs_already_pins_the_rack() -> None:
+def test_running_members_pin_the_rack_of_a_reserved_start() -> None:
     made = world({"a": [0, 500, 500], "b": [100, 100, 100]})
     made.gang("grows", 3, created=made.now, topology=IN_A_RACK)
     made.pod("there", gang="grows", cpu=4, node="a1", pod_class=runs_for(2000), more=lasting(2000))
@@ -82,7 +82,7 @@ def test_who_runs_already_pins_the_rack() -> None:
     st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=4),
     st.integers(1, 4),
 )
-def test_the_start_is_the_first_moment_at_which_some_rack_has_so_many_idle_nodes(
+def test_reserved_start_is_the_first_moment_at_which_a_rack_has_enough_idle_nodes(
     ends: list[list[int]], members: int
 ) -> None:
     made = world({"abcd"[number]: [100 * each for each in rack] for number, rack in enumerate(ends)})
@@ -91,7 +91,7 @@ def test_the_start_is_the_first_moment_at_which_some_rack_has_so_many_idle_nodes
     possible = [100 * sorted(rack)[members - 1] for rack in ends if len(rack) >= members]
     assert start_of(made, "close") == (min(possible) if possible else None)
     if possible:
-        # And so it comes.
+        # The gang starts at that time.
         while made.now < 1000 + min(possible):
             made.now += 100
             for name, record in [(each.pod.name, each) for each in made.state.pods.values()]:

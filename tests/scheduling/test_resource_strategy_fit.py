@@ -1,5 +1,4 @@
-"""`resource-strategy-fit`: which resources are packed, which are spread, and which are left to those who need
-them."""
+"""`resource-strategy-fit`: packed, spread and scarce resources."""
 
 from __future__ import annotations
 
@@ -24,34 +23,34 @@ SRA = (
 )
 
 
-def test_without_resources_cpu_and_memory_are_spread() -> None:
+def test_without_arguments_cpu_and_memory_are_spread() -> None:
     s = Scenario(policy("")).node("n1").node("n2")
     s.pod("there", node="n1", cpu=8)
     s.pod("p", cpu=8).run()
     assert s.where("p") == "n2"
 
 
-def test_pods_stay_away_from_scarce_resources_that_they_do_not_need() -> None:
+def test_pods_avoid_nodes_with_scarce_resources_that_they_do_not_need() -> None:
     s = Scenario(policy(SRA % "")).node("gpus", gpu=8).node("plain")
     s.pod("p", cpu=1).pod("q", cpu=1, gpu=1).run()
     assert (s.where("p"), s.where("q")) == ("plain", "gpus")
 
 
-def test_scarcer_resources_count_more() -> None:
+def test_scarcer_resources_weigh_more() -> None:
     weights = ", resourceWeight: {nvidia.com/gpu: 3, ephemeral-storage: 1}"
     s = Scenario(policy(SRA % weights)).node("gpu", gpu=8).node("disk", storage=1)
     s.pod("p", cpu=1).run()
     assert s.where("p") == "disk"
 
 
-def test_it_counts_beside_the_fit_by_its_weight() -> None:
+def test_scarcity_is_added_to_the_fit_by_its_weight() -> None:
     fit = "resourceStrategyFitWeight: 10, resources: {cpu: {type: MostAllocated, weight: 1}}"
     scarce = "sra: {enable: %s, weight: 1, resources: nvidia.com/gpu}"
     for enabled, expected in (("true", "gpus"), ("false", "gpus")):
         s = Scenario(policy(f"{fit}, {scarce % enabled}")).node("plain").node("gpus", gpu=8)
         s.pod("there", node="gpus", cpu=32)
         s.pod("p", cpu=1).run()
-        assert s.where("p") == expected  # half a node of CPU is worth more than one scarce resource
+        assert s.where("p") == expected  # half a node of CPU outweighs one scarce resource
     heavy = "sra: {enable: true, weight: 20, resources: nvidia.com/gpu}"
     s = Scenario(policy(f"{fit}, {heavy}")).node("plain").node("gpus", gpu=8)
     s.pod("there", node="gpus", cpu=32)
@@ -71,17 +70,17 @@ PROPORTIONAL = (
 )
 
 
-def test_pods_without_gpus_leave_cpu_and_memory_to_those_that_are_idle() -> None:
+def test_pods_without_gpus_leave_cpu_and_memory_for_idle_gpus() -> None:
     s = Scenario(policy(PROPORTIONAL)).node("n", cpu=32, memory="64G", gpu=6)
     s.job("cpus", 10, minimum=1, cpu=1, memory="1G").run()
-    # Six idle GPUs keep 24 CPU and 48 GB.
+    # Six idle GPUs reserve 24 CPU and 48 GB.
     assert len(s.placed()) == 8
     assert "1 node(s) reserved CPU and memory for pods that request nvidia.com/gpu" in s.why_pod("cpus-9").message
     s.pod("gpus", cpu=12, memory="20G", gpu=3).run()
     assert s.where("gpus") == "n"
 
 
-def test_what_is_not_asked_for_is_not_kept_from_anybody() -> None:
+def test_resources_that_a_pod_does_not_request_are_not_reserved() -> None:
     s = Scenario(policy(PROPORTIONAL)).node("n", cpu=8, memory="64G", gpu=6).node("plain", cpu=2, memory="256M")
     s.pod("memory", memory="1G").pod("cpu", cpu=1).pod("neither").run()
     assert (s.where("memory"), s.where("cpu")) == ("n", "plain")
@@ -105,6 +104,6 @@ def test_members_of_a_gang_count_while_they_are_placed() -> None:
         "sra: {resourceWeight: {nvidia.com/gpu: -1}, resources: nvidia.com/gpu}",
     ],
 )
-def test_what_cannot_be_read_is_an_error(wrong: str) -> None:
+def test_unreadable_arguments_are_errors(wrong: str) -> None:
     with pytest.raises(PolicyError, match="resource-strategy-fit"):
         load_policy(policy(wrong))

@@ -1,4 +1,4 @@
-"""`resourcequota`: no group is let in whose pods the API server would not let it create."""
+"""`resourcequota`: a group is admitted only if the API server would let it create its pods."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ class World(Scenario):
 
 @pytest.mark.parametrize("key", ["cpu", "requests.cpu"])
 @pytest.mark.parametrize(("asked", "admitted"), [("2500m", True), ("2501m", False)])
-def test_used_and_asked_may_reach_the_hard_limit(key: str, asked: str, admitted: bool) -> None:
+def test_group_is_admitted_up_to_the_hard_limit_of_the_quota(key: str, asked: str, admitted: bool) -> None:
     world = World().quota(hard={key: 4}, used={key: "1500m"}).queued("job", cpu=asked)
     assert (world.admitted() == ["job"]) == admitted
 
 
 @pytest.mark.parametrize("key", ["pods", "count/pods"])
-def test_members_count_as_pods(key: str) -> None:
+def test_members_of_a_group_count_as_pods(key: str) -> None:
     world = World().quota(hard={key: 5}, used={key: 1})
     assert world.queued("five", 5, created=1, cpu=1).queued("four", 4, created=2, cpu=1).admitted() == ["four"]
 
 
-def test_devices_are_compared_by_their_own_name() -> None:
+def test_devices_are_compared_by_their_own_resource_name() -> None:
     world = World().quota(hard={"requests.nvidia.com/gpu": 2})
     assert world.queued("three", gpu=3).queued("two", gpu=2).admitted() == ["two"]
 
 
-def test_every_quota_of_the_namespace_must_allow_it() -> None:
+def test_every_quota_of_the_namespace_must_allow_the_group() -> None:
     world = World().quota("wide", hard={"cpu": 9}).quota("narrow", hard={"cpu": 1})
     assert world.queued("job", cpu=2).admitted() == []
 
 
-def test_limits_are_compared_where_the_group_tells_them() -> None:
-    """Volcano's controller writes the limits of the members that are needed beside their requests."""
+def test_limits_are_compared_where_the_group_states_them() -> None:
+    """Volcano's controller writes the limits of the required members beside their requests."""
     world = World().quota(hard={"limits.cpu": 10}, used={"limits.cpu": 3})
     for created, (name, cpu) in enumerate({"eight": "8", "seven": "7"}.items()):
         stated, faults = limit_list({"cpu": "1", "limits.cpu": cpu}, "spec.minResources")
@@ -81,7 +81,7 @@ def test_limits_are_compared_where_the_group_tells_them() -> None:
         )
     assert world.admitted() == ["seven"]
     assert "it requests 8 limits.cpu; ResourceQuota ns/quota has 0 left" in world.why("eight").message
-    # Half of it is created and counted by the quota, the other half is still to come.
+    # Half of the pods exist and count in the quota; the other half is still to be created.
     world.pods("seven", 1, gang="seven", cpu=1).quota(hard={"limits.cpu": 10}, used={"limits.cpu": "6500m"})
     world.gang(
         "one",
@@ -97,25 +97,25 @@ def test_limits_are_compared_where_the_group_tells_them() -> None:
     assert world.admitted() == ["seven", "one"]
 
 
-def test_what_is_not_known_or_not_meant_is_not_compared() -> None:
+def test_other_resources_and_scoped_quotas_are_not_compared() -> None:
     world = World().quota("limits", hard={"limits.cpu": 0, "count/jobs.batch": 0, "services": 0})
     world.quota("scoped", hard={"cpu": 0}, scoped=True)
     assert world.queued("job", cpu=2).admitted() == ["job"]
 
 
-def test_without_min_resources_there_is_nothing_to_compare() -> None:
+def test_group_without_min_resources_is_not_compared() -> None:
     assert World().quota(hard={"cpu": 0, "pods": 0}).queued("job").admitted() == ["job"]
 
 
-def test_groups_of_one_cycle_add_up() -> None:
+def test_amounts_of_groups_of_one_cycle_add_up() -> None:
     world = World().quota(hard={"cpu": 10})
     for created, name in enumerate("abc", start=1):
         world.queued(name, created=created, cpu=4)
     assert world.admitted() == ["a", "b"]
 
 
-def test_what_was_admitted_counts_until_its_pods_exist() -> None:
-    """The quota's own count knows a pod from its creation on."""
+def test_amounts_of_an_admitted_group_count_until_its_pods_exist() -> None:
+    """The quota's own usage includes a pod from its creation on."""
     world = World().quota(hard={"cpu": 10, "pods": 100}).queued("a", 2, cpu=8)
     assert world.admitted() == ["a"]
     assert world.queued("b", cpu=4).admitted() == ["a"]
@@ -125,7 +125,7 @@ def test_what_was_admitted_counts_until_its_pods_exist() -> None:
     assert world.admitted() == ["a", "c"]
 
 
-def test_a_quota_that_grows_or_goes_lets_in_who_waits() -> None:
+def test_raised_or_deleted_quota_admits_waiting_groups() -> None:
     world = World().quota(hard={"cpu": 1}).queued("small", created=1, cpu=2).queued("large", created=2, cpu=9)
     assert world.admitted() == []
     assert world.quota(hard={"cpu": 3}).admitted() == ["small"]
@@ -133,7 +133,7 @@ def test_a_quota_that_grows_or_goes_lets_in_who_waits() -> None:
     assert world.admitted() == ["small", "large"]
 
 
-def test_other_namespaces_have_their_own() -> None:
+def test_quota_of_another_namespace_does_not_apply() -> None:
     elsewhere = ResourceQuota("elsewhere", "quota", limits({"cpu": 0}))
     world = World().observe("quota elsewhere", ResourceQuotaUpdated(elsewhere))
     assert world.queued("job", cpu=2).admitted() == ["job"]

@@ -1,4 +1,4 @@
-"""A node whose kubelet refused a pod is left alone for a while, longer each time."""
+"""Back-off of a node whose kubelet rejected a pod, longer each time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def later(world: Scenario, moment: float) -> None:
     world.run()
 
 
-def test_a_node_rests_after_a_refusal_and_is_used_again_by_itself() -> None:
+def test_node_is_skipped_after_a_rejection_and_used_again_by_itself() -> None:
     world = Scenario().node("best", cpu=9, memory="9Gi").node("next", cpu=4, memory="4Gi")
     world.pod("a", cpu=1).run()
     assert world.where("a") == "best"
@@ -34,7 +34,7 @@ def test_a_node_rests_after_a_refusal_and_is_used_again_by_itself() -> None:
     assert world.where("c") == "best"
 
 
-def test_who_waits_for_the_only_node_is_told_and_goes_there_in_the_end() -> None:
+def test_pod_that_waits_for_its_only_node_has_a_reason_and_is_placed_after_the_back_off() -> None:
     world = Scenario().node("only", cpu=1)
     until = rejecting_nodes(world.scheduler).rejected("only", world.now)
     world.pod("a", cpu=1).run()
@@ -43,14 +43,14 @@ def test_who_waits_for_the_only_node_is_told_and_goes_there_in_the_end() -> None
     assert world.where("a") == "only"
 
 
-def test_another_policy_does_not_wake_the_node() -> None:
+def test_changed_policy_does_not_end_the_back_off_of_a_node() -> None:
     world = Scenario().node("only", cpu=1)
     rejecting_nodes(world.scheduler).rejected("only", world.now)
     world.scheduler.use(world.scheduler.policy)
     assert world.pod("a", cpu=1).run().where("a") == ""
 
 
-def test_a_node_rests_twice_as_long_each_time_and_not_for_ever() -> None:
+def test_back_off_of_a_node_doubles_each_time_up_to_a_limit() -> None:
     rests, now, pauses = NodeBackoff(), NOW, []
     for _ in range(7):
         until = rests.refused("n", now)
@@ -60,13 +60,13 @@ def test_a_node_rests_twice_as_long_each_time_and_not_for_ever() -> None:
     assert pauses[-1] == LONGEST_REST
 
 
-def test_pods_that_were_on_their_way_already_count_once() -> None:
+def test_pods_already_on_their_way_count_as_one_rejection() -> None:
     rests = NodeBackoff()
     assert {rests.refused("n", NOW + second) for second in range(8)} == {NOW + FIRST_REST}
     assert rests.refused("n", NOW + FIRST_REST) == NOW + 3 * FIRST_REST
 
 
-def test_old_refusals_are_forgotten() -> None:
+def test_old_rejections_are_forgotten() -> None:
     rests = NodeBackoff()
     rests.refused("n", NOW)
     later = NOW + FORGOTTEN_AFTER

@@ -1,4 +1,4 @@
-"""Who runs longer than he may: reported, evicted when somebody needs the room, or killed, as the policy says."""
+"""Pods that exceed their run time: reported, evicted when another unit needs the room, or killed, by the policy."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def running(world: Scenario, name: str, node: str, allowed: int, **fields: Any) 
 
 
 def at(world: Scenario, seconds: int) -> list[str]:
-    """What a cycle so many seconds after the beginning evicts."""
+    """Return the pods that a cycle this number of seconds after the beginning evicts."""
     world.now = 1000 + seconds
     world.scheduler.activate_due(world.now)
     return sorted(evict.name for evict in world.cycle().evictions)
 
 
-def test_report_evicts_nobody() -> None:
+def test_report_evicts_no_pod() -> None:
     world = running(Scenario(policy("report")).node("n", cpu=1), "a", "n", 60).pod("b", cpu=1)
     assert world.scheduler.next_recheck is None
     assert at(world, 100) == []
@@ -59,7 +59,7 @@ def test_kill_evicts_when_the_time_is_over_and_wakes_for_it() -> None:
     assert at(world, 61) == []
 
 
-def test_a_gang_goes_as_a_whole() -> None:
+def test_gang_beyond_its_run_time_is_evicted_as_a_whole() -> None:
     world = Scenario(policy("kill")).node("n", cpu=4).gang("g", 2)
     running(world, "g-0", "n", 60, gang="g")
     running(world, "g-1", "n", 60, gang="g", more={"started": 1030})
@@ -67,19 +67,19 @@ def test_a_gang_goes_as_a_whole() -> None:
     assert at(world, 60) == ["g-0", "g-1"]
 
 
-def test_a_limit_cannot_be_vetoed_by_whom_it_ends() -> None:
+def test_owner_of_a_pod_cannot_veto_its_run_time_limit() -> None:
     world = running(Scenario(policy("kill")).node("n", cpu=2), "a", "n", 60, more={"preemptable": False})
     assert at(world, 60) == ["a"]
 
 
-def test_pods_of_others_and_of_their_nodes_are_never_ended() -> None:
+def test_pods_of_other_schedulers_and_daemon_sets_are_not_killed() -> None:
     world = Scenario(policy("kill")).node("n", cpu=4)
     running(world, "foreign", "n", 60, scheduler="default-scheduler")
     running(world, "fixture", "n", 60, more={"fixture": True})
     assert at(world, 100) == []
 
 
-def test_who_may_run_longer_after_all_stays() -> None:
+def test_pod_whose_limit_was_raised_is_not_killed() -> None:
     world = running(Scenario(policy("kill")).node("n", cpu=2), "a", "n", 60)
     world.becomes("a", run_time=RunTime(allowed=600))
     assert world.scheduler.next_recheck == 1600
@@ -88,42 +88,42 @@ def test_who_may_run_longer_after_all_stays() -> None:
     assert world.scheduler.next_recheck is None
 
 
-def test_nobody_goes_while_nobody_waits() -> None:
+def test_no_pod_is_evicted_while_no_unit_waits() -> None:
     world = running(Scenario(policy("evict-when-needed")).node("n", cpu=1), "a", "n", 60)
     assert at(world, 100) == []
     world.pod("b", cpu=1)
     assert at(world, 101) == ["a"]
 
 
-def test_who_waits_gets_the_room_when_the_time_of_another_is_over() -> None:
+def test_waiting_unit_gets_the_room_of_a_pod_beyond_its_run_time() -> None:
     world = running(Scenario(policy("evict-when-needed")).node("n", cpu=1), "a", "n", 60).pod("b", cpu=1)
     assert at(world, 30) == []
     assert at(world, 60) == ["a"]
 
 
-def test_nobody_goes_for_whom_that_does_not_help() -> None:
+def test_no_pod_is_evicted_for_a_unit_that_would_not_fit() -> None:
     world = running(Scenario(policy("evict-when-needed")).node("n", cpu=2), "a", "n", 60).pod("b", cpu=3)
     assert at(world, 60) == []
 
 
-def test_only_as_many_go_as_are_needed_and_the_longest_overdue_first() -> None:
+def test_only_the_necessary_number_is_evicted_and_the_longest_overdue_first() -> None:
     world = Scenario(policy("evict-when-needed")).node("n", cpu=2)
     running(world, "a", "n", 60)
     running(world, "b", "n", 30)
     world.pod("c", cpu=1)
     assert at(world, 100) == ["b"]
-    # It is on its way: nobody else goes for the same.
+    # It is terminating: no other pod is evicted for the same unit.
     assert at(world, 120) == []
 
 
-def test_a_budget_keeps_whom_somebody_would_merely_like_to_replace() -> None:
+def test_disruption_budget_protects_an_overdue_pod_from_replacement() -> None:
     world = running(Scenario(policy("evict-when-needed")).node("n", cpu=1), "a", "n", 60, more={"budgets": ("b",)})
     world.observe("a", DisruptionBudgetUpdated(DisruptionBudget(NAMESPACE, "b", 0)))
     world.pod("c", cpu=1)
     assert at(world, 60) == []
 
 
-def test_a_policy_says_one_of_three_words() -> None:
+def test_policy_accepts_one_of_three_values() -> None:
     with pytest.raises(
         PolicyError, match=r"exceededRunTimes: 'shoot' is unknown; expected report, evict-when-needed or kill"
     ):

@@ -1,5 +1,5 @@
-"""What holds whatever happens: nothing is overfilled, no gang starts in part, nothing is said twice, and parking is
-only a way to be quick.
+"""Properties of every history: no node is overfilled, no gang starts in part, no message is repeated, and parking
+only saves time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def needs(world: Scenario) -> dict[GangKey, QuorumRequirement]:
 
 
 def check_plan(world: Scenario, before: dict[GangKey, QuorumRequirement], plan: Plan) -> None:
-    """Every gang got its whole requirement or nothing, every pod one node, every gang group all or none."""
+    """Check that every gang got its whole requirement or nothing, every pod one node, every gang group all or
+    none.
+    """
     counts = Counter(bind.gang for bind in plan.binds if bind.gang is not None)
     for key, placed in counts.items():
         assert placed >= before[key].total, f"{key} started in part"
@@ -42,7 +44,7 @@ def check_plan(world: Scenario, before: dict[GangKey, QuorumRequirement], plan: 
 
 
 def gang_group(world: Scenario, key: GangKey) -> set[GangKey]:
-    """The gangs that it names, that they name, and so on."""
+    """Return the gangs tied to a gang by their declarations, transitively."""
     found: set[GangKey] = set()
     ask = [key]
     while ask:
@@ -76,8 +78,8 @@ def test_plans_are_whole_and_the_scheduler_comes_to_rest(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
-    """A scheduler that looks at everything in every cycle decides and says the same."""
+def test_parking_does_not_change_decisions(seed: int) -> None:
+    """A scheduler that tries every unit in every cycle decides and reports the same."""
     lazy, eager = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
     script = Script(seed, lazy, eager)
     try:
@@ -95,7 +97,7 @@ def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_cycles_that_are_cut_short_add_up_to_a_whole_one(seed: int) -> None:
+def test_interrupted_cycles_add_up_to_a_whole_one(seed: int) -> None:
     whole, cut = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
     script = Script(seed, whole, cut)
     try:
@@ -113,7 +115,7 @@ def test_cycles_that_are_cut_short_add_up_to_a_whole_one(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(10)))
-def test_the_same_history_gives_the_same_plans(seed: int) -> None:
+def test_equal_histories_give_equal_plans(seed: int) -> None:
     one, other = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
     script = Script(seed, one, other)
     for _ in range(STEPS):
@@ -122,7 +124,7 @@ def test_the_same_history_gives_the_same_plans(seed: int) -> None:
 
 
 class Stop:
-    """Says stop at the n-th time of asking, and every time after that."""
+    """Return true at the n-th call, and at every later call."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -137,7 +139,7 @@ def decisions(world: Scenario) -> dict[str, str]:
 
 
 def verdicts(world: Scenario) -> dict[str, str]:
-    """What whoever waits was last told."""
+    """Return the last published message of every waiting unit."""
     said = {}
     for gang in world.state.gangs.values():
         if gang.last_verdict is not None and gang.last_verdict[0] is not None:

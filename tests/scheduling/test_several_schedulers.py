@@ -1,4 +1,4 @@
-"""Two schedulers share a cluster (docs/scale.md): whatever is late or lost, nothing is given out twice."""
+"""Two schedulers share a cluster (docs/scale.md): despite late and lost messages no room is allocated twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def play(cluster: SharedCluster, steps: list[tuple[object, ...]]) -> None:
             case ("tidy", str(name)):
                 cluster.replicas[name].tidy()
             case ("end", int(which)):
-                # A job ends whole: all its members are gone.
+                # A job ends whole: all its members are deleted.
                 jobs = sorted(cluster.sizes)
                 for uid in [
                     uid for uid in cluster.api.pods if jobs and uid.startswith(f"{jobs[which % len(jobs)]}-")
@@ -58,7 +58,7 @@ def play(cluster: SharedCluster, steps: list[tuple[object, ...]]) -> None:
 @pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
-def test_nothing_is_given_out_twice_and_gangs_start_whole(steps: list[tuple[object, ...]]) -> None:
+def test_no_room_is_allocated_twice_and_gangs_start_whole(steps: list[tuple[object, ...]]) -> None:
     cluster = SharedCluster()
     play(cluster, steps)
     cluster.settle()
@@ -69,14 +69,14 @@ def test_nothing_is_given_out_twice_and_gangs_start_whole(steps: list[tuple[obje
 @pytest.mark.timeout(900)
 @settings(max_examples=800, deadline=None)
 @given(STEPS)
-def test_the_same_at_length(steps: list[tuple[object, ...]]) -> None:
+def test_no_room_is_allocated_twice_in_long_histories(steps: list[tuple[object, ...]]) -> None:
     cluster = SharedCluster()
     play(cluster, steps)
     cluster.settle()
     cluster.gangs_are_whole()
 
 
-def test_what_fits_is_bound_in_the_end() -> None:
+def test_every_pod_that_fits_is_bound_in_the_end() -> None:
     cluster = SharedCluster()
     cluster.job("one", "a", 2, 2, "red")
     cluster.job("two", "b", 2, 1, "red")
@@ -92,8 +92,8 @@ def test_what_fits_is_bound_in_the_end() -> None:
     assert not cluster.api.claims.entries, "nobody tidies up"
 
 
-def test_without_claims_a_queue_is_given_out_twice() -> None:
-    """What the proof is worth: it fails where the protocol is left out."""
+def test_without_claims_a_queue_is_allocated_twice() -> None:
+    """The proof has power: it fails where the protocol is left out."""
     cluster = SharedCluster(claiming=False)
     cluster.job("one", "a", 2, 2, "red")
     cluster.job("two", "b", 2, 2, "red")
@@ -108,7 +108,7 @@ def test_without_claims_a_queue_is_given_out_twice() -> None:
         cluster.check()
 
 
-def test_whoever_is_late_plans_again() -> None:
+def test_scheduler_with_an_outdated_read_plans_again() -> None:
     cluster = SharedCluster()
     cluster.job("one", "a", 2, 2, "red")
     cluster.job("two", "b", 2, 2, "red")

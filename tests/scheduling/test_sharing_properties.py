@@ -1,4 +1,4 @@
-"""Queues and quotas in random worlds: ceilings hold, and looking at less finds the same."""
+"""Queues and quotas in random worlds: limits hold, and parking does not change decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = 40
 
 
 class SharedScript(Script):
-    """Adds queues in a tree, a namespace's elastic quota and a Koordinator tree to what may happen."""
+    """Add queues in a tree, a namespace's elastic quota and a Koordinator tree to the random events."""
 
     def step(self) -> None:
         kind = self.draw.choice(
@@ -38,7 +38,7 @@ class SharedScript(Script):
         self._tell(
             "queue",
             name,
-            # Later names hang below earlier ones, or below one that may not exist (yet).
+            # Later names are children of earlier ones, or of one that does not exist (yet).
             parent=draw.choice(["", "", *[other for other in QUEUES[1:] if other < name], "missing"]),
             weight=draw.randint(1, 4),
             priority=draw.choice([0, 0, 1]),
@@ -88,7 +88,7 @@ def decisions(world: Scenario) -> dict[str, str]:
 
 
 def excesses(world: Scenario) -> dict[tuple[AccountKey, str, str], int]:
-    """(account, word, resource) -> by how much more than its ceiling it holds."""
+    """Return the excess over its limit, by (account, word, resource)."""
     desk = Desk(world)
     found = {}
     for account in desk.session.ledger.accounts.values():
@@ -103,13 +103,13 @@ def excesses(world: Scenario) -> dict[tuple[AccountKey, str, str], int]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_no_decision_takes_an_account_above_its_ceiling(seed: int) -> None:
+def test_no_decision_raises_an_account_above_its_limit(seed: int) -> None:
     world = Scenario(POLICIES[seed % 3])
     script = SharedScript(seed, world)
     try:
         for _ in range(STEPS):
             script.step()
-            # A change of nodes can make pods placeable: from then on, the others deserve less.
+            # A change of nodes can make pods placeable: from then on, the other queues deserve less.
             world.scheduler.features.begin(world.scheduler.begin(world.now))
             before = excesses(world)
             world.work()
@@ -122,7 +122,7 @@ def test_no_decision_takes_an_account_above_its_ceiling(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_looking_at_everything_finds_no_more(seed: int) -> None:
+def test_retrying_every_unit_places_no_more_pods(seed: int) -> None:
     lazy, eager = Scenario(POLICIES[seed % 3]), Scenario(POLICIES[seed % 3])
     script = SharedScript(seed, lazy, eager)
     try:
@@ -140,8 +140,8 @@ def test_looking_at_everything_finds_no_more(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(12)))
-def test_what_is_left_out_has_a_reason(seed: int) -> None:
-    """When nothing moves any more, every pod on its own that waits lacks a node, exceeds a ceiling or is held."""
+def test_every_waiting_pod_has_a_reason(seed: int) -> None:
+    """At rest, every waiting single pod lacks a node, exceeds a limit or is held."""
     world = Scenario(POLICIES[seed % 3])
     script = SharedScript(seed, world)
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""`shuffle`: plugins say who is to leave, and nobody is torn out of a gang for it."""
+"""`shuffle`: plugins select pods to evict, and no gang is broken for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ tiers: [{plugins: [{name: gang}, {name: conformance}, {name: predicates}, {name:
 
 
 class Broom(Plugin):
-    """Wants the pods that it is told to be gone, all in one round, and notes what became of each."""
+    """Plugin that selects the given pods, all in one round, and records the result of each."""
 
     name = "broom"
 
@@ -54,7 +54,7 @@ class Broom(Plugin):
 
 
 def sweep(scenario: Scenario, *names: str, whole: bool = False) -> list[str]:
-    """Who leaves when these are to go."""
+    """Return the evicted pods for this selection."""
     broom = Broom(list(names), whole)
     policy = load_policy(POLICY)
     policy = msgspec.structs.replace(policy, plugins=(*policy.plugins, ConfiguredPlugin(broom, 1)))
@@ -68,7 +68,7 @@ def world() -> Scenario:
     return Scenario(POLICY).nodes(2, cpu=8)
 
 
-def test_who_leaves_together_is_one_decision_and_others_are_another() -> None:
+def test_pods_of_one_unit_are_one_decision_and_other_units_are_another() -> None:
     scenario = world().pods("p", 2, cpu=1).job("g", 2, cpu=1).run()
     assert sweep(scenario, "p-0", "p-1", "g-0", whole=True) == ["p-0", "p-1", "g-0", "g-1"]
     first, second, third, fourth = [eviction.cause for eviction in scenario.plans[-1].evictions]
@@ -76,7 +76,7 @@ def test_who_leaves_together_is_one_decision_and_others_are_another() -> None:
     assert len({first, second, third}) == 3
 
 
-def test_a_pod_on_its_own_goes() -> None:
+def test_selected_single_pod_is_evicted() -> None:
     scenario = world().pods("p", 2, cpu=1).run()
     assert sweep(scenario, "p-1") == ["p-1"]
     (eviction,) = scenario.plans[-1].evictions
@@ -87,7 +87,7 @@ def test_a_pod_on_its_own_goes() -> None:
     )
 
 
-def test_nobody_else_gets_the_room_before_it_is_free() -> None:
+def test_room_of_a_selected_pod_is_not_used_before_it_is_free() -> None:
     scenario = Scenario(POLICY).node("n1", cpu=1).pod("first", cpu=1).run()
     sweep(scenario, "first")
     scenario.pod("second", cpu=1).work()
@@ -95,14 +95,14 @@ def test_nobody_else_gets_the_room_before_it_is_free() -> None:
     assert scenario.run().placed() == ["second"]
 
 
-def test_pending_pods_and_those_on_their_way_are_passed_over() -> None:
+def test_pending_and_assumed_pods_are_skipped() -> None:
     scenario = world().pod("waits", cpu=99).pod("bound", cpu=1).run().pod("placed", cpu=1)
     scenario.cycle()
     assert sweep(scenario, "waits", "placed", "bound", "bound") == ["bound"]
 
 
 class TestGangs:
-    def test_members_above_the_minimum_go_and_no_more(self) -> None:
+    def test_selected_members_above_the_minimum_are_evicted_and_no_more(self) -> None:
         scenario = world().job("gang", 5, minimum=3, cpu=1).run()
         assert sweep(scenario, *(f"gang-{n}" for n in range(5))) == ["gang-0", "gang-1"]
 
@@ -111,40 +111,40 @@ class TestGangs:
         scenario.pods("ps", 2, gang="gang", role="ps", cpu=1).pods("worker", 2, gang="gang", role="worker", cpu=1)
         assert sweep(scenario.run(), "ps-0", "ps-1", "worker-0", "worker-1") == ["ps-0", "worker-0", "worker-1"]
 
-    def test_so_do_subgroups(self) -> None:
+    def test_subgroups_keep_their_minima(self) -> None:
         scenario = world().gang("gang", 2, subgroups=(SubgroupRule("parts", keys=("part",), size=2, least=1),))
         for part in "ab":
             scenario.pods(f"{part}", 2, gang="gang", cpu=1, more={"labels": (("part", part),)})
         assert sweep(scenario.run(), "a-0", "b-0", "a-1", "b-1") == ["a-0", "a-1"]
 
-    def test_one_that_needs_everybody_loses_nobody(self) -> None:
+    def test_gang_without_surplus_loses_no_member(self) -> None:
         scenario = world().job("gang", 3, cpu=1).run()
         assert sweep(scenario, "gang-0", "gang-1", "gang-2") == []
 
-    def test_unless_the_plugin_says_that_it_may_go_as_a_whole(self) -> None:
+    def test_gang_without_surplus_is_evicted_whole_if_the_plugin_allows_it(self) -> None:
         scenario = world().job("gang", 3, cpu=1).run()
         assert sweep(scenario, "gang-1", whole=True) == ["gang-0", "gang-1", "gang-2"]
 
-    def test_one_spared_member_holds_the_whole_gang(self) -> None:
+    def test_one_protected_member_protects_the_whole_gang(self) -> None:
         scenario = world().job("gang", 3, cpu=1).run().becomes("gang-2", critical=True)
         assert sweep(scenario, "gang-1", whole=True) == []
 
-    def test_its_gang_group_goes_with_it(self) -> None:
+    def test_gang_group_is_evicted_with_its_gang(self) -> None:
         scenario = world().job("ps", 2, cpu=1).job("worker", 2, cpu=1)
         scenario.gang("ps", 2, gang_group=["ps", "worker"]).gang("worker", 2, gang_group=["ps", "worker"]).run()
         assert sorted(sweep(scenario, "worker-0", whole=True)) == ["ps-0", "ps-1", "worker-0", "worker-1"]
 
-    def test_a_gang_whose_members_may_only_be_disrupted_together(self) -> None:
+    def test_gang_whose_members_are_disrupted_only_together_is_evicted_whole(self) -> None:
         scenario = world().job("gang", 3, minimum=1, cpu=1).gang("gang", 1, unit=True).run()
         assert sweep(scenario, "gang-0") == []
         assert len(sweep(scenario, "gang-0", whole=True)) == 3
 
-    def test_a_gang_that_nobody_declares_is_left_alone(self) -> None:
+    def test_gang_without_a_declaration_is_not_evicted(self) -> None:
         scenario = world().pods("p", 2, gang="ghost", node="n1", cpu=1)
         assert scenario.state.gangs[GangKey(NAMESPACE, "ghost")].spec is None
         assert sweep(scenario, "p-0") == []
 
-    def test_a_member_on_its_way_to_a_node_holds_its_gang(self) -> None:
+    def test_assumed_member_protects_its_gang(self) -> None:
         scenario = world().job("gang", 2, cpu=1).work()
         scenario.confirm("gang-0")
         assert sweep(scenario, "gang-0", whole=True) == []
@@ -153,24 +153,24 @@ class TestGangs:
         ("budget", "gone"),
         [({"max_unavailable": Portion(1)}, 1), ({"min_available": Portion(50, percent=True)}, 2)],
     )
-    def test_the_owners_own_budget_holds(self, budget: dict[str, object], gone: int) -> None:
+    def test_disruption_budget_of_the_gangs_owner_applies(self, budget: dict[str, object], gone: int) -> None:
         scenario = world().job("gang", 4, minimum=1, cpu=1).gang("gang", 1, **budget).run()
         assert len(sweep(scenario, *(f"gang-{n}" for n in range(4)))) == gone
 
 
 class TestDisruptionBudgets:
-    def test_they_are_hard_for_nobody_needs_the_room(self) -> None:
+    def test_disruption_budgets_are_hard_limits_for_shuffle(self) -> None:
         scenario = world().pods("p", 3, cpu=1, more={"budgets": ("b",)}).run()
         scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=2)))
         assert sweep(scenario, "p-0", "p-1", "p-2") == ["p-0", "p-1"]
 
-    def test_who_was_told_to_leave_counts_until_the_budget_knows(self) -> None:
+    def test_evicted_pod_counts_until_the_budget_status_includes_it(self) -> None:
         scenario = world().pods("p", 3, cpu=1, more={"budgets": ("b",)}).run()
         scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=1)))
         assert sweep(scenario, "p-0") == ["p-0"]
         assert sweep(scenario, "p-1") == ["p-0"]
 
-    def test_a_whole_gang_breaks_none_either(self) -> None:
+    def test_eviction_of_a_whole_gang_breaks_no_budget(self) -> None:
         scenario = world().job("gang", 3, cpu=1, more={"budgets": ("b",)}).run()
         scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=2)))
         assert sweep(scenario, "gang-0", whole=True) == []
@@ -178,7 +178,7 @@ class TestDisruptionBudgets:
 
 @st.composite
 def gangs(draw: st.DrawFn) -> Scenario:
-    """Up to three gangs that run, some with roles, some partly covered by a disruption budget."""
+    """Up to three running gangs, some with roles, some partly covered by a disruption budget."""
     scenario = Scenario(POLICY).nodes(4, cpu=8)
     for number in range(draw(st.integers(1, 3))):
         members, roles = draw(st.integers(1, 5)), draw(st.sampled_from([(), (("ps", 1),)]))
@@ -201,7 +201,7 @@ def gangs(draw: st.DrawFn) -> Scenario:
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(gangs(), st.data(), st.booleans())
-def test_whoever_is_wanted_gone_no_gang_is_torn_apart(scenario: Scenario, data: st.DataObject, whole: bool) -> None:
+def test_no_selection_of_pods_breaks_a_gang(scenario: Scenario, data: st.DataObject, whole: bool) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(scenario.state.pods)), unique=True))
     gone = set(sweep(scenario, *names, whole=whole))
     pods = {uid: record.pod for uid, record in scenario.state.pods.items()}

@@ -1,4 +1,4 @@
-"""Why a promised start slips: a cause that was found, or none."""
+"""Causes of slips of promised starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_slip_without_a_known_cause_is_unknown_and_names_no_node() -> None:
     assert cause_on(state, [row], RESERVATION, 50.0, 30) == (SlipCause.UNKNOWN, "")
 
 
-def test_slip_on_a_node_that_is_gone_is_node_lost() -> None:
+def test_slip_on_a_deleted_node_is_node_lost() -> None:
     state = ClusterState(("phalanx",))
     state.apply(NodeUpdated(Node("n")))
     row = state.nodes.row("n")

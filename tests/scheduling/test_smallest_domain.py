@@ -1,4 +1,4 @@
-"""The smallest domain, against every possible one: random clusters small enough to try all assignments."""
+"""Choice of the smallest domain against every possible one: random clusters small enough to try all assignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_topology import HOST, RACK, ZONE, Network
 
 
 def cluster(draw: random.Random) -> tuple[Network, dict[str, tuple[str, str, int, int]]]:
-    """A world, and node -> (zone, rack, idle CPUs, idle GPUs)."""
+    """Draw a world, and (zone, rack, idle CPUs, idle GPUs) by node."""
     world, nodes = Network(), {}
     for number in range(draw.randint(2, 7)):
         zone, rack = draw.choice("yz"), draw.choice("ab")
@@ -29,7 +29,7 @@ def cluster(draw: random.Random) -> tuple[Network, dict[str, tuple[str, str, int
 
 
 def fits(nodes: list[tuple[int, int]], members: list[tuple[int, int]]) -> bool:
-    """Whether all members fit on the nodes in some way."""
+    """Return whether an assignment of all members to the nodes exists."""
     for choice in itertools.product(range(len(nodes)), repeat=len(members)):
         left = [list(node) for node in nodes]
         for place, (cpu, gpu) in zip(choice, members, strict=True):
@@ -41,7 +41,7 @@ def fits(nodes: list[tuple[int, int]], members: list[tuple[int, int]]) -> bool:
 
 
 def domains(nodes: dict[str, tuple[str, str, int, int]], widest: int) -> list[list[set[str]]]:
-    """Level by level, the narrowest first, as far as the widest: 1 is a rack, 2 a zone, 3 everywhere."""
+    """Return the levels, the narrowest first, up to the widest allowed: 1 is a rack, 2 a zone, 3 the cluster."""
     racks = {rack: {n for n, each in nodes.items() if each[1] == rack} for _, rack, _, _ in nodes.values()}
     zones = {zone: {n for n, each in nodes.items() if each[0] == zone} for zone, _, _, _ in nodes.values()}
     levels = [[{name} for name in nodes], list(racks.values()), list(zones.values()), [set(nodes)]]
@@ -50,7 +50,7 @@ def domains(nodes: dict[str, tuple[str, str, int, int]], widest: int) -> list[li
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(150)))
-def test_a_gang_of_unlike_members_goes_to_the_lowest_level_with_a_domain_that_takes_it(seed: int) -> None:
+def test_gang_of_unlike_members_is_placed_on_the_lowest_level_with_a_fitting_domain(seed: int) -> None:
     draw = random.Random(seed)
     world, nodes = cluster(draw)
     kinds = [(draw.randint(1, 3), draw.choice([0, 0, 1])) for _ in range(2)]
@@ -80,7 +80,7 @@ def test_a_gang_of_unlike_members_goes_to_the_lowest_level_with_a_domain_that_ta
     rooms=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5),
     members=st.integers(1, 8),
 )
-def test_of_racks_that_take_all_the_one_with_the_least_room(rooms: list[list[int]], members: int) -> None:
+def test_of_fitting_racks_the_one_with_the_least_room_is_chosen(rooms: list[list[int]], members: int) -> None:
     world = Network()
     for number, nodes in enumerate(rooms):
         for place, cpu in enumerate(nodes):

@@ -1,4 +1,4 @@
-"""What waits were worth that people were told: quantiles, how often they hold, and when nothing is said."""
+"""Calibration of forecast starts: quantiles, their coverage, and when none is published."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.feature("start-reservations")
 
 
 def seen(*parts: float, told: int = 1000, pods: int = 1, queue: str = "q") -> StartCalibration:
-    """Starts that waited such parts of what they were told, with quantiles as of then."""
+    """Starts after these fractions of their forecast waits, with the quantiles of that time."""
     found = StartCalibration()
     for part in parts:
         predicted = found.quantiles(told, pods)
@@ -31,23 +31,23 @@ def seen(*parts: float, told: int = 1000, pods: int = 1, queue: str = "q") -> St
 
 
 def spread(count: int) -> list[float]:
-    """Evenly from 0 to 1, in no order that says anything."""
+    """Fractions evenly from 0 to 1, in an order without information."""
     return [(number * 61) % 100 / 100 for number in range(count)]
 
 
 class TestQuantiles:
-    def test_half_of_those_like_it_waited_at_most_as_long_as_the_median(self) -> None:
+    def test_half_of_similar_units_waited_at_most_as_long_as_the_median(self) -> None:
         found = seen(*spread(200)).quantiles(1000, 1)
         assert dict(zip(PERCENTS, found, strict=True)) == {5: 50, 50: 500, 80: 800, 90: 900, 95: 950}
 
-    def test_they_grow_with_what_was_told(self) -> None:
+    def test_quantiles_grow_with_the_forecast_wait(self) -> None:
         assert seen(*spread(200)).quantiles(10_000, 1)[1] == 5000
 
-    def test_too_few_say_nothing(self) -> None:
+    def test_too_few_starts_give_no_quantiles(self) -> None:
         assert seen(*spread(99)).quantiles(1000, 1) == ()
         assert seen(*spread(100)).quantiles(1000, 1) != ()
 
-    def test_those_that_are_about_as_large_and_waited_about_as_long_count_first(self) -> None:
+    def test_units_of_similar_size_and_wait_count_first(self) -> None:
         calibration = seen(*[0.2] * 100)
         for _ in range(100):
             calibration.observe(ObservedStart("q", 64, 1000, 900))
@@ -55,10 +55,10 @@ class TestQuantiles:
         assert calibration.quantiles(1000, 1)[1] == 200
         assert calibration.quantiles(1000, 64)[1] == 900
         assert calibration.quantiles(100_000, 1)[1] == 70_000
-        # Of a size that nobody has had: those that were told about as much.
+        # No unit had this size: units with a similar forecast count.
         assert calibration.quantiles(100_000, 500)[1] == 70_000
 
-    def test_who_waits_still_is_like_those_that_waited_longer(self) -> None:
+    def test_unit_that_still_waits_is_compared_with_units_that_waited_longer(self) -> None:
         found = seen(*spread(200)).quantiles(1000, 1, elapsed=500)
         assert 740 <= found[1] <= 760
         assert seen(*spread(200)).quantiles(1000, 1, elapsed=990) == ()
@@ -68,19 +68,19 @@ class TestQuantiles:
         assert len(seen(*[0.1] * 1200)) == 600
 
 
-class TestWhetherTheyHold:
-    def test_they_are_told_once_enough_have_come_true(self) -> None:
+class TestCoverage:
+    def test_quantiles_are_published_once_enough_starts_have_confirmed_them(self) -> None:
         assert not seen(*spread(199)).calibrated("q")
         assert seen(*spread(200)).calibrated("q")
 
-    def test_not_while_ninety_of_a_hundred_are_much_more_or_fewer(self) -> None:
+    def test_quantiles_are_not_published_while_their_coverage_is_wrong(self) -> None:
         longer_and_longer = [1 + number / 10 for number in range(1, 60)]
         for rest in (longer_and_longer, [0.0] * 300):
             assert not seen(*spread(200), *rest).calibrated("q")
         assert seen(*spread(200), *longer_and_longer).score().coverage[2] < 0.8
         assert seen(*spread(200), *[0.0] * 300).score().coverage[2] > 0.97
 
-    def test_each_queue_has_a_word_of_its_own_once_it_has_enough(self) -> None:
+    def test_each_queue_has_its_own_coverage_once_it_has_enough_starts(self) -> None:
         calibration = seen(*spread(250))
         for _ in range(100):
             calibration.observe(ObservedStart("late", 1, 1000, 1500, calibration.quantiles(1000, 1)))
@@ -88,11 +88,11 @@ class TestWhetherTheyHold:
                 calibration.observe(ObservedStart("q", 1, 1000, round(1000 * part), (50, 500, 800, 900, 950)))
         assert not calibration.calibrated("late")
 
-    def test_the_score_is_of_the_last_three_hundred(self) -> None:
+    def test_coverage_is_computed_over_the_last_three_hundred_starts(self) -> None:
         score = seen(*[1.0] * 400, *spread(300)).score()
         assert score.starts == 300
 
-    def test_pinball_loss_is_what_the_field_calls_so(self) -> None:
+    def test_pinball_loss_matches_its_definition(self) -> None:
         calibration = StartCalibration()
         calibration.observe(ObservedStart("q", 1, 100, 60, (0, 50, 80, 90, 95)))
         # 0.5 * 10 above P50; 0.2 * 20 below P80; 0.1 * 30 below P90
@@ -115,7 +115,7 @@ STARTS = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(STARTS, st.integers(1, 700_000), st.integers(1, 300))
-def test_a_restart_changes_nothing_and_quantiles_are_in_order(
+def test_restart_changes_no_quantile_and_quantiles_are_in_order(
     starts: list[ObservedStart], told: int, pods: int
 ) -> None:
     before, after = StartCalibration(), StartCalibration()
@@ -132,11 +132,11 @@ def test_a_restart_changes_nothing_and_quantiles_are_in_order(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 2000), min_size=100, max_size=300), st.integers(1, 100_000))
-def test_a_quantile_is_the_order_statistic_of_the_ratios(waits: list[int], told: int) -> None:
+def test_quantile_is_the_order_statistic_of_the_ratios(waits: list[int], told: int) -> None:
     calibration = StartCalibration()
     for wait in waits:
         calibration.observe(ObservedStart("q", 1, 1000, wait))
-    # All have been told the same, so there is one bucket for all that ask for something else.
+    # All have the same forecast, so there is one bucket for all units of another size.
     found = calibration.quantiles(told, 1)
     for percent, wait in zip(PERCENTS, found, strict=True):
         ratio = sorted(waits)[min(len(waits), -(-(len(waits) + 1) * percent // 100)) - 1]
@@ -146,46 +146,46 @@ def test_a_quantile_is_the_order_statistic_of_the_ratios(waits: list[int], told:
 @pytest.mark.parametrize(
     "text", ["[]", "{}", '{"version":1,"starts":3}', '{"version":1,"starts":{"promised":[[1]]}}']
 )
-def test_what_cannot_be_read_is_said_and_forgotten(text: str) -> None:
+def test_unreadable_record_is_reported_and_forgotten(text: str) -> None:
     starts, fault = decode_starts(text)
     assert starts == StoredStarts()
     assert "forgotten" in fault
 
 
-def test_what_makes_no_sense_is_left_out() -> None:
+def test_invalid_entries_of_the_record_are_skipped() -> None:
     calibration = StartCalibration()
     calibration.load([ObservedStart("q", 1, 0, 5), ObservedStart("q", 1, 5, -1), ObservedStart("q", 1, 5, 1, (1,))])
     assert not len(calibration)
 
 
-def test_no_more_than_an_object_holds_is_written() -> None:
+def test_record_stays_within_the_size_of_an_object() -> None:
     starts = StoredStarts(seen(*spread(300), queue="q" * 200).starts)
     text = encode_starts(starts, 20_000)
     assert len(text) <= 20_000
     assert decode_starts(text)[0].promised[-1] == starts.promised[-1]
 
 
-class TestWhatPeopleAreTold:
+class TestPublishedForecasts:
     def world(self, parts: list[float]) -> Scenario:
         world = Scenario(policy()).node("a", cpu=4)
         plan_of(world).starts.calibration.load(seen(*parts).starts)
         busy(world, "runs", "a", 1000, cpu=4)
         waiting(world, "head", 50, cpu=4)
-        # What happens on another node lets cycles pass.
+        # An event on another node makes cycles run.
         world.node("b", cpu=1)
         for number in range(5):
             busy(world, f"small-{number}", "b", 2000)
         return world.settle()
 
-    def test_an_expected_start_beside_the_promise(self) -> None:
+    def test_expected_start_is_published_beside_the_promise(self) -> None:
         words = self.world(spread(300)).why_pod("head").message
         assert "no later than 1970-01-01T00:33:20Z" in words
         assert "; expected 1970-01-01T00:25:00Z, in 80 of 100 cases until 1970-01-01T00:30:00Z; " in words
 
-    def test_none_while_nobody_knows_how_good_it_is(self) -> None:
+    def test_no_expected_start_is_published_without_known_coverage(self) -> None:
         assert "expected" not in self.world(spread(150)).why_pod("head").message
 
-    def test_another_one_once_it_has_passed_and_nothing_in_between(self) -> None:
+    def test_next_expected_start_is_published_only_once_the_last_has_passed(self) -> None:
         world = self.world(spread(300))
         said = len([plan for plan in world.plans if plan.pods])
         cycles = len(world.plans)
@@ -198,7 +198,7 @@ class TestWhatPeopleAreTold:
         world.gone("small-3").settle()
         assert "; expected 1970-01-01T00:30:00Z, in 80" in world.why_pod("head").message
 
-    def test_a_lost_start_is_told_with_its_cause_and_counted(self) -> None:
+    def test_lost_promise_is_published_with_its_cause_and_counted(self) -> None:
         world = Scenario(policy()).nodes(2, cpu=4).pod("service", node="n2", cpu=4)
         busy(world, "one", "n1", 100, cpu=4)
         waiting(world, "head", 50, cpu=4)
@@ -210,7 +210,7 @@ class TestWhatPeopleAreTold:
         told = f"Its start at {format_moment(1100)} was lost at {format_moment(1010)}: NodeLost"
         assert told in world.why_pod("head").message
         assert dict(plan.starts.outcomes.counts) == {SlipCause.NODE_LOST.value: 1}
-        # What it is promised next remembers that.
+        # Its next promise includes that.
         world.now += 10
         world.node("n3", cpu=4)
         busy(world, "two", "n3", 300, cpu=4)
@@ -219,7 +219,7 @@ class TestWhatPeopleAreTold:
         assert [slip.start for slip in kept.slips] == [0]
         assert not plan.starts.lost(kept.key)
 
-    def test_a_kept_promise_is_counted_and_seen(self) -> None:
+    def test_fulfilled_promise_is_counted_and_recorded(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "head", 50, cpu=4)
@@ -232,7 +232,7 @@ class TestWhatPeopleAreTold:
 
 
 class TestForecasts:
-    def test_those_without_a_promise_are_seen_too(self) -> None:
+    def test_units_without_a_promise_are_recorded_too(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         for name in ("head", "next"):
@@ -247,7 +247,7 @@ class TestForecasts:
         (start,) = plan_of(world).starts.forecasts.calibration.starts
         assert (start.told, start.waited) == (1150 - 1002, 1060 - 1002)
 
-    def test_who_goes_away_is_none(self) -> None:
+    def test_deleted_unit_is_not_recorded(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         for name in ("head", "next"):
@@ -257,7 +257,7 @@ class TestForecasts:
         assert not plan_of(world).starts.forecasts.keys
         assert not plan_of(world).starts.forecasts.calibration.starts
 
-    def test_they_are_told_once_they_are_worth_it(self) -> None:
+    def test_forecasts_are_published_once_their_coverage_is_known(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         plan_of(world).starts.forecasts.calibration.load(seen(*spread(300)).starts)
         busy(world, "runs", "a", 1000, cpu=4)
@@ -269,7 +269,7 @@ class TestForecasts:
             in world.why_pod("next").message
         )
 
-    def test_a_policy_may_do_without(self) -> None:
+    def test_policy_can_switch_forecasts_off(self) -> None:
         world = Scenario(policy(depth=1, forecastSeconds=0)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         for name in ("head", "next"):
@@ -278,7 +278,7 @@ class TestForecasts:
         assert not plan_of(world).starts.forecasts.keys
 
 
-def test_what_prometheus_is_told() -> None:
+def test_metrics_of_forecasts_are_exported() -> None:
     world = Scenario(policy()).node("a", cpu=4)
     plan = plan_of(world)
     for number in range(60):

@@ -1,4 +1,4 @@
-"""The forecast of everybody who waits: what a conservative plan would promise, and honest words where it cannot."""
+"""Forecast of every waiting unit: the promise of a conservative plan, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]
 
 
 def starts(world: Scenario, *, refused: bool = True, most: int = 10**9) -> dict[str, UnitStart]:
-    """By the name of the pod or gang."""
+    """Return the forecasts by the name of the pod or gang."""
     left = [most]
 
     def stop() -> bool:
@@ -54,7 +54,7 @@ def start(world: Scenario, name: str) -> int:
 
 
 class TestWhen:
-    def test_those_without_a_promise_have_a_forecast_behind_it(self) -> None:
+    def test_units_without_a_promise_have_a_forecast_behind_it(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         for number in range(3):
@@ -64,7 +64,7 @@ class TestWhen:
         assert [start(world, f"w{number}") for number in range(3)] == [100, 150, 200]
         assert [each.reservation is not None for each in starts(world).values()] == [True, False, False]
 
-    def test_nothing_is_kept_and_nobody_acts_on_it(self) -> None:
+    def test_forecast_reserves_nothing_and_changes_no_decision(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "w0", 50, cpu=3)
@@ -76,14 +76,14 @@ class TestWhen:
         assert (plan_of(world).all(), world.state.capacity_version) == (before, version)
         assert world.scheduler.idle
 
-    def test_a_policy_that_keeps_no_starts_has_forecasts_too(self) -> None:
+    def test_policy_without_reserved_starts_has_forecasts_too(self) -> None:
         world = Scenario(PLAIN).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "head", 50, cpu=3)
         world.settle()
         assert start(world, "head") == 100
 
-    def test_it_says_what_it_rests_on(self) -> None:
+    def test_forecast_names_its_assumptions(self) -> None:
         world = Scenario(policy()).nodes(3, cpu=4).pod("service", node="n3", cpu=4)
         busy(world, "one", "n1", 100, cpu=4)
         busy(world, "two", "n2", 100, cpu=4)
@@ -94,7 +94,7 @@ class TestWhen:
         found = forecast(world, "next")
         assert (found.gangs, found.endless) == (1, 1)
 
-    def test_who_is_behind_in_a_queue_that_keeps_its_order_does_not_start_before(self) -> None:
+    def test_unit_of_a_strict_fifo_queue_is_forecast_after_its_head(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4).queue("q", fifo=True)
         busy(world, "runs", "a", 100, cpu=3)
         for name, cpus in (("head", 4), ("small", 1)):
@@ -104,7 +104,7 @@ class TestWhen:
         assert world.why_pod("small").code == "BehindInQueue"
         assert (start(world, "head"), start(world, "small")) == (100, 150)
 
-    def test_who_is_left_when_the_time_is_up_is_not_planned_yet(self) -> None:
+    def test_unit_beyond_the_time_limit_of_the_forecast_is_not_planned_yet(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         for number in range(3):
@@ -122,12 +122,12 @@ class TestWhyNot:
         assert not found.start
         return found.no_start, found.message
 
-    def test_no_end_is_known(self) -> None:
+    def test_reason_is_that_no_end_is_known(self) -> None:
         world = Scenario(policy()).nodes(2, cpu=4).pod("s1", node="n1", cpu=4).pod("s2", node="n2", cpu=4)
         waiting(world, "head", 50, cpu=3)
         assert self.why(world) == (NoStart.NO_END_KNOWN, "no end known: 2 pods on the nodes it could use")
 
-    def test_those_before_it_say_no_end(self) -> None:
+    def test_reason_is_that_earlier_units_have_no_end(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         world.pod("endless", cpu=4)
@@ -138,20 +138,20 @@ class TestWhyNot:
             "no end known: 0 pods on the nodes it could use, and 1 before it without a limit",
         )
 
-    def test_beyond_the_horizon(self) -> None:
+    def test_reason_is_a_start_beyond_the_horizon(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         busy(world, "runs", "a", 8 * 86_400, cpu=4)
         waiting(world, "head", 50, cpu=3)
         assert self.why(world) == (NoStart.BEYOND_HORIZON, "beyond the horizon (7 days)")
 
-    def test_it_cannot_ever_run(self) -> None:
+    def test_reason_is_that_the_unit_can_never_run(self) -> None:
         world = Scenario(policy()).nodes(2, cpu=4)
         waiting(world, "head", 50, cpu=5)
         reason, message = self.why(world)
         assert reason is NoStart.CANNOT_RUN
         assert "2 nodes" in message
 
-    def test_its_quota_never_allows_it(self) -> None:
+    def test_reason_is_that_the_quota_never_allows_the_unit(self) -> None:
         world = Scenario(policy_with("capacity")).node("a", cpu=8).queue("q", capability={"cpu": 4})
         waiting(world, "head", 50, queue="q", cpu=5)
         assert self.why(world) == (
@@ -159,7 +159,7 @@ class TestWhyNot:
             "cannot ever run: capability of queue q (cpu) never allows so much",
         )
 
-    def test_before_its_deadline_impossible(self) -> None:
+    def test_reason_is_a_start_after_the_deadline(self) -> None:
         world = Scenario(policy(depth=1)).node("a", cpu=4)
         busy(world, "runs", "a", 100, cpu=4)
         waiting(world, "first", 50, cpu=4)
@@ -175,14 +175,14 @@ class TestWhyNot:
             "cannot finish before its deadline 1970-01-01T00:19:00Z: the earliest start is 1970-01-01T00:19:10Z",
         )
 
-    def test_room_is_not_what_it_waits_for(self) -> None:
+    def test_reason_is_a_constraint_other_than_room(self) -> None:
         world = Scenario(policy()).node("a", cpu=4)
         world.gang("g", 2, created=world.now)
         waiting(world, "g-0", 50, gang="g", cpu=1)
         assert self.why(world, "g") == (NoStart.HELD, "it waits for something else first (NotEnoughMembers)")
 
 
-# (cpus, limit in seconds, pods); 0 for no limit. None of it ends while it is looked at.
+# (cpus, limit in seconds, pods); 0 for no limit. No pod ends during the test.
 WAITING = st.lists(
     st.tuples(st.integers(1, 6), st.integers(30, 90) | st.just(0), st.integers(1, 3)), min_size=1, max_size=8
 )
@@ -195,10 +195,10 @@ WAITING = st.lists(
     st.integers(1, 3),
 )
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_forecast_is_what_a_conservative_policy_promises(
+def test_forecast_equals_the_promise_of_a_conservative_policy(
     running: list[tuple[int, int]], asking: list[tuple[int, int, int]], nodes: int
 ) -> None:
-    """From nothing, and again for those who come while promises stand."""
+    """From an empty plan, and again for new units while promises stand."""
     world = Scenario(policy(depth=0)).nodes(nodes, cpu=6)
     free = dict.fromkeys((f"n{number}" for number in range(1, nodes + 1)), 6)
     for number, (cpus, seconds) in enumerate(running):
@@ -209,7 +209,7 @@ def test_the_forecast_is_what_a_conservative_policy_promises(
     half = len(asking) // 2
     for part in (asking[:half], asking[half:]):
         world.now += 1
-        world.cycle()  # so that what is promised already is as early as it can be
+        world.cycle()  # so that existing promises are as early as they can be
         for number, (cpus, seconds, pods) in enumerate(part):
             name = f"w{world.now}{number}"
             if pods > 1:
@@ -233,7 +233,7 @@ def test_the_forecast_is_what_a_conservative_policy_promises(
             elif each.forecast.start <= world.now:
                 assert kept is None or kept.start <= world.now, name
                 if nodes > 1:
-                    break  # where it is placed is for the scores to say
+                    break  # the scores choose the node
             else:
                 assert kept is not None, (name, each.forecast)
                 assert kept.promised == each.forecast.start, name

@@ -1,4 +1,4 @@
-"""`task-topology`: tasks of one group that belong together, or apart."""
+"""`task-topology`: affinity and anti-affinity between tasks of one group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.model.tasks import TaskTopology
 
 from .scenario import Scenario
 
-# Without task-topology every pod goes to the emptiest node.
+# Without task-topology every pod is placed on the emptiest node.
 POLICY = """
 actions: "enqueue, allocate, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates},
@@ -25,7 +25,7 @@ class Tasks(Scenario):
     def group(
         self, name: str, tasks: dict[str, int], cpu: int = 1, minimum: int | None = None, **fields: object
     ) -> Self:
-        """`fields` are those of the task topology."""
+        """`fields` are the fields of the task topology."""
         total = sum(tasks.values())
         topology = TaskTopology(**fields)  # type: ignore[arg-type]
         self.gang(name, total if minimum is None else minimum, created=self.now, tasks=topology)
@@ -35,7 +35,7 @@ class Tasks(Scenario):
         return self
 
     def together(self, *tasks: str) -> dict[str, int]:
-        """node -> how many pods of these tasks it has."""
+        """Return the number of pods of these tasks by node."""
         counts: dict[str, int] = {}
         for name in self.placed():
             if self.state.pods[name].pod.role in tasks:
@@ -43,40 +43,40 @@ class Tasks(Scenario):
         return counts
 
 
-def test_servers_are_apart_and_each_has_its_workers() -> None:
+def test_servers_are_spread_and_each_has_its_workers() -> None:
     s = Tasks().nodes(4, cpu=8)
     s.group("g", {"ps": 2, "worker": 4}, affinity=(("ps", "worker"),), anti_affinity=(("ps",),)).run()
     assert sorted(s.together("ps").values()) == [1, 1]
     assert sorted(s.together("ps", "worker").values()) == [3, 3]
 
 
-def test_without_weight_or_rules_pods_spread_as_ever() -> None:
+def test_pods_spread_by_default_without_weight_or_rules() -> None:
     rules = {"affinity": (("ps", "worker"),)}
     for s, fields in ((Tasks("task-topology.weight: 0"), rules), (Tasks(), {})):
         s.nodes(4, cpu=8).group("g", {"ps": 2, "worker": 2}, **fields).run()  # type: ignore[arg-type]
         assert sorted(s.spread().values()) == [1, 1, 1, 1]
 
 
-def test_a_task_that_likes_itself_keeps_to_one_node() -> None:
+def test_task_with_affinity_to_itself_uses_one_node() -> None:
     s = Tasks().nodes(3, cpu=8).group("g", {"w": 5}, affinity=(("w",),)).run()
     assert sorted(s.spread().values()) == [5]
 
 
-def test_a_task_that_repels_itself_spreads_even_over_busier_nodes() -> None:
+def test_task_with_anti_affinity_to_itself_spreads_even_over_busier_nodes() -> None:
     s = Tasks().node("idle", cpu=64).node("busy", cpu=8)
     s.pod("there", node="busy", cpu=6)
     s.group("g", {"w": 2}, anti_affinity=(("w",),)).run()
     assert s.together("w") == {"idle": 1, "busy": 1}
 
 
-def test_a_bucket_goes_where_all_of_it_fits() -> None:
+def test_bucket_is_placed_where_all_of_it_fits() -> None:
     s = Tasks().node("small", cpu=3).node("large", cpu=8)
     s.pod("there", node="large", cpu=4)
     s.group("g", {"a": 1, "b": 3}, affinity=(("a", "b"),)).run()
     assert s.spread("g") == {"large": 4}
 
 
-def test_members_above_the_minimum_follow_too() -> None:
+def test_members_above_the_minimum_follow_the_topology_too() -> None:
     s = Tasks().nodes(4, cpu=8)
     s.group("g", {"ps": 2, "worker": 4}, minimum=2, affinity=(("ps", "worker"),), anti_affinity=(("ps",),))
     s.gang("g", 2, roles=(("ps", 2),)).run()
@@ -84,13 +84,13 @@ def test_members_above_the_minimum_follow_too() -> None:
     assert sorted(s.together("ps", "worker").values()) == [3, 3]
 
 
-def test_it_only_prefers() -> None:
+def test_task_topology_is_a_preference_only() -> None:
     s = Tasks().nodes(1, cpu=8)
     s.group("g", {"w": 4}, anti_affinity=(("w",),)).run()
     assert s.spread() == {"n1": 4}
 
 
-def test_members_that_come_later_join_those_that_run() -> None:
+def test_later_members_join_running_ones() -> None:
     s = Tasks().nodes(3, cpu=8)
     s.group("g", {"ps": 1, "worker": 1}, affinity=(("ps", "worker"),), minimum=2).run()
     home = s.where("g-ps-0")
@@ -100,7 +100,7 @@ def test_members_that_come_later_join_those_that_run() -> None:
 
 
 @pytest.mark.parametrize(("order", "first"), [((), "ps"), (("worker", "ps"), "worker")])
-def test_the_owner_says_who_goes_first(order: tuple[str, ...], first: str) -> None:
+def test_owner_can_order_the_tasks(order: tuple[str, ...], first: str) -> None:
     s = Tasks().nodes(1, cpu=2)
     rules = {"affinity": (("ps", "worker"),), "anti_affinity": (("ps",),), "order": order}
     s.group("g", {"ps": 2, "worker": 2}, minimum=1, **rules).run()  # type: ignore[arg-type]

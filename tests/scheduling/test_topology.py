@@ -1,4 +1,4 @@
-"""Gangs whose members have to be close to each other: the smallest domain that takes them all."""
+"""Gangs with a topology: the smallest domain that fits all members."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ class Network(Scenario):
 
 
 class TestRequiredLevels:
-    def test_a_gang_goes_whole_into_one_rack_although_another_node_is_emptier(self) -> None:
+    def test_gang_is_placed_whole_in_one_rack_although_another_node_is_emptier(self) -> None:
         world = Network().rack("a", 2, cpu=64).rack("b", 3).close("job", 3).run()
         assert world.racks("job") == {"b"} or world.racks("job") == {"a"}
         assert len(world.racks("job")) == 1
 
-    def test_of_racks_that_fit_it_takes_the_tightest(self) -> None:
+    def test_of_fitting_racks_the_tightest_is_chosen(self) -> None:
         world = Network().rack("wide", 5).rack("tight", 3).rack("small", 2).close("job", 3).run()
         assert world.racks("job") == {"tight"}
 
-    def test_of_racks_that_fit_it_takes_the_one_that_is_then_the_fullest_by_share(self) -> None:
+    def test_of_equally_fitting_racks_the_fullest_by_share_afterwards_is_chosen(self) -> None:
         world = Network().rack("a", 2).rack("b", 3).rack("c", 3)
         world.pod("b-full", cpu=4, node="b1").pod("c-part", cpu=2, node="c3")
-        # With them a is 6/8 full, b 10/12 and c 8/12; a and b have room for as many.
+        # With the members a is 6/8 full, b 10/12 and c 8/12; a and b have room for the same number.
         assert world.close("job", 3, cpu=2).run().racks("job") == {"b"}
 
     def test_hypernodes_of_one_tier_are_compared_by_share_as_well(self) -> None:
@@ -74,17 +74,17 @@ class TestRequiredLevels:
         rule = TopologyRule(hypernodes=True, highest_tier=1)
         assert world.close("job", 3, rule, cpu=2).run().racks("job") == {"b"}
 
-    def test_of_equally_tight_racks_it_takes_the_one_that_was_seen_first(self) -> None:
+    def test_of_equally_tight_racks_the_first_one_known_is_chosen(self) -> None:
         assert Network().rack("b", 2).rack("a", 2).close("job", 2).run().racks("job") == {"b"}
 
-    def test_a_level_below_the_required_one_is_tried_first(self) -> None:
+    def test_level_below_the_required_one_is_tried_first(self) -> None:
         world = Network().rack("a", 2, zone="z1").rack("b", 2, zone="z1").rack("c", 3, zone="z2")
         world.close("two", 2, TopologyRule.by_label(ZONE)).run()
         assert len(world.racks("two")) == 1
         world.close("three", 3, TopologyRule.by_label(ZONE)).run()
         assert world.racks("three") == {"c"}
 
-    def test_half_a_gang_is_never_placed_and_told_which_rack_came_nearest(self) -> None:
+    def test_gang_is_not_split_and_its_verdict_names_the_nearest_rack(self) -> None:
         world = Network().rack("a", 2).rack("b", 3).rack("c", 1).close("job", 4).run()
         verdict = world.why("job")
         assert world.placed() == []
@@ -95,30 +95,30 @@ class TestRequiredLevels:
         assert verdict.change == "add 4 cpu there, or require a wider topology level"
         assert (verdict.needed, verdict.placeable) == (4, 3)
 
-    def test_nodes_without_the_label_are_out(self) -> None:
+    def test_nodes_without_the_topology_label_are_excluded(self) -> None:
         world = Network().rack("a", 1).nodes(5).close("job", 2).run()
         assert world.placed() == []
         assert "fit in a (the only domain of topology.kubernetes.io/rack)" in world.why("job").message
 
-    def test_a_label_that_no_node_has(self) -> None:
+    def test_verdict_names_a_label_that_no_node_has(self) -> None:
         world = Network().nodes(2).close("job", 2).run()
         verdict = world.why("job")
         assert f"2 node(s) were in no domain: no node has the label {RACK}" in verdict.message
         assert (verdict.code, verdict.change) == ("NoEligibleNode", f"label nodes with {RACK}")
 
-    def test_a_rack_that_grows_wakes_the_gang(self) -> None:
+    def test_gang_is_woken_by_a_growing_rack(self) -> None:
         world = Network().rack("a", 2).close("job", 3).run()
         assert world.placed() == []
         world.rack("a", 3).run()
         assert world.racks("job") == {"a"}
 
-    def test_a_label_that_comes_wakes_the_gang(self) -> None:
+    def test_gang_is_woken_by_an_added_label(self) -> None:
         world = Network().nodes(2, cpu=4).close("job", 2).run()
         for name in ("n1", "n2"):
             world.node(name, cpu=4, labels={RACK: "r"})
         assert world.run().placed("job") == ["job-0", "job-1"]
 
-    def test_what_takes_the_room_of_one_rack_does_not_keep_gangs_from_another(self) -> None:
+    def test_lack_of_room_in_one_rack_does_not_exclude_gangs_from_another(self) -> None:
         world = Network().rack("a", 2).rack("b", 2)
         for number in range(3):
             world.close(f"job{number}", 2)
@@ -126,14 +126,14 @@ class TestRequiredLevels:
         assert sorted(len(world.placed(f"job{number}")) for number in range(3)) == [0, 2, 2]
 
 
-class TestWhoIsThereAlready:
-    def test_members_that_run_pin_the_domain(self) -> None:
+class TestPresentMembers:
+    def test_running_members_pin_the_domain(self) -> None:
         world = Network().rack("a", 3).rack("b", 8)
         world.gang("job", 3, topology=IN_A_RACK).pod("job-0", gang="job", node="a1", cpu=4)
         world.pods("job-more", 2, gang="job", cpu=4).run()
         assert world.racks("job") == {"a"}
 
-    def test_a_replacement_waits_for_its_rack(self) -> None:
+    def test_replacement_waits_for_its_rack(self) -> None:
         world = Network().rack("a", 2).rack("b", 4).close("job", 2).run()
         assert world.racks() == {"a"}
         world.finishes("job-1").gone("job-1").pod("other", cpu=4, node="a2").pod("job-2", gang="job", cpu=4).run()
@@ -142,7 +142,7 @@ class TestWhoIsThereAlready:
         world.gone("other").run()
         assert world.where("job-2") == "a2"
 
-    def test_who_comes_above_the_minimum_stays_in_the_rack(self) -> None:
+    def test_members_above_the_minimum_stay_in_the_rack(self) -> None:
         world = Network().rack("a", 2).rack("b", 4)
         world.gang("job", 1, topology=IN_A_RACK).pods("job", 3, gang="job", cpu=4).run()
         assert world.racks("job") == {"a"}
@@ -159,7 +159,7 @@ class TestWhoIsThereAlready:
             world.why("job").message
         )
 
-    def test_after_a_restart_in_the_midst_of_binding_the_rest_goes_to_the_same_rack(self) -> None:
+    def test_remainder_of_a_plan_stays_in_its_rack_after_a_restart(self) -> None:
         world = Network().rack("a", 3).rack("b", 3).close("job", 3)
         world.work()
         first = world.order[0]
@@ -171,34 +171,34 @@ class TestWhoIsThereAlready:
 class TestPreferredLevels:
     RULE = TopologyRule(preferred=RACK)
 
-    def test_one_rack_if_possible(self) -> None:
+    def test_one_rack_is_used_if_possible(self) -> None:
         assert Network().rack("a", 2).rack("b", 3).close("job", 3, self.RULE).run().racks("job") == {"b"}
 
-    def test_else_the_next_level_above_else_everywhere(self) -> None:
+    def test_next_higher_level_and_then_any_node_is_used_otherwise(self) -> None:
         world = Network(AWARE).rack("a", 2, "z1").rack("b", 2, "z2").rack("c", 2, "z2").rack("d", 2, "z3")
         world.close("four", 4, self.RULE).run()
         assert world.racks("four") == {"b", "c"}
         world.close("rest", 4, self.RULE).run()
         assert world.racks("rest") == {"a", "d"}
 
-    def test_one_host_if_possible(self) -> None:
+    def test_one_host_is_used_if_possible(self) -> None:
         world = Network().rack("a", 2).rack("b", 2).close("job", 4, self.RULE, cpu=1).run()
         assert len(world.spread("job")) == 1
 
-    def test_what_does_not_fit_at_all_is_told_as_ever(self) -> None:
+    def test_verdict_of_a_gang_that_fits_nowhere_names_no_topology(self) -> None:
         world = Network().rack("a", 2).close("job", 3, self.RULE).run()
         assert world.why("job").message == (
             "only 2 of the 3 required pods of gang ns/job fit; 0/2 nodes are available for pod ns/job-0: "
             "2 Insufficient cpu."
         )
 
-    def test_preferred_within_required(self) -> None:
+    def test_preferred_level_is_tried_within_the_required_level(self) -> None:
         rule = TopologyRule(required=(ZONE,), preferred=RACK)
         world = Network().rack("a", 2, "z1").rack("b", 1, "z1").rack("c", 1, "z2").rack("d", 1, "z2")
         world.close("job", 3, rule).run()
         assert world.racks("job") == {"a", "b"}
 
-    def test_a_name_of_the_policy_stands_for_its_label(self) -> None:
+    def test_level_name_of_the_policy_maps_to_its_label(self) -> None:
         world = Network(AWARE)
         for number in range(4):
             world.node(f"n{number}", cpu=4, labels={"net/leaf": f"l{number // 2}"})
@@ -217,12 +217,12 @@ class TestHyperNodes:
     def tiers(self, highest: int | None = None, name: str = "") -> TopologyRule:
         return TopologyRule(hypernodes=True, highest_tier=highest, highest_tier_name=name)
 
-    def test_the_lowest_tier_that_fits(self) -> None:
+    def test_lowest_tier_that_fits_is_used(self) -> None:
         world = self.network().close("two", 2, self.tiers(2)).run()
         assert world.racks("two") == {"a"}
         assert self.network().close("four", 4, self.tiers(2)).run().racks("four") == {"a", "b"}
 
-    def test_no_tier_above_the_highest_allowed(self) -> None:
+    def test_no_tier_above_the_highest_allowed_is_used(self) -> None:
         world = self.network().close("job", 4, self.tiers(1)).run()
         assert world.placed() == []
         assert "only 3 of the 4 required pods of gang ns/job fit in rc (best of 4 domains of tier 1)" in (
@@ -232,13 +232,13 @@ class TestHyperNodes:
         world.gang("job", 4, topology=self.tiers(2)).run()
         assert world.racks("job") == {"a", "b"}
 
-    def test_a_tier_by_its_name(self) -> None:
+    def test_highest_tier_can_be_given_by_name(self) -> None:
         assert self.network().close("job", 4, self.tiers(name="spine")).run().racks("job") == {"a", "b"}
 
-    def test_without_a_highest_tier_it_may_end_everywhere(self) -> None:
+    def test_without_a_highest_tier_any_node_can_be_used(self) -> None:
         assert len(self.network().close("job", 7, self.tiers()).run().placed("job")) == 7
 
-    def test_until_hypernodes_are_known_the_gang_waits(self) -> None:
+    def test_gang_waits_until_hypernodes_are_known(self) -> None:
         world = Network().rack("a", 2).close("job", 2, self.tiers(1)).run()
         assert "2 node(s) were in no permitted HyperNode: no HyperNode has a tier of at most 1" in (
             world.why("job").message
@@ -258,19 +258,19 @@ class TestSubgroups:
             world.pods(f"w{part}", each, gang="job", cpu=4, more={"labels": labels})
         return world
 
-    def test_each_in_its_own_rack(self) -> None:
+    def test_each_subgroup_is_placed_in_its_own_rack(self) -> None:
         world = Network().rack("a", 2).rack("b", 2).rack("c", 1)
         world.gang("job", 4, subgroups=(self.rule(2, 2),))
         self.workers(world, "xy", 2).run()
         assert (world.racks("wx"), world.racks("wy")) == ({"a"}, {"b"})
 
-    def test_inside_the_domain_of_the_whole_gang(self) -> None:
+    def test_subgroups_stay_inside_the_domain_of_the_whole_gang(self) -> None:
         world = Network().rack("a", 2, "z1").rack("b", 2, "z2").rack("c", 2, "z2")
         world.gang("job", 4, topology=TopologyRule.by_label(ZONE), subgroups=(self.rule(2, 2),))
         self.workers(world, "xy", 2).run()
         assert {*world.racks("wx"), *world.racks("wy")} == {"b", "c"}
 
-    def test_a_subgroup_starts_whole_or_not_at_all(self) -> None:
+    def test_subgroup_starts_whole_or_not_at_all(self) -> None:
         world = Network().rack("a", 3).rack("b", 1)
         world.gang("job", 2, subgroups=(self.rule(2),))
         self.workers(world, "xy", 2).run()
@@ -289,19 +289,19 @@ class TestSubgroups:
         world.rack("b", 2).run()
         assert len(world.placed()) == 4
 
-    def test_who_is_in_no_subgroup_goes_anywhere(self) -> None:
+    def test_members_outside_of_subgroups_are_placed_anywhere(self) -> None:
         world = Network().rack("a", 2).rack("b", 1)
         world.gang("job", 3, subgroups=(self.rule(2, 1),)).pod("master", gang="job", cpu=4)
         self.workers(world, "x", 2).run()
         assert (world.racks("wx"), world.where("master")) == ({"a"}, "b1")
 
-    def test_members_beyond_the_size_of_a_subgroup_come_singly_and_stay_with_it(self) -> None:
+    def test_members_beyond_the_size_of_a_subgroup_start_singly_in_its_domain(self) -> None:
         world = Network().rack("a", 3).rack("b", 3)
         world.gang("job", 2, subgroups=(self.rule(2, 1),))
         self.workers(world, "x", 4).run()
         assert (len(world.placed("wx")), len(world.racks("wx"))) == (3, 1)
 
-    def test_a_subgroup_that_is_too_small_says_so(self) -> None:
+    def test_verdict_names_a_subgroup_with_too_few_members(self) -> None:
         world = Network().rack("a", 8)
         world.gang("job", 2, subgroups=(self.rule(2, 1),))
         self.workers(world, "x", 2)
@@ -311,7 +311,7 @@ class TestSubgroups:
             "only 1 of the 2 required pods of subgroup workers/y of gang ns/job exist"
         )
 
-    def test_a_lost_member_is_replaced_in_the_rack_of_its_subgroup(self) -> None:
+    def test_lost_member_is_replaced_in_the_rack_of_its_subgroup(self) -> None:
         world = Network().rack("a", 2).rack("b", 2)
         world.gang("job", 4, subgroups=(self.rule(2, 2),))
         self.workers(world, "xy", 2).run()
@@ -321,7 +321,7 @@ class TestSubgroups:
         assert world.racks("wy") == racks
         assert len(world.placed()) == 4
 
-    def test_subgroups_with_too_few_members_hold_the_gang_although_the_minimum_is_there(self) -> None:
+    def test_gang_waits_for_its_subgroups_although_its_minimum_is_met(self) -> None:
         world = Network().rack("a", 8)
         world.gang("job", 2, subgroups=(self.rule(4),))
         self.workers(world, "x", 3).run()
@@ -333,7 +333,7 @@ class TestSubgroups:
         world.pod("wx-9", gang="job", cpu=4, more={"labels": labels}).run()
         assert len(world.placed()) == 4
 
-    def test_subgroups_that_do_not_exist_are_named(self) -> None:
+    def test_verdict_names_missing_subgroups(self) -> None:
         world = Network().rack("a", 8)
         world.gang("job", 2, subgroups=(self.rule(2, 2),)).pods("loose", 4, gang="job", cpu=1)
         self.workers(world, "x", 2).run()
@@ -345,13 +345,13 @@ class TestSubgroups:
             "create 2 more pods of another subgroup workers, or lower minSubGroups to 1"
         )
 
-    def test_more_of_a_subgroup_than_its_size_starts_where_the_minimum_needs_them(self) -> None:
+    def test_members_beyond_the_size_of_a_subgroup_start_where_the_minimum_needs_them(self) -> None:
         world = Network().rack("a", 2).rack("b", 4)
         world.gang("job", 3, subgroups=(self.rule(2, 1),))
         self.workers(world, "x", 3).run()
         assert (len(world.placed()), world.racks()) == (3, {"b"})
 
-    def test_further_members_of_a_whole_subgroup_count_towards_the_minimum(self) -> None:
+    def test_surplus_members_of_a_whole_subgroup_count_for_the_minimum(self) -> None:
         world = Network().rack("a", 4).rack("b", 4)
         world.gang("job", 2, subgroups=(self.rule(2, 1),))
         self.workers(world, "x", 2).run()
@@ -381,34 +381,34 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
         world.gang("job", members, topology=IN_A_RACK)
         return world.pods("job", members, gang="job", cpu=4, priority=100)
 
-    def test_those_go_whose_rack_takes_the_whole_gang(self) -> None:
+    def test_pods_of_a_rack_that_fits_the_whole_gang_are_evicted(self) -> None:
         world = self.urgent(self.filled(("a", 2, 0), ("b", 3, 0)), 3).run()
         assert sorted(world.evicted) == ["b-low1", "b-low2", "b-low3"]
         assert world.racks("job") == {"b"}
 
-    def test_of_two_racks_the_one_with_the_cheaper_pods(self) -> None:
+    def test_of_two_racks_the_one_with_the_cheaper_victims_is_chosen(self) -> None:
         world = self.urgent(self.filled(("a", 2, 50), ("b", 2, 10), ("c", 2, 60)), 2).run()
         assert sorted(world.evicted) == ["b-low1", "b-low2"]
 
-    def test_where_half_the_gang_fits_already_only_the_rest_goes(self) -> None:
+    def test_only_the_missing_room_is_freed_where_half_the_gang_fits(self) -> None:
         world = self.filled(("a", 2, 0), ("b", 2, 0)).gone("b-low1")
         world = self.urgent(world, 2).run()
         assert (world.evicted, world.racks("job")) == (["b-low2"], {"b"})
 
-    def test_nobody_goes_if_no_rack_would_take_the_gang(self) -> None:
+    def test_no_pod_is_evicted_if_no_rack_would_fit_the_gang(self) -> None:
         world = self.urgent(self.filled(("a", 2, 0), ("b", 2, 0)), 3).run()
         assert world.evicted == []
         assert "only 2 of the 3 required pods of gang ns/job fit" not in world.why("job").message
         assert world.why("job").change
 
-    def test_members_that_run_leave_one_rack_to_look_for_victims(self) -> None:
+    def test_running_members_leave_one_rack_to_search_for_victims(self) -> None:
         world = self.filled(("a", 3, 50), ("b", 3, 0)).gone("a-low1")
         world.gang("job", 3, topology=IN_A_RACK).pod("job-0", gang="job", cpu=4, node="a1", priority=100)
         world.pods("job-more", 2, gang="job", cpu=4, priority=100).run()
         assert sorted(world.evicted) == ["a-low2", "a-low3"]
         assert world.racks("job") == {"a"}
 
-    def test_a_member_above_the_minimum_takes_room_in_its_rack_only(self) -> None:
+    def test_surplus_member_preempts_in_its_rack_only(self) -> None:
         world = self.filled(("a", 2, 50), ("b", 2, 0)).gone("a-low1")
         world.gang("job", 1, topology=IN_A_RACK).pod("job-0", gang="job", cpu=4, node="a1", priority=100)
         world.pod("job-1", gang="job", cpu=4, priority=100).run()
@@ -428,41 +428,41 @@ tiers:
         world = Network(self.POLICY % more).rack("a", 3).rack("b", 3)
         return world.hypernode("ra", 1, "^a").hypernode("rb", 1, "^b")
 
-    def test_they_fill_one_domain_before_they_begin_another(self) -> None:
+    def test_pods_without_a_topology_fill_one_domain_before_the_next(self) -> None:
         world = self.world().pod("first", cpu=1, node="b1").pods("p", 9, cpu=1).run()
         assert world.racks("p") == {"b"}
         assert max(world.spread("p").values()) < 4  # within it they are spread, as nodeorder says
         assert world.pods("q", 4, cpu=1).run().racks("q") == {"a", "b"}
 
-    def test_copies_of_one_kind_go_as_they_would_one_by_one(self) -> None:
+    def test_copies_of_one_class_are_placed_as_one_by_one(self) -> None:
         at_once = self.world().pods("p", 8, cpu=1).run()
         singly = self.world()
         for number in range(8):
             singly.pod(f"p-{number}", cpu=1).run()
         assert [at_once.where(f"p-{n}") for n in range(8)] == [singly.where(f"p-{n}") for n in range(8)]
 
-    def test_unless_the_policy_says_otherwise(self) -> None:
+    def test_pods_are_not_packed_by_domain_if_the_policy_says_so(self) -> None:
         world = self.world(", hypernode.binpack.normal-pod.enable: false")
         assert world.pods("p", 6, cpu=1).run().racks("p") == {"a", "b"}
 
-    def test_stated_levels_take_the_place_of_hypernodes(self) -> None:
+    def test_stated_levels_replace_hypernodes(self) -> None:
         policy = self.POLICY % ", levels: [topology.kubernetes.io/rack]"
         world = Network(policy).rack("a", 3).rack("b", 3).pod("first", cpu=1, node="b1")
         assert world.pods("p", 6, cpu=1).run().racks("p") == {"b"}
 
 
 class TestFewDomainsBelow:
-    def test_a_gang_that_needs_two_racks_fills_one_before_it_begins_the_other(self) -> None:
+    def test_gang_that_needs_two_racks_fills_one_before_the_next(self) -> None:
         world = Network().rack("a", 3, "z").rack("b", 4, "z").rack("c", 3, "z")
         world.close("job", 5, TopologyRule(required=(ZONE,), preferred=RACK)).run()
         assert sorted(sum(1 for n in world.placed() if world.where(n).startswith(r)) for r in "abc") == [0, 1, 4]
 
-    def test_the_rest_goes_where_it_fits_tightest(self) -> None:
+    def test_remainder_is_placed_where_it_fits_tightest(self) -> None:
         world = Network().rack("a", 4, "z").rack("b", 3, "z").rack("c", 2, "z")
         world.close("job", 6, TopologyRule(required=(ZONE,), preferred=RACK)).run()
         assert world.racks() == {"a", "c"}
 
-    def test_on_every_level_between(self) -> None:
+    def test_domains_are_filled_in_turn_on_every_level_between(self) -> None:
         policy = AWARE.replace("topology.kubernetes.io/rack]", "net/block, topology.kubernetes.io/rack]")
         world = Network(policy)
         for rack, block, zone in (("a", "x", "z"), ("b", "x", "z"), ("c", "y", "z"), ("d", "y", "z")):

@@ -1,4 +1,4 @@
-"""What cannot run on the present nodes holds no admission and no share of its queue."""
+"""Units that cannot run on the present nodes hold no admission and no share of their queue."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class TestAdmission:
         assert fine(world.run(), cpu=10).run().admissions == []
         assert inqueue_cpu(world) == 16_000
 
-    def test_gang_counts_again_when_a_larger_node_comes(self) -> None:
+    def test_gang_counts_again_when_a_larger_node_is_added(self) -> None:
         world = admitted(cluster(), "large", 1, 12).run()
         assert inqueue_cpu(world) == 0
         world.node("n3", cpu=12).pod("first", node="n3", scheduler="another", cpu=12).run()
@@ -137,7 +137,7 @@ class TestAdmission:
         world.node("n1", cpu=8).run()
         assert inqueue_cpu(world) == 16_000
 
-    def test_restart_keeps_the_admission_of_the_others(self) -> None:
+    def test_restart_preserves_the_admission_of_placeable_gangs(self) -> None:
         world = fine(admitted(cluster(), "typo", 4, 4, pod_class=SSD)).run()
         world.restart().run()
         assert inqueue_cpu(world) == 16_000  # of gang fine

@@ -1,4 +1,4 @@
-"""`usage`: pods go where CPU and memory are really free."""
+"""`usage`: pods are placed where measured CPU and memory usage is low."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Measured(Scenario):
         return self.observe(f"load of {name}", NodesMeasured((), (name,)))
 
 
-def test_the_node_that_uses_less_is_better_whatever_is_asked_of_it() -> None:
+def test_node_with_less_usage_scores_higher_whatever_its_requests() -> None:
     s = Measured().busy("a", 50).busy("b", 20)
     s.pod("idle", node="b", cpu=5).measure("b", 20)
     s.pod("p", cpu=1).run()
@@ -56,7 +56,7 @@ def test_cpu_and_memory_count_by_their_weights(weights: str, expected: str) -> N
     assert s.where("p") == expected
 
 
-def test_a_node_beyond_a_threshold_takes_no_more() -> None:
+def test_node_above_a_threshold_accepts_no_pod() -> None:
     s = Measured("thresholds: {cpu: 60, mem: 30}").busy("hot", 60.5).busy("full", 0, 31)
     s.pod("p", cpu=1).run()
     message = s.why_pod("p").message
@@ -66,7 +66,7 @@ def test_a_node_beyond_a_threshold_takes_no_more() -> None:
     assert s.where("p") == "hot"
 
 
-def test_without_a_measurement_a_node_is_neither_closed_nor_good() -> None:
+def test_node_without_a_measurement_is_neither_excluded_nor_preferred() -> None:
     s = Measured().busy("unknown").busy("hot", 99)
     s.pod("p", cpu=1).run()
     assert s.where("p") == "unknown"
@@ -75,19 +75,19 @@ def test_without_a_measurement_a_node_is_neither_closed_nor_good() -> None:
     assert s.where("q") == "hot"
 
 
-def test_pods_that_came_since_count_by_what_they_ask_for() -> None:
+def test_pods_placed_since_the_measurement_count_by_their_requests() -> None:
     s = Measured().busy("a", 10).busy("b", 30)
     s.job("g", 4, cpu=2)
     s.run()
-    # a: 10% and 14% a pod, b: 30% and as much: three of four go to a before b is better.
+    # a: 10% and 14% a pod, b: 30% and the same: three of four use a before b scores higher.
     assert s.spread() == {"a": 3, "b": 1}
-    # Measured again, they are in what is measured.
+    # The next measurement includes the pods.
     s.measure("a", 10).measure("b", 30)
     s.pod("p", cpu=1).run()
     assert s.where("p") == "a"
 
 
-def test_where_a_node_is_busy_already_more_is_expected_of_new_pods() -> None:
+def test_expected_usage_of_new_pods_rises_with_the_usage_of_the_node() -> None:
     calm, wary = "estimator: {risk_factor: 1}", "estimator: {risk_factor: 3, risk_threshold: 0.2}"
     for arguments, expected in ((calm, "a"), (wary, "b")):
         s = Measured(f"memory.weight: 0, thresholds: {{cpu: 100}}, {arguments}").busy("a", 30).busy("b", 48)
@@ -108,7 +108,7 @@ def test_a_gang_is_placed_as_its_members_would_be_one_by_one() -> None:
     assert together.spread() == single.spread()
 
 
-def test_what_has_no_effect_is_told_and_what_is_wrong_refused() -> None:
+def test_usage_arguments_without_effect_are_reported_and_wrong_ones_refused() -> None:
     found = load_policy(policy("type: max, estimator: {be_cpu: 250m, burst_ratio: 0}"))
     assert [remark for remark in found.inactive if "only average is supported" in remark]
     assert [remark for remark in found.inactive if "burst_ratio, be_cpu have no effect" in remark]

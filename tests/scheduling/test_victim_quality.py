@@ -1,9 +1,10 @@
-"""Victims as good as any: hundreds of small clusters, each compared with the best choice that there is.
+"""Quality of victims: hundreds of small clusters, each compared with the optimal choice.
 
-The cost of a choice is `Problem.cost`: what is not lent before what is, near reclaimees before far ones, no budget
-broken before one, no gang broken before one, low priorities before high, few pods before many, and
-of equal groups the members of low priorities of their own. An engine that
-compares part by part has the best cost if and only if `scalar` of it, one number with weights, is the least.
+The cost of a choice is `Problem.cost`: borrowed amounts before owned ones, near reclaimees before far ones, no
+budget broken before one, no gang broken before one, low priorities before high, few pods before many, and of
+equal
+groups the members of low priorities of their own. An engine that compares part by part has the best cost if and
+only if `scalar` of it, one number with weights, is the smallest.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from .eviction.problem import Problem
 from .eviction.small_clusters import SmallCluster
 
 QUICK, ALL = 60, 500
-# By how much the engine's costs, added up, may exceed the best ones.
+# Limit of the excess of the engine's summed costs over the best ones.
 TOLERANCE = 0.10
 
 
 class Comparison:
-    """The engine's choice and the best one in one cluster; None where there is none."""
+    """Return the engine's choice and the best one in one cluster; None where there is none."""
 
     def __init__(self, seed: int) -> None:
         cluster = SmallCluster(seed)
@@ -58,7 +59,7 @@ def compare(seeds: range) -> Counter[str]:
 
 
 @pytest.mark.thorough
-def test_quickly() -> None:
+def test_victims_are_near_optimal_in_some_clusters() -> None:
     count = examples(QUICK)
     tally = compare(range(count))
     assert tally["needy"] >= count // 4
@@ -66,12 +67,12 @@ def test_quickly() -> None:
 
 
 @pytest.mark.slow
-def test_at_length() -> None:
+def test_victims_are_near_optimal_in_many_clusters() -> None:
     tally = compare(range(QUICK, ALL))
     assert tally["equal"] >= 0.95 * tally["needy"]
 
 
-def test_one_number_orders_costs_as_their_parts_do() -> None:
+def test_scalar_cost_orders_choices_as_their_parts_do() -> None:
     costs = [(0, 1, 0, 0, 3, 14, 42, 9), (0, 1, 0, 1, 0, 1, 0, 0), (0, 1, 1, 0, 0, 1, 0, 0), (1,) + (0,) * 7]
     assert sorted(costs, key=scalar) == sorted(costs)
     assert weights()[-1] == 1

@@ -1,4 +1,4 @@
-"""Volumes while pods are placed: who gets which, how many fit, and what a plan that fails leaves behind."""
+"""Volumes during placement: assignment, attachment limits, and rollback of failed plans."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Rooms(Scenario):
         return self
 
     def user(self, name: str, *needs: VolumeNeed, claims: tuple[str, ...] = (), **fields: object) -> Rooms:
-        """A pod that needs these; its claims are named after it."""
+        """A pod with these claims; claim objects have names derived from the pod's."""
         unbound = claims or tuple(f"{name}-{n}" for n, need in enumerate(needs) if isinstance(need, UnboundClaim))
         attached = tuple(
             need.volume or ("", f"ns/{name}-{n}") for n, need in enumerate(needs) if isinstance(need, Attachment)
@@ -69,7 +69,7 @@ class Rooms(Scenario):
         return self
 
 
-def test_a_gang_shares_out_what_is_free_or_takes_nothing() -> None:
+def test_gang_gets_all_its_volumes_or_none() -> None:
     rooms = Rooms().hosts("n1", "n2", "n3").gang("g", 3)
     for name in ("n1", "n2"):
         rooms.fact("volumes", Volume(f"on-{name}", "local", 5, affinity=at(name)))
@@ -87,7 +87,7 @@ def test_a_gang_shares_out_what_is_free_or_takes_nothing() -> None:
     audit_volumes(rooms.state)
 
 
-def test_the_smallest_that_does_is_taken_for_each_claim() -> None:
+def test_smallest_sufficient_volume_is_assigned_to_each_claim() -> None:
     rooms = Rooms().hosts("n1")
     for name, size in (("tiny", 1), ("big", 9), ("right", 4), ("spare", 20)):
         rooms.fact("volumes", Volume(name, "local", size))
@@ -99,7 +99,7 @@ def test_the_smallest_that_does_is_taken_for_each_claim() -> None:
     )
 
 
-def test_what_fits_nothing_free_is_provisioned_where_that_is_allowed() -> None:
+def test_claim_without_a_free_volume_is_provisioned_where_the_class_allows_it() -> None:
     rooms = Rooms().hosts("n1", zone="a").hosts("n2", zone="b")
     rooms.fact("volumes", StorageClass("local", "csi", ((("zone", ("b",)),),)))
     rooms.user("p", ONE).work()
@@ -107,7 +107,7 @@ def test_what_fits_nothing_free_is_provisioned_where_that_is_allowed() -> None:
     assert bind.preparations == (BindClaim("ns", "p-0", "n2"),)
 
 
-def test_capacity_that_a_driver_publishes_is_kept_to() -> None:
+def test_capacity_published_by_a_driver_limits_provisioning() -> None:
     rooms = Rooms().hosts("n1", "n2").fact("volumes", StorageClass("local", "csi"))
     rooms.fact("volumes", StorageDriver("csi", tracks_capacity=True))
     rooms.fact("volumes", StorageCapacity("a", "local", 5, (Requirement(HOST, "In", ("n1",)),)))
@@ -118,7 +118,7 @@ def test_capacity_that_a_driver_publishes_is_kept_to() -> None:
     assert rooms.where("p") == "n2"
 
 
-def test_a_driver_attaches_each_volume_once() -> None:
+def test_driver_attaches_each_volume_once() -> None:
     rooms = Rooms().hosts("n1", "n2")
     for name in ("n1", "n2"):
         rooms.fact("attachments", NodeStorage(name, ("csi",), (("csi", 2),)))
@@ -139,13 +139,13 @@ def test_a_driver_attaches_each_volume_once() -> None:
     audit_volumes(rooms.state)
 
 
-def test_a_driver_that_pods_must_not_miss_is_missed() -> None:
+def test_node_without_a_required_driver_is_excluded() -> None:
     rooms = Rooms().hosts("n1", "n2").fact("attachments", StorageDriver("csi", needs_node_plugin=True))
     rooms.fact("attachments", NodeStorage("n2", ("csi",))).user("p", Attachment("csi")).run()
     assert rooms.where("p") == "n2"
 
 
-def test_one_writes_a_disk_and_one_uses_a_claim_of_its_own() -> None:
+def test_disk_and_claim_allow_one_pod_at_a_time() -> None:
     rooms = Rooms().hosts("n1", "n2")
     for name in ("a", "b", "c"):
         rooms.user(name, Disk("gce", "d"))
@@ -158,14 +158,14 @@ def test_one_writes_a_disk_and_one_uses_a_claim_of_its_own() -> None:
     audit_volumes(rooms.state)
 
 
-def test_who_is_more_important_takes_over_a_claim_of_its_own() -> None:
+def test_pod_of_higher_priority_preempts_the_user_of_its_claim() -> None:
     rooms = Rooms().hosts("n1", "n2").user("low", SoleUse("ns/data")).user("other").run()
     rooms.user("high", SoleUse("ns/data"), priority=10).run(20)
     assert rooms.evicted == ["low"]
     assert rooms.where("high")
 
 
-def test_who_is_more_important_takes_over_an_attachment() -> None:
+def test_pod_of_higher_priority_preempts_for_an_attachment() -> None:
     rooms = Rooms().hosts("n1").fact("attachments", NodeStorage("n1", ("csi",), (("csi", 1),)))
     for name in ("low", "high"):
         rooms.fact("attachments", ClaimAttachment(f"ns/{name}-0", "csi", name))
@@ -175,7 +175,7 @@ def test_who_is_more_important_takes_over_an_attachment() -> None:
     assert rooms.where("high") == "n1"
 
 
-def test_nobody_is_evicted_for_a_claim_that_is_not_there() -> None:
+def test_no_pod_is_evicted_for_a_missing_claim() -> None:
     rooms = Rooms().hosts("n1").user("low").run()
     reason = 'persistentvolumeclaim "x" not found'
     rooms.user("high", UnusableVolume(reason), priority=10).run(20)
@@ -184,7 +184,7 @@ def test_nobody_is_evicted_for_a_claim_that_is_not_there() -> None:
     assert verdict.message == f"0/1 nodes are available: {reason}."
 
 
-def test_the_switches_of_the_policy_have_effect() -> None:
+def test_volume_switches_of_the_policy_have_effect() -> None:
     policy = """
     tiers: [{plugins: [{name: gang}, {name: predicates, arguments: {%s: false}}]}]
     """
@@ -208,7 +208,7 @@ def test_the_switches_of_the_policy_have_effect() -> None:
         assert not placed("predicate.NodePortsEnable", need)
 
 
-# However many at once
+# Any number at once
 
 _NODES = ("n1", "n2", "n3")
 
@@ -263,7 +263,7 @@ def _world(facts: list[AllocatorFact], needs: tuple[VolumeNeed, ...], pods: int)
 @pytest.mark.thorough
 @settings(max_examples=examples(40), deadline=None)
 @given(supplies(), st.integers(1, 8))
-def test_many_at_once_are_placed_as_they_would_be_one_after_the_other(
+def test_many_pods_with_volumes_are_placed_as_one_by_one(
     supply: tuple[list[AllocatorFact], tuple[VolumeNeed, ...]], pods: int
 ) -> None:
     facts, needs = supply

@@ -1,4 +1,4 @@
-"""Preempt or wait: a policy says what an eviction may cost for who starts by itself soon."""
+"""Wait or preempt: the policy limits the cost of evictions for units that start soon by themselves."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ configurations: [{{name: reserve, arguments: {{{stated}}}}}]
 
 
 def world(ends: int = 100, **arguments: object) -> Scenario:
-    """Somebody more important comes while a pod runs that ends `ends` seconds after the beginning."""
+    """Add an urgent pod while a pod runs that ends `ends` seconds after the beginning."""
     made = Scenario(policy(**arguments)).node("a", cpu=4)
     busy(made, "runs", "a", ends, cpu=4)
     return waiting(made, "important", 50, cpu=4, priority=1000)
 
 
-class TestWhoStartsSoonWaits:
-    def test_without_a_word_of_the_policy_others_go(self) -> None:
+class TestUnitsThatStartSoon:
+    def test_without_a_limit_in_the_policy_pods_are_evicted(self) -> None:
         assert world().settle().evicted == ["runs"]
 
-    def test_what_is_kept_for_the_urgent_itself_does_not_stand_in_its_way(self) -> None:
-        """It runs beyond the start that was kept for it, on the very node where others would go."""
+    def test_reserved_start_of_the_preemptor_does_not_block_its_preemption(self) -> None:
+        """It runs beyond the start reserved for it, on the node of its victims."""
         made = Scenario(policy()).node("a", cpu=4)
         busy(made, "runs", "a", 100, cpu=4)
         waiting(made, "important", 500, cpu=4, priority=1000)
         assert made.settle().evicted == ["runs"]
 
-    def test_surplus_goes_before_a_gang_also_where_a_start_is_kept(self) -> None:
-        """The members that can be spared are on the node whose start is kept: it frees itself first."""
+    def test_surplus_is_evicted_before_a_gang_also_where_a_start_is_reserved(self) -> None:
+        """The surplus members are on the node whose start is reserved: that node becomes free first."""
         made = Scenario(policy()).node("a", cpu=8).node("b", cpu=4)
         busy(made, "short", "a", 100, cpu=4, priority=1000)
         for name, minimum, count, size, node in (("spare", 1, 4, 1, "a"), ("whole", 2, 2, 2, "b")):
@@ -50,17 +50,17 @@ class TestWhoStartsSoonWaits:
         made.settle()
         assert sorted(name.rpartition("-")[0] for name in made.evicted) == ["spare", "spare"]
 
-    def test_nobody_goes_for_who_starts_within_the_time(self) -> None:
+    def test_no_pod_is_evicted_for_a_unit_that_starts_within_the_time(self) -> None:
         made = world(waitInsteadSeconds=100).settle()
         assert made.evicted == []
         assert start_of(made, "important") == 100
         assert "so soon that no pod is evicted for it" in made.why_pod("important").message
 
-    def test_whoever_would_wait_longer_has_others_evicted(self) -> None:
+    def test_unit_that_would_wait_longer_preempts(self) -> None:
         assert world(waitInsteadSeconds=99).settle().evicted == ["runs"]
 
-    def test_nothing_is_promised_to_who_waits_for_its_turn(self) -> None:
-        """There is room, but the queue keeps its order: nobody knows when the first will start."""
+    def test_unit_blocked_by_queue_order_gets_no_promise(self) -> None:
+        """There is room, but the queue is strictly ordered: the start of its head is unknown."""
         made = Scenario(policy(waitInsteadSeconds=1000)).node("a", cpu=4).queue("default", fifo=True)
         busy(made, "runs", "a", 10_000, cpu=2, priority=2000)
         waiting(made, "first", 50, cpu=8, priority=1000)
@@ -69,12 +69,12 @@ class TestWhoStartsSoonWaits:
         assert made.why_pod("second").code == "BehindInQueue"
         assert start_of(made, "second") is None
 
-    def test_an_end_that_nobody_knows_is_not_waited_for(self) -> None:
+    def test_unknown_end_of_a_pod_is_not_waited_for(self) -> None:
         made = Scenario(policy(waitInsteadSeconds=10**6)).node("a", cpu=4).pod("runs", node="a", cpu=4)
         waiting(made, "important", 50, cpu=4, priority=1000)
         assert made.settle().evicted == ["runs"]
 
-    def test_who_waits_has_a_start_kept_beyond_the_depth(self) -> None:
+    def test_waiting_preemptor_gets_a_reserved_start_beyond_the_depth(self) -> None:
         made = Scenario(policy(waitInsteadSeconds=1000)).node("a", cpu=4).node("b", cpu=4)
         busy(made, "one", "a", 100, cpu=4)
         busy(made, "two", "b", 200, cpu=4)
@@ -85,7 +85,7 @@ class TestWhoStartsSoonWaits:
         assert [start_of(made, name) for name in ("first", "second")] == [100, 150]
         assert len(plan_of(made)) == 2
 
-    def test_when_the_start_moves_beyond_the_time_others_go_after_all(self) -> None:
+    def test_preemptor_evicts_after_all_when_its_start_moves_beyond_the_time(self) -> None:
         made = Scenario(policy(waitInsteadSeconds=150)).node("a", cpu=4).node("b", cpu=4)
         busy(made, "one", "a", 100, cpu=4)
         busy(made, "two", "b", 1000, cpu=4)
@@ -96,9 +96,9 @@ class TestWhoStartsSoonWaits:
         assert made.evicted == ["two"]
 
 
-class TestWhatAnEvictionMayCost:
+class TestCostOfEvictions:
     def late(self, **arguments: object) -> Scenario:
-        """The pod has run for 900 seconds, and would for 100 more."""
+        """The pod has run for 900 seconds, and would run for 100 more."""
         made = Scenario(policy(**arguments)).node("a", cpu=4)
         made.now += 900
         made.pod(
@@ -110,12 +110,12 @@ class TestWhatAnEvictionMayCost:
         )
         return waiting(made, "important", 50, cpu=4, priority=1000)
 
-    def test_work_may_be_worth_more_than_the_time_that_is_gained(self) -> None:
+    def test_no_pod_is_evicted_whose_lost_work_exceeds_the_saved_time(self) -> None:
         made = self.late(maxLostWorkPercent=100).settle()
         assert made.evicted == []
         assert start_of(made, "important") == 1000
         assert "no pod is evicted for it" in made.why_pod("important").message
 
-    def test_what_is_cheap_enough_goes(self) -> None:
+    def test_pod_with_little_lost_work_is_evicted(self) -> None:
         assert self.late(maxLostWorkPercent=900).settle().evicted == ["runs"]
         assert self.late(maxLostWorkPercent=899).settle().evicted == []

@@ -1,6 +1,6 @@
-"""The way of a gang through the code: bounds on the modules that its turn runs through and on moves between them.
+"""Code path of a gang: bounds on the modules that its turn runs through and on transitions between them.
 
-A move is a call of a function in another module than the last one. Where a number falls, lower its bound.
+A transition is a call of a function in another module than the last one. Where a number falls, lower its bound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOURCE = str(Path(phalanx.__file__).parent)
 
 
 class Way:
-    """The modules of the scheduler that are run through, and the number of moves between them."""
+    """Return the modules of the scheduler on the path, and the number of transitions."""
 
     def __init__(self) -> None:
         self.modules: set[str] = set()
@@ -47,7 +47,7 @@ class Way:
 
 
 def way_of_a_turn(world: Scenario, monkeypatch: pytest.MonkeyPatch) -> Way:
-    """Return the way of the one gang of a cluster through its turn."""
+    """Return the code path of the one gang of a cluster."""
     way, place_unit = Way(), allocate.place_unit
 
     def followed(*arguments: object) -> bool:
@@ -59,7 +59,7 @@ def way_of_a_turn(world: Scenario, monkeypatch: pytest.MonkeyPatch) -> Way:
     return way
 
 
-def test_turn_of_a_gang_that_fits_keeps_its_way_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_of_a_fitting_gang_has_a_short_code_path(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Scenario().nodes(4, cpu=4).job("gang", 4, cpu=1)
     way = way_of_a_turn(world, monkeypatch)
     assert len(world.placed("gang")) == 4
@@ -67,7 +67,7 @@ def test_turn_of_a_gang_that_fits_keeps_its_way_short(monkeypatch: pytest.Monkey
     assert way.moves <= 199
 
 
-def test_turn_of_a_gang_that_does_not_fit_keeps_its_way_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_of_a_gang_that_does_not_fit_has_a_short_code_path(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Scenario().nodes(4, cpu=4).job("gang", 8, cpu=3)
     way = way_of_a_turn(world, monkeypatch)
     assert len(world.waiting("gang")) == 8

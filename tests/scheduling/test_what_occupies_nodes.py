@@ -1,4 +1,4 @@
-"""What takes room on a node, and what gives it back."""
+"""Occupancy of nodes: pods that use room, and events that release it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .scenario import Scenario
 OTHER = "default-scheduler"
 
 
-class TestPodsOfOthers:
-    def test_they_occupy_their_nodes(self) -> None:
+class TestPodsOfOtherSchedulers:
+    def test_pods_of_other_schedulers_occupy_their_nodes(self) -> None:
         world = (
             Scenario().node("n1", gpu=2).pod("theirs", gpu=2, node="n1", scheduler=OTHER).pod("ours", gpu=1).run()
         )
@@ -21,24 +21,24 @@ class TestPodsOfOthers:
         world.finishes("theirs").run()
         assert world.where("ours") == "n1"
 
-    def test_pending_ones_are_left_to_their_scheduler(self) -> None:
+    def test_pending_pods_of_other_schedulers_are_not_placed(self) -> None:
         world = Scenario().node("n1", gpu=2).pod("theirs", gpu=1, scheduler=OTHER).run()
         assert world.placed() == []
 
-    def test_a_nominated_one_keeps_its_room(self) -> None:
+    def test_nominated_pod_of_another_scheduler_reserves_its_room(self) -> None:
         world = Scenario().node("n1", gpu=2)
         world.pod("theirs", gpu=2, scheduler=OTHER, nominated="n1").pod("ours", gpu=1).run()
         assert world.waiting() == ["ours", "theirs"]
         world.becomes("theirs", nominated_node="").run()
         assert world.where("ours") == "n1"
 
-    def test_a_nominated_one_that_fails_gives_its_room_back(self) -> None:
+    def test_nominated_pod_that_fails_releases_its_room(self) -> None:
         world = Scenario().node("n1", gpu=2)
         world.pod("theirs", gpu=2, scheduler=OTHER, nominated="n1").pod("ours", gpu=2).run()
         world.becomes("theirs", phase=PodPhase.FAILED).run()
         assert world.where("ours") == "n1"
 
-    def test_a_nominated_one_that_is_bound_is_counted_once(self) -> None:
+    def test_nominated_pod_that_is_bound_is_counted_once(self) -> None:
         world = (
             Scenario().node("n1", gpu=2).pod("theirs", gpu=1, scheduler=OTHER, nominated="n1").pod("ours", gpu=1)
         )
@@ -46,19 +46,19 @@ class TestPodsOfOthers:
         assert world.where("ours") == "n1"
 
 
-class TestPodsThatLeave:
-    def test_a_terminating_pod_holds_its_room_until_it_is_gone(self) -> None:
+class TestEndingPods:
+    def test_terminating_pod_holds_its_room_until_it_is_gone(self) -> None:
         world = Scenario().node("n1", gpu=1).pod("old", gpu=1, node="n1", terminating=True).pod("new", gpu=1).run()
         assert world.waiting() == ["new"]
         world.gone("old").run()
         assert world.where("new") == "n1"
 
     @pytest.mark.parametrize("phase", [PodPhase.SUCCEEDED, PodPhase.FAILED])
-    def test_a_finished_pod_holds_nothing(self, phase: PodPhase) -> None:
+    def test_finished_pod_holds_no_room(self, phase: PodPhase) -> None:
         world = Scenario().node("n1", gpu=1).pod("old", gpu=1, node="n1", phase=phase).pod("new", gpu=1).run()
         assert world.where("new") == "n1"
 
-    def test_a_pod_that_is_deleted_while_its_binding_is_under_way_gives_its_room_back(self) -> None:
+    def test_pod_deleted_during_its_binding_releases_its_room(self) -> None:
         world = Scenario().node("n1", gpu=1).pod("a", gpu=1).pod("b", gpu=1).work()
         assert world.placed() == ["a"]
         world.gone("a").run()
@@ -66,7 +66,7 @@ class TestPodsThatLeave:
 
 
 class TestUnusualPods:
-    def test_one_that_cannot_be_read_occupies_its_node(self) -> None:
+    def test_unreadable_pod_occupies_its_node(self) -> None:
         world = (
             Scenario()
             .node("n1", gpu=2)
@@ -76,7 +76,7 @@ class TestUnusualPods:
         )
         assert world.waiting() == ["new"]
 
-    def test_one_that_cannot_be_read_is_not_placed(self) -> None:
+    def test_unreadable_pod_is_not_placed(self) -> None:
         world = Scenario().node("n1", gpu=2).pods("twin", 2, gpu=1)
         world.pod("odd", gpu=1, problem="spec.x is 'y'").run()
         assert world.waiting() == ["odd"]
@@ -84,7 +84,7 @@ class TestUnusualPods:
         world.becomes("odd", problem="").run()
         assert world.why_pod("odd").message == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 
-    def test_one_that_asks_for_what_we_cannot_honour_is_refused_by_name(self) -> None:
+    def test_pod_with_an_unsupported_constraint_is_refused_by_name(self) -> None:
         field = "spec.topologySpreadConstraints"
         world = Scenario().nodes(2).pod("odd", pod_class=PodClass(unsupported=(field,)), cpu=1).run()
         verdict = world.why_pod("odd")
@@ -92,27 +92,27 @@ class TestUnusualPods:
         assert verdict.message == f"the pod cannot be scheduled: {field}: not supported by this version of Phalanx"
         assert verdict.change == "remove these fields from the pod, or use another scheduler"
 
-    def test_the_same_in_a_gang_names_the_pod(self) -> None:
+    def test_verdict_of_a_gang_names_its_member_with_an_unsupported_constraint(self) -> None:
         world = Scenario().nodes(2).gang("job", 2).pod("job-0", gang="job", cpu=1)
         world.pod("job-1", gang="job", pod_class=PodClass(unsupported=("spec.resourceClaims",)), cpu=1).run()
         assert world.placed() == []
         assert world.why("job").code == "UnsupportedField"
         assert "pod ns/job-1 cannot be scheduled: spec.resourceClaims" in world.why("job").message
 
-    def test_a_gated_pod_is_left_alone_until_its_gates_are_gone(self) -> None:
+    def test_gated_pod_is_not_placed_until_its_gates_are_removed(self) -> None:
         world = Scenario().node("n1").pod("p", cpu=1, gated=True).run()
         assert world.placed() == []
         world.becomes("p", gated=False).run()
         assert world.where("p") == "n1"
 
-    def test_a_resized_pod_takes_what_it_takes_now(self) -> None:
+    def test_resized_pod_uses_its_present_amounts(self) -> None:
         world = Scenario().node("n1", cpu=4).pod("grown", cpu=1, node="n1").becomes("grown", usage=(("cpu", 4000),))
         world.pod("new", cpu=1).run()
         assert world.waiting() == ["new"]
         world.becomes("grown", usage=(("cpu", 3000),)).run()
         assert world.where("new") == "n1"
 
-    def test_a_pod_that_changes_its_gang_while_it_is_being_bound_counts_in_the_new_one(self) -> None:
+    def test_pod_that_changes_its_gang_during_its_binding_counts_in_the_new_one(self) -> None:
         world = Scenario().node("n1").job("a", 2, cpu=1).work()
         world.gang("b", 1).becomes("a-0", gang="b").run()
         assert world.state.gangs[world.state.pods["a-0"].gang.key].key.name == "b"  # type: ignore[union-attr]
@@ -120,42 +120,42 @@ class TestUnusualPods:
 
 
 class TestZeroRequests:
-    def test_alone_they_are_placed_last(self) -> None:
+    def test_single_best_effort_pods_are_placed_last(self) -> None:
         world = Scenario().node("n1", pods=2).pod("nothing", created=1).pod("something", cpu=1, created=2)
         world.pod("more", cpu=1, created=3).run()
         assert world.waiting() == ["nothing"]
         assert world.why_pod("nothing").message == "0/1 nodes are available: 1 Too many pods."
         assert world.why_pod("nothing").change == "free or add 1 pod slot"
 
-    def test_in_a_gang_they_count_like_any_other_member(self) -> None:
+    def test_best_effort_members_count_in_a_gang_like_any_other(self) -> None:
         world = (
             Scenario().node("n1", gpu=1).gang("job", 2).pod("idle", gang="job").pod("busy", gang="job", gpu=1).run()
         )
         assert world.placed() == ["busy", "idle"]
 
-    def test_without_backfill_they_are_told_that_nothing_places_them(self) -> None:
+    def test_without_backfill_verdict_says_that_no_action_places_best_effort_pods(self) -> None:
         policy = "actions: allocate\ntiers: [{plugins: [{name: predicates}]}]"
         world = Scenario(policy).node("n1").pod("nothing").run()
         assert world.why_pod("nothing").message == "no action of the policy (allocate) places pod ns/nothing"
 
-    def test_without_allocate_gangs_are_told_so_too(self) -> None:
+    def test_without_allocate_verdict_says_that_no_action_places_gangs(self) -> None:
         policy = "actions: backfill\ntiers: [{plugins: [{name: predicates}]}]"
         world = Scenario(policy).node("n1").job("job", 2, cpu=1).run()
         assert world.why("job").code == "NotConsidered"
 
 
-class TestNodesThatComeAndGo:
-    def test_pods_on_a_node_that_is_not_known_yet_count_when_it_appears(self) -> None:
+class TestNodeChanges:
+    def test_pods_on_an_unknown_node_count_when_it_is_added(self) -> None:
         world = Scenario().pod("early", gpu=2, node="n1").node("n1", gpu=2).pod("new", gpu=1).run()
         assert world.waiting() == ["new"]
 
-    def test_a_node_that_returns_has_its_pods(self) -> None:
+    def test_node_that_returns_has_its_pods(self) -> None:
         world = Scenario().node("n1", gpu=2).pod("old", gpu=2, node="n1").run()
         world.no_node("n1").run()
         world.node("n1", gpu=2).pod("new", gpu=1).run()
         assert world.waiting() == ["new"]
 
-    def test_a_node_that_goes_while_pods_are_being_bound_to_it(self) -> None:
+    def test_deletion_of_a_node_during_bindings_to_it_is_handled(self) -> None:
         world = Scenario().node("n1", gpu=2).job("job", 2, gpu=1).work()
         world.no_node("n1")
         world.state.pods.binding_failed("job-0")
@@ -170,15 +170,15 @@ class TestNodesThatComeAndGo:
         world.node("n2", gpu=2).run()
         assert world.spread() == {"n2": 2}
 
-    def test_more_pods_than_a_node_offers_is_no_reason_to_panic(self) -> None:
-        """A device plugin withdrew its devices: idle is negative, and nobody is placed there."""
+    def test_node_with_more_pods_than_it_offers_accepts_no_pod(self) -> None:
+        """A device plugin withdrew its devices: idle is negative."""
         world = Scenario().node("n1", gpu=4).pods("old", 4, gpu=1, node="n1").run()
         world.node("n1", gpu=0).pod("gpu", gpu=1).pod("cpu", cpu=1).run()
         assert world.waiting() == ["gpu"]
         world.node("n1", gpu=5).run()
         assert world.where("gpu") == "n1"
 
-    def test_a_new_resource_may_appear_at_any_time(self) -> None:
+    def test_new_resource_can_appear_at_any_time(self) -> None:
         world = Scenario().node("n1").pod("p", cpu=1, **{"example.com/fpga": 1}).run()  # type: ignore[arg-type]
         assert (
             world.why_pod("p").change
@@ -189,21 +189,21 @@ class TestNodesThatComeAndGo:
 
 
 class TestEligibility:
-    def test_a_cordoned_node_takes_nobody_until_it_is_uncordoned(self) -> None:
+    def test_cordoned_node_accepts_no_pod_until_it_is_uncordoned(self) -> None:
         world = Scenario().node("n1", unschedulable=True).pod("p", cpu=1).run()
         assert world.why_pod("p").message == "0/1 nodes are available: 1 node(s) were unschedulable."
         assert world.why_pod("p").change == "uncordon nodes (makes 1 node eligible)"
         world.node("n1").run()
         assert world.where("p") == "n1"
 
-    def test_a_taint_that_goes_wakes_whoever_it_kept_out(self) -> None:
+    def test_removed_taint_wakes_the_pods_that_it_excluded(self) -> None:
         world = Scenario().node("n1", taints=[Taint("gpu", "yes")]).pod("p", cpu=1).run()
         assert world.why_pod("p").message == "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: yes}."
         assert world.why_pod("p").change == "tolerate the taint {gpu: yes} or remove it (makes 1 node eligible)"
         world.node("n1").run()
         assert world.where("p") == "n1"
 
-    def test_with_two_taints_tolerating_one_would_not_help(self) -> None:
+    def test_verdict_does_not_propose_tolerating_one_of_two_taints(self) -> None:
         world = Scenario().node("n1", taints=[Taint("a"), Taint("b")]).pod("p", cpu=1).run()
         assert world.why_pod("p").message == "0/1 nodes are available: 1 node(s) had untolerated taint {a: }."
         assert (
@@ -211,7 +211,7 @@ class TestEligibility:
             == "add a node that matches the selectors, affinity and tolerations of the pod"
         )
 
-    def test_a_label_that_comes_wakes_whoever_selects_it(self) -> None:
+    def test_added_label_wakes_the_pods_that_select_it(self) -> None:
         cls = PodClass(node_selector=(("disk", "ssd"),))
         world = Scenario().node("n1").pod("p", pod_class=cls, cpu=1).run()
         assert world.why_pod("p").code == "NoEligibleNode"
@@ -221,13 +221,13 @@ class TestEligibility:
         world.node("n1", labels={"disk": "ssd"}).run()
         assert world.where("p") == "n1"
 
-    def test_preferred_affinity_wins_over_an_emptier_node(self) -> None:
+    def test_preferred_affinity_outweighs_an_emptier_node(self) -> None:
         wish = PreferredTerm(100, NodeSelectorTerm((Requirement("disk", "In", ("ssd",)),)))
         world = Scenario().nodes(3, cpu=8).node("ssd", cpu=8, labels={"disk": "ssd"}).pod("load", cpu=4, node="ssd")
         world.pod("p", pod_class=PodClass(preferred=(wish,)), cpu=1).run()
         assert world.where("p") == "ssd"
 
-    def test_a_soft_taint_is_avoided_while_there_is_another_node(self) -> None:
+    def test_soft_taint_is_avoided_while_there_is_another_node(self) -> None:
         world = Scenario().node("n1", cpu=2, taints=[Taint("soft", effect="PreferNoSchedule")]).node("n2", cpu=2)
         world.pod("load", cpu=1, node="n2").pods("p", 2, cpu=1, created=5).run()
         assert (world.where("p-0"), world.where("p-1")) == ("n2", "n1")
@@ -240,12 +240,12 @@ class TestEligibility:
         world.node("n3").run()
         assert world.spread() == {"n1": 1, "n2": 1, "n3": 1}
 
-    def test_a_pod_that_tolerates_everything_goes_where_nobody_else_may(self) -> None:
+    def test_pod_that_tolerates_everything_uses_cordoned_and_tainted_nodes(self) -> None:
         world = Scenario().node("n1", unschedulable=True, taints=[Taint("any", effect="NoExecute")])
         world.pod("p", pod_class=PodClass(tolerations=(Toleration(operator="Exists"),)), cpu=1).run()
         assert world.where("p") == "n1"
 
-    def test_the_reasons_are_counted_per_node(self) -> None:
+    def test_reasons_of_a_verdict_are_counted_per_node(self) -> None:
         world = (
             Scenario()
             .nodes(3, "small", cpu=1)
@@ -263,7 +263,7 @@ class TestEligibility:
             ("Insufficient memory", 3),
         ]
 
-    def test_a_request_larger_than_any_node_says_what_would_fit(self) -> None:
+    def test_verdict_of_a_request_larger_than_any_node_names_the_fitting_amount(self) -> None:
         world = Scenario().nodes(2, cpu=4).pod("p", cpu=5).run()
         assert world.why_pod("p").change == (
             "request at most 4 cpu per pod, or add a node that offers 5 cpu "

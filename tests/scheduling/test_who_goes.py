@@ -1,4 +1,4 @@
-"""Who goes: members by their own priority, subgroups that can be spared, few gangs before many."""
+"""Order of victims: members by their own priority, surplus subgroups, few gangs before many."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def grouped(scenario: Scenario, name: str, subgroups: int, size: int, minimum: i
 
 
 class TestPrioritiesOfMembers:
-    def test_a_member_is_not_evicted_for_somebody_of_lower_own_priority_whatever_its_groups_class(self) -> None:
+    def test_member_is_not_evicted_for_a_lower_own_priority_whatever_its_groups_class(self) -> None:
         scenario = Scenario().node(NODE, cpu=2).gang("low", 1, priority=10)
         scenario.pods("low", 2, gang="low", node=NODE, cpu=1, priority=2000)
         scenario.pod("middle", cpu=1, priority=1000).run()
         assert scenario.evicted == []
 
-    def test_neither_does_its_gang_fall_as_a_whole(self) -> None:
+    def test_gang_is_not_evicted_whole_for_a_priority_below_that_of_a_member(self) -> None:
         scenario = Scenario().node(NODE, cpu=2).gang("low", 2, priority=10)
         scenario.pod("low-0", gang="low", node=NODE, cpu=1).pod(
             "low-1", gang="low", node=NODE, cpu=1, priority=2000
@@ -43,22 +43,22 @@ class TestPrioritiesOfMembers:
         scenario.pod("middle", cpu=1, priority=1000).run()
         assert scenario.evicted == []
 
-    def test_the_class_of_its_group_protects_a_member_as_well(self) -> None:
+    def test_priority_class_of_the_group_protects_a_member_as_well(self) -> None:
         scenario = Scenario().node(NODE, cpu=2).gang("high", 1, priority=2000)
         scenario.pods("high", 2, gang="high", node=NODE, cpu=1)
         scenario.pod("middle", cpu=1, priority=1000).run()
         assert scenario.evicted == []
 
-    def test_surplus_goes_lowest_own_priority_first(self) -> None:
+    def test_surplus_of_the_lowest_own_priority_is_evicted_first(self) -> None:
         scenario = Scenario().node(NODE, cpu=4).gang("job", 1, priority=10)
         for name, own in (("a", 7), ("b", 5), ("c", 3), ("d", 9)):
-            # The one with the least to lose has the most work behind it.
+            # The youngest member has lost the least work so far.
             more = {"started": 100 * own}
             scenario.pod(f"job-{name}", gang="job", node=NODE, cpu=1, priority=own, more=more)
         scenario.pod("high", cpu=2, priority=1000).run(10)
         assert sorted(scenario.evicted) == ["job-b", "job-c"]
 
-    def test_so_it_does_in_a_gang_that_states_no_priority(self) -> None:
+    def test_surplus_of_the_lowest_own_priority_is_evicted_first_without_a_group_priority(self) -> None:
         scenario = Scenario().node(NODE, cpu=3).gang("job", 1)
         for name, own in (("a", 900), ("b", 2000), ("c", 3)):
             scenario.pod(f"job-{name}", gang="job", node=NODE, cpu=1, priority=own)
@@ -71,13 +71,13 @@ class TestPrioritiesOfMembers:
 
 
 class TestSubgroups:
-    def test_a_gang_keeps_the_subgroups_that_it_needs(self) -> None:
+    def test_gang_keeps_its_required_subgroups(self) -> None:
         scenario = grouped(Scenario().node(NODE, cpu=5), "job", 2, 2, minimum=2, least=2)
         scenario.pod("single", node=NODE, cpu=1, priority=5)
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert scenario.evicted == ["single"]
 
-    def test_one_more_subgroup_than_needed_may_go_and_only_one(self) -> None:
+    def test_only_one_surplus_subgroup_is_evicted(self) -> None:
         scenario = grouped(Scenario().node(NODE, cpu=8), "job", 3, 2, minimum=2, least=2)
         scenario.pods("single", 2, node=NODE, cpu=1, priority=5)
         scenario.pod("high", cpu=3, priority=10).run(10)
@@ -86,32 +86,32 @@ class TestSubgroups:
         assert len({name.rpartition("-")[0] for name in of_job}) == 1
         assert len(scenario.evicted) == 3
 
-    def test_if_nothing_else_is_left_all_of_it_goes(self) -> None:
+    def test_whole_gang_is_evicted_if_no_other_victims_remain(self) -> None:
         scenario = grouped(Scenario().node(NODE, cpu=4), "job", 2, 2, minimum=2, least=2)
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert len(scenario.evicted) == 4
 
 
 class TestSmallGangs:
-    def test_one_surplus_member_of_each_of_two_goes_before_both_members_of_one(self) -> None:
+    def test_one_surplus_member_of_each_of_two_gangs_is_evicted_before_both_members_of_one(self) -> None:
         scenario = Scenario().node(NODE, cpu=4)
         for name, since in (("old", 100), ("young", 900)):
             scenario.gang(name, 1).pods(name, 2, gang=name, node=NODE, cpu=1, more={"started": since})
         scenario.pod("high", cpu=2, priority=10).run(10)
         assert sorted(name[:-2] for name in scenario.evicted) == ["old", "young"]
 
-    def test_a_gang_of_one_is_no_more_than_a_pod_on_its_own(self) -> None:
+    def test_gang_of_one_is_evicted_like_a_single_pod(self) -> None:
         scenario = Scenario().node(NODE, cpu=2).pod("single", node=NODE, cpu=1, priority=5)
         scenario.gang("job", 1).pod("job-0", gang="job", node=NODE, cpu=1)
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert scenario.evicted == ["job-0"]
 
-    def test_members_of_a_gang_that_lacks_its_minimum_already_go_singly(self) -> None:
+    def test_members_of_a_gang_below_its_minimum_are_evicted_singly(self) -> None:
         scenario = Scenario().node(NODE, cpu=3).gang("job", 4).pods("job", 3, gang="job", node=NODE, cpu=1)
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert len(scenario.evicted) == 1
 
-    def test_those_of_one_that_may_only_be_disrupted_together_do_not(self) -> None:
+    def test_members_that_are_disrupted_only_together_are_not_evicted_singly(self) -> None:
         scenario = (
             Scenario().node(NODE, cpu=3).gang("job", 4, unit=True).pods("job", 3, gang="job", node=NODE, cpu=1)
         )
@@ -119,7 +119,7 @@ class TestSmallGangs:
         assert len(scenario.evicted) == 3
 
 
-class TestLenders:
+class TestOrderOfLenders:
     """The worked example of ACK's capacity scheduling: pods of five CPUs, four teams with a min of two."""
 
     def world(self) -> Scenario:
@@ -147,7 +147,7 @@ class TestLenders:
         return [len(scenario.placed(f"nginx-{team}")) for team in ("a1", "a2", "b1", "b2")]
 
     @pytest.mark.parametrize("batch", [1, 2, 5])
-    def test_they_give_in_turns_whether_two_ask_at_once_or_one_by_one(self, batch: int) -> None:
+    def test_borrowing_quotas_lose_pods_in_turns_to_one_or_two_preemptors(self, batch: int) -> None:
         scenario = self.world()
         assert self.running(scenario) == [4, 4, 0, 0]
         for number in range(0, 5, batch):
@@ -159,12 +159,12 @@ class TestLenders:
         assert self.running(scenario) == [2, 2, 2, 2]
         assert len(scenario.evicted) == 4
 
-    def test_they_give_in_turns_to_a_gang(self) -> None:
+    def test_borrowing_quotas_lose_pods_in_turns_to_a_gang(self) -> None:
         scenario = self.world()
         scenario.within("b1").job("nginx-b1", 2, cpu=5).run(20)
         assert self.running(scenario) == [3, 3, 2, 0]
 
-    def test_so_do_many_queues(self) -> None:
+    def test_many_borrowing_queues_lose_pods_in_turns(self) -> None:
         scenario = Scenario(CAPACITY).nodes(5, cpu=20)
         names = [f"q{number}" for number in range(5)]
         for name in names:
@@ -175,22 +175,22 @@ class TestLenders:
         assert [len(scenario.placed(name)) for name in names] == [16] * 5
 
 
-class TestSubgroupsThatCanBeSpared:
-    """A replica on several hosts is of no use when one of them is gone."""
+class TestSurplusSubgroups:
+    """A replica on several hosts is useless when one of them is gone."""
 
-    def test_all_of_it_goes(self) -> None:
+    def test_surplus_subgroup_is_evicted_whole(self) -> None:
         scenario = grouped(Scenario().node(NODE, cpu=6), "job", 3, 2, minimum=2, least=1)
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert len(scenario.evicted) == 2
         assert len({name.rpartition("-")[0] for name in scenario.evicted}) == 1
 
-    def test_a_pod_that_is_as_good_goes_instead(self) -> None:
+    def test_single_pod_of_equal_rank_is_evicted_instead_of_a_subgroup(self) -> None:
         scenario = grouped(Scenario().node(NODE, cpu=5), "job", 2, 2, minimum=2, least=1)
         scenario.pod("single", node=NODE, cpu=1)
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert scenario.evicted == ["single"]
 
-    def test_members_beyond_its_size_go_singly(self) -> None:
+    def test_members_beyond_the_size_of_a_subgroup_are_evicted_singly(self) -> None:
         scenario = (
             Scenario()
             .node(NODE, cpu=3)

@@ -1,4 +1,4 @@
-"""Random worlds for property tests: everything that may happen to a scheduler, drawn from a seed."""
+"""Random worlds for property tests: all kinds of events, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POLICIES = [policy for policy in MatchPolicy if policy is not MatchPolicy.UNTIL
 
 
 class Script:
-    """A story that can be told to several scenarios: each step is drawn once and played on all of them."""
+    """Random steps for several scenarios: each step is drawn once and replayed on all of them."""
 
     def __init__(self, seed: int, *worlds: Scenario) -> None:
         self.draw = random.Random(seed)
@@ -141,7 +141,7 @@ class Script:
 
 
 def _policy(gang: str, drawn: MatchPolicy) -> MatchPolicy:
-    """Half of the gangs that count who runs do so until they have been scheduled."""
+    """Half of the gangs that count running members do so only until they have been scheduled."""
     if drawn is MatchPolicy.WAITING_AND_RUNNING and gang in "bd":
         return MatchPolicy.UNTIL_SCHEDULED
     return drawn

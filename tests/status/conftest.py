@@ -1,4 +1,4 @@
-"""What tests of statuses share."""
+"""Fixtures of the tests of statuses."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ GATHER = 0.01
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changes are written together that come within a hundredth of a second, so that tests need not wait longer."""
+    """Changes within a hundredth of a second are written together, so that tests need not wait longer."""
     monkeypatch.setattr(status_writer, "GATHER", GATHER)

@@ -1,4 +1,4 @@
-"""The status of queues and quotas: written when it is not true, and at no other time."""
+"""Status of queues and quotas: written exactly when it is outdated."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class World:
                 self.statuses.gang_touched(event.key)
 
     def put(self, kind: ServedKind, document: dict[str, Any]) -> None:
-        """An object as its users write it: the API server keeps it, the watch shows it."""
+        """Create an object as its users do: the API server stores it, the watch delivers it."""
         self.api.hold(kind, document)
         self.apply(self.intake.account(kind, document))
 
@@ -150,7 +150,7 @@ class World:
         self.statuses.gang_touched(GangKey("default", name))
 
     async def look(self) -> list[dict[str, Any]]:
-        """The status patches of one look, in order; then the watch shows what they have made of the objects."""
+        """Run one round; return its status patches in order, then deliver the changed objects."""
         self.api.patches.clear()
         self.statuses.write_changed()
         async with asyncio.timeout(5):
@@ -167,7 +167,7 @@ async def world() -> AsyncIterator[World]:
     await made.pool.close()
 
 
-async def test_a_quota_tells_what_its_running_pods_request_and_then_is_silent(world: World) -> None:
+async def test_status_of_a_quota_has_the_requests_of_running_pods_and_is_written_once(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}, max={"nvidia.com/gpu": 1}))
     world.pod("a")
     world.pod("b", phase="Pending")
@@ -180,14 +180,14 @@ async def test_a_quota_tells_what_its_running_pods_request_and_then_is_silent(wo
     assert [entry for entry in world.recorded.told if entry[1] == "Synced"] == [("ElasticQuota/q", "Synced")] * 2
 
 
-async def test_of_a_quota_that_is_at_fault_no_success_is_told(world: World) -> None:
+async def test_invalid_quota_gets_no_success_in_its_status(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": "-3"}, max={"cpu": 2}))
     world.pod("a")
     assert len(await world.look()) == 1
     assert [entry for entry in world.recorded.told if entry[1] == "Synced"] == []
 
 
-async def test_a_queue_tells_state_and_holdings(world: World) -> None:
+async def test_status_of_a_queue_has_its_state_and_usage(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q"))
     world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
     assert await world.look() == [{"state": "Open", "allocated": {"cpu": "1", "memory": "0", "pods": "1"}}]
@@ -198,7 +198,7 @@ async def test_a_queue_tells_state_and_holdings(world: World) -> None:
 
 
 async def somebody_else_says(world: World, times: int) -> list[int]:
-    """How many writes of ours follow each time that another scheduler says that its pods hold three CPUs."""
+    """Return the number of our writes after each write of three CPUs by another scheduler."""
     writes = []
     for _ in range(times):
         document = queue("q")
@@ -210,13 +210,13 @@ async def somebody_else_says(world: World, times: int) -> list[int]:
     return writes
 
 
-async def test_who_has_nothing_in_a_queue_leaves_it_to_the_scheduler_that_has(
+async def test_queue_without_our_pods_is_written_by_the_scheduler_with_pods(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     world.put(VOLCANO_QUEUE, queue("q"))
     await world.look()
-    # What is left of pods of our own that are gone is taken back; what comes again is not.
+    # Our remainder of deleted pods is withdrawn; a value that is written again is not.
     assert await somebody_else_says(world, 6) == [1, 1, 1, 0, 0, 0]
     [line] = [each for each in caplog.records if "another writer changes the status" in each.getMessage()]
     assert line.levelname == "INFO"
@@ -225,7 +225,7 @@ async def test_who_has_nothing_in_a_queue_leaves_it_to_the_scheduler_that_has(
     assert await world.look() == [{"allocated": {"cpu": "1", "pods": "1"}}]
 
 
-async def test_a_queue_counts_its_groups_by_phase(world: World) -> None:
+async def test_status_of_a_queue_counts_its_groups_by_phase(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q"))
     world.group("a", queue="q", status={"phase": "Running"})
     world.group("b", queue="q")
@@ -239,7 +239,7 @@ async def test_a_queue_counts_its_groups_by_phase(world: World) -> None:
     assert await world.look() == []
 
 
-async def test_a_queue_that_closes_is_closed_when_its_last_group_is_gone(world: World) -> None:
+async def test_closing_queue_is_closed_when_its_last_group_is_gone(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q", status={"state": "Closing", "allocated": NOTHING}))
     world.group("a", queue="q", status={"phase": "Running"})
     assert await world.look() == [{"running": 1}]
@@ -248,7 +248,7 @@ async def test_a_queue_that_closes_is_closed_when_its_last_group_is_gone(world: 
     assert await world.look() == []
 
 
-async def test_the_state_of_a_queue_is_left_to_the_controller_that_tells_it(world: World) -> None:
+async def test_state_of_a_queue_is_not_written_where_a_controller_writes_it(world: World) -> None:
     told = queue("q", status={"state": "Closing", "allocated": NOTHING})
     fields: dict[str, Any] = {"f:status": {"f:state": {}}}
     told["metadata"]["managedFields"] = [{"manager": "queue-controller", "operation": "Apply", "fieldsV1": fields}]
@@ -260,7 +260,7 @@ async def test_the_state_of_a_queue_is_left_to_the_controller_that_tells_it(worl
     assert await world.look() == [{"state": "Closed"}]
 
 
-async def test_counts_are_left_to_a_controller_that_replaces_the_status(world: World) -> None:
+async def test_counts_are_not_written_where_a_controller_replaces_the_status(world: World) -> None:
     told = queue("q", status={"state": "Open", "allocated": NOTHING})
     fields: dict[str, Any] = {"f:status": {"f:state": {}}}
     told["metadata"]["managedFields"] = [{"manager": "vc-controller", "operation": "Update", "fieldsV1": fields}]
@@ -270,14 +270,14 @@ async def test_counts_are_left_to_a_controller_that_replaces_the_status(world: W
     assert await world.look() == [{"allocated": {"cpu": "1", "pods": "1"}}]
 
 
-async def test_where_volcanos_controller_takes_orders_no_queue_is_given_a_state(world: World) -> None:
-    """It applies the state without force: whoever wrote one before makes every later order fail."""
+async def test_state_of_a_queue_is_not_written_where_volcanos_controller_handles_commands(world: World) -> None:
+    """It applies the state without force: a state by another writer makes every later command fail."""
     world.endpoint.learn(Discovery((ServedResource(Resource("bus.volcano.sh", "v1alpha1", "commands")),)))
     world.put(VOLCANO_QUEUE, queue("q"))
     assert await world.look() == [{"allocated": NOTHING}]
 
 
-async def test_a_queue_that_another_scheduler_serves_is_left_to_it(world: World) -> None:
+async def test_queue_of_another_scheduler_is_not_written(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q", status={"state": "Open", "allocated": {"cpu": "7"}}))
     annotations = {"scheduling.k8s.io/group-name": "a"}
     world.group("a", queue="q", status={"phase": "Running"})
@@ -288,28 +288,28 @@ async def test_a_queue_that_another_scheduler_serves_is_left_to_it(world: World)
     assert await world.look() == [{"running": 1, "pending": 1, "allocated": {"cpu": "0"}}]
 
 
-async def test_what_others_write_into_a_status_stays(world: World) -> None:
+async def test_fields_of_other_writers_are_preserved_in_a_status(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q", status={"reservation": {"nodes": ["n1"]}, "allocated": {"odd/one": "0"}}))
     await world.look()
     _, document = world.api.objects["/apis/scheduling.volcano.sh/v1beta1/queues/q"]
     assert document["status"]["reservation"] == {"nodes": ["n1"]}
 
 
-async def test_a_write_that_fails_for_now_is_tried_again(world: World) -> None:
+async def test_transiently_failed_write_is_retried(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     world.api.answers = [409, 503]
     assert await world.look() == [{"used": {"cpu": "0"}}]
 
 
-async def test_a_write_that_finds_nothing_is_tried_again_while_the_object_is_known(world: World) -> None:
-    """A definition that is made anew serves nothing for a moment."""
+async def test_write_answered_with_not_found_is_retried_while_the_object_is_known(world: World) -> None:
+    """A definition that is created again serves nothing for a moment."""
     world.put(QUOTA, quota(min={"cpu": 2}))
     world.api.answers = [404, 404, 404, 404]
     assert await world.look() == [{"used": {"cpu": "0"}}]
     assert world.refused == []
 
 
-async def test_a_write_that_is_refused_is_told_and_waits_for_a_change(world: World) -> None:
+async def test_rejected_write_is_logged_and_waits_for_a_change(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     world.api.answers = [403]
     assert await world.look() == []
@@ -322,7 +322,7 @@ async def test_a_write_that_is_refused_is_told_and_waits_for_a_change(world: Wor
     assert await world.look() == [{"used": {"cpu": "1"}}]
 
 
-async def test_two_writers_do_not_correct_each_other_for_ever(world: World) -> None:
+async def test_two_writers_do_not_correct_each_other_forever(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     await world.look()
     written = 0
@@ -331,13 +331,13 @@ async def test_two_writers_do_not_correct_each_other_for_ever(world: World) -> N
         world.put(QUOTA, quota(min={"cpu": 2}, status={"used": {"cpu": "7"}}))
         written += len(await world.look())
     assert 2 <= written <= 12
-    # What is really new is told at once again.
+    # A new value is written at once again.
     world.clock.now += 600
     world.pod("a")
     assert await world.look() == [{"used": {"cpu": "1"}}]
 
 
-async def test_an_object_that_goes_is_forgotten(world: World) -> None:
+async def test_deleted_object_is_forgotten(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     await world.look()
     world.apply(world.intake.account_removed(QUOTA, "team-a", "q"))
@@ -346,7 +346,7 @@ async def test_an_object_that_goes_is_forgotten(world: World) -> None:
     assert len(world.statuses) == 0
 
 
-async def test_another_object_of_the_name_is_left_alone(world: World) -> None:
+async def test_replacement_of_an_object_is_not_written(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     world.api.hold(QUOTA, quota(min={"cpu": 2}, uid="another"))
     world.statuses.write_changed()
@@ -364,7 +364,7 @@ def oversold(world: World) -> list[tuple[str, str]]:
     return found
 
 
-async def test_minima_that_exceed_the_cluster_are_told_once_to_the_youngest_quota(world: World) -> None:
+async def test_minima_above_the_cluster_are_reported_once_to_the_youngest_quota(world: World) -> None:
     world.put(QUOTA, quota("a", "team-a", min={"cpu": 5}))
     await world.look()
     assert oversold(world) == []
@@ -391,8 +391,8 @@ def node_of_tree(name: str, parent: str = "", *, created: int = EPOCH, **spec: A
     return quota(name, "kube-system", created=created, labels=labels, **spec)
 
 
-async def test_minima_that_exceed_what_is_above_them_in_a_tree_are_told_to_the_youngest(world: World) -> None:
-    """The built-in root has what nodes offer; Koordinator's own webhook refuses the like."""
+async def test_minima_above_their_parent_in_a_tree_are_reported_to_the_youngest_quota(world: World) -> None:
+    """The built-in root has the amounts of the nodes; Koordinator's own webhook refuses the like."""
     world.put(SIGS_QUOTA, node_of_tree("research", min={"cpu": 4}))
     world.put(SIGS_QUOTA, node_of_tree("vision", "research", min={"cpu": 3}))
     await world.look()
@@ -409,7 +409,7 @@ async def test_minima_that_exceed_what_is_above_them_in_a_tree_are_told_to_the_y
 
 
 def hard(world: World, *, namespace: str = "team-a", scopes: list[str] | None = None, **amounts: str) -> None:
-    """A ResourceQuota; `requests_cpu` stands for requests.cpu."""
+    """A ResourceQuota; `requests_cpu` is short for requests.cpu."""
     spec: dict[str, Any] = {"hard": {name.replace("_", "."): amount for name, amount in amounts.items()}}
     if scopes:
         spec["scopes"] = scopes
@@ -425,7 +425,7 @@ def above_hard(world: World) -> list[tuple[str, str]]:
     return found
 
 
-async def test_a_max_above_what_the_namespace_may_create_is_told_once(world: World) -> None:
+async def test_max_above_the_resource_quota_of_the_namespace_is_reported_once(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2, "memory": "9Gi"}, max={"cpu": 20, "nvidia.com/gpu": 1}))
     hard(world, requests_cpu="20", limits_cpu="1")
     await world.look()
@@ -446,7 +446,7 @@ async def test_a_max_above_what_the_namespace_may_create_is_told_once(world: Wor
     assert len(above_hard(world)) == 1
 
 
-async def test_a_resource_quota_of_another_namespace_or_of_some_pods_only_says_nothing(world: World) -> None:
+async def test_resource_quota_of_another_namespace_or_with_a_scope_is_not_reported(world: World) -> None:
     world.put(QUOTA, quota(max={"cpu": 20}))
     hard(world, namespace="team-b", cpu="1")
     hard(world, scopes=["BestEffort"], cpu="1")
@@ -454,14 +454,14 @@ async def test_a_resource_quota_of_another_namespace_or_of_some_pods_only_says_n
     assert above_hard(world) == []
 
 
-async def test_the_minimum_of_a_quota_trees_root_is_compared_too(world: World) -> None:
+async def test_min_of_the_root_of_a_quota_tree_is_compared_too(world: World) -> None:
     root = {"name": "root", "min": {"cpu": 9}, "children": [{"name": "a", "min": {"cpu": 9}}]}
     world.put(QUOTA_TREE, quota_tree(root))
     await world.look()
     assert [about for about, _ in oversold(world)] == ["ElasticQuotaTree/tree"]
 
 
-async def test_guarantees_that_exceed_the_cluster_are_told_to_a_queue_that_asks_too_much(world: World) -> None:
+async def test_guarantees_above_the_cluster_are_reported_to_a_queue_that_claims_too_much(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("modest", uid="u-m", guarantee={"resource": {"cpu": 2}}))
     await world.look()
     world.put(VOLCANO_QUEUE, queue("typo", uid="u-t", created=EPOCH + 1, guarantee={"resource": {"cpu": 1000}}))
@@ -472,10 +472,10 @@ async def test_guarantees_that_exceed_the_cluster_are_told_to_a_queue_that_asks_
     assert "cpu 1002 of 8" in note
 
 
-# Queues without a place
+# Queues without a valid parent
 
 
-async def test_a_queue_whose_parent_is_missing_is_told_once_and_those_below_it_are_not(world: World) -> None:
+async def test_missing_parent_is_reported_once_to_its_child_and_not_further_below(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("orphan", uid="u-o", parent="nowhere"))
     world.put(VOLCANO_QUEUE, queue("child", uid="u-c", parent="orphan"))
     await world.look()
@@ -485,7 +485,7 @@ async def test_a_queue_whose_parent_is_missing_is_told_once_and_those_below_it_a
     assert told == [("Queue/orphan", "ParentNotFound")]
 
 
-async def test_each_queue_of_a_circle_is_told(world: World) -> None:
+async def test_every_queue_of_a_cycle_gets_a_report(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("one", uid="u-1", parent="two"))
     world.put(VOLCANO_QUEUE, queue("two", uid="u-2", parent="one"))
     await world.look()
@@ -497,7 +497,7 @@ async def test_each_queue_of_a_circle_is_told(world: World) -> None:
 
 
 class Served:
-    """In place of an Observer."""
+    """Substitute for an Observer."""
 
     def __init__(self) -> None:
         self.queues = False
@@ -515,7 +515,7 @@ async def created(world: World, queues: BuiltinQueues) -> list[str]:
     return world.api.created
 
 
-async def test_the_queues_default_and_root_are_made_once_where_volcanos_kind_is_served(world: World) -> None:
+async def test_queues_default_and_root_are_created_once_where_volcanos_kind_is_served(world: World) -> None:
     served = Served()
     queues = BuiltinQueues(world.api.client(), world.pool, cast(CustomKinds, served), world.intake)
     assert await created(world, queues) == []
@@ -524,7 +524,7 @@ async def test_the_queues_default_and_root_are_made_once_where_volcanos_kind_is_
     assert await created(world, queues) == []
 
 
-async def test_a_queue_that_is_there_is_not_made(world: World) -> None:
+async def test_existing_queue_is_not_created(world: World) -> None:
     served = Served()
     served.queues = True
     world.put(VOLCANO_QUEUE, queue("default"))
@@ -532,7 +532,7 @@ async def test_a_queue_that_is_there_is_not_made(world: World) -> None:
     assert await created(world, queues) == ["root"]
 
 
-async def test_guarantees_beyond_the_capability_above_them_are_told_to_the_youngest(world: World) -> None:
+async def test_guarantees_above_the_capability_of_their_parent_are_reported_to_the_youngest(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("org", capability={"cpu": "10"}))
     below = {"parent": "org", "guarantee": {"resource": {"cpu": "2"}}}
     world.put(VOLCANO_QUEUE, queue("a", **below))

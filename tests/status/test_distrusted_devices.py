@@ -1,4 +1,4 @@
-"""What is told of pods whose annotations name other cards than they can have."""
+"""Events about pods whose annotations name cards that they cannot have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestDoubts:
     def told(self) -> list[str]:
         return [notice.about.name for notice in self.doubts.new_warnings()]
 
-    def test_each_is_told_and_counted_once(self) -> None:
+    def test_each_doubt_is_reported_and_counted_once(self) -> None:
         self.allocator.configure(Family, CardPolicy.LAST)
         self.state.apply(PodUpdated(pod("liar", "GPU-1", "GPU-2")))
         self.state.apply(PodUpdated(pod("honest", "GPU-1")))
@@ -45,6 +45,6 @@ class TestDoubts:
         self.state.apply(PodUpdated(pod("liar")))
         assert self.told() == ["liar"]
 
-    def test_cards_that_somebody_else_gives_out_are_not_our_business(self) -> None:
+    def test_cards_that_another_component_allocates_are_not_reported(self) -> None:
         self.state.apply(PodUpdated(pod("liar", "GPU-1", "GPU-2")))
         assert self.told() == []

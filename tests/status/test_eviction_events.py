@@ -1,4 +1,4 @@
-"""What is told about evictions: to the pods, to the gangs that lose members, to whoever gets the room."""
+"""Events about evictions: on victims, on gangs that lose members, on preemptors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRAIN_REF = GroupRef("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups",
 
 
 class World:
-    """Gang g of three runs, lone pods v and w run; pod p and gang train wait."""
+    """Gang g of three runs, single pods v and w run; pod p and gang train wait."""
 
     def __init__(self) -> None:
         running = [pod(name, node="n1", phase=PodPhase.RUNNING) for name in ("g0", "g1", "g2")]
@@ -54,7 +54,7 @@ def world() -> World:
     return World()
 
 
-def test_a_pod_for_a_pod(world: World) -> None:
+def test_eviction_of_a_pod_for_a_pod_has_events_on_both(world: World) -> None:
     world.answer(world.decide("p", "v", "pod ns/p"))
     assert world.recorded.events == [
         ("Pod/v", "Preempted", "Preempted by pod uid-p on node n1: pod ns/p: it is worth less"),
@@ -65,7 +65,7 @@ def test_a_pod_for_a_pod(world: World) -> None:
     assert (preemptor.type, preemptor.action) == ("Normal", "Preempting")
 
 
-def test_a_gang_for_a_gang(world: World) -> None:
+def test_eviction_of_a_gang_for_a_gang_has_events_on_both(world: World) -> None:
     world.answer(world.decide("t0 t1", "g0 g1 g2 v", "gang ns/train"))
     assert [about for about, _ in world.recorded.told] == [
         "Pod/g0",
@@ -81,7 +81,7 @@ def test_a_gang_for_a_gang(world: World) -> None:
     assert {entry.related for entry in world.recorded.details[:5]} == {"PodGroup/train"}
 
 
-def test_gangs_are_told_when_all_has_been_answered(world: World) -> None:
+def test_gangs_get_events_when_all_evictions_are_answered(world: World) -> None:
     evictions = world.decide("t0 t1", "g0 g1", "gang ns/train")
     world.answer(evictions[:1])
     assert world.recorded.told == [("Pod/g0", "Preempted")]
@@ -90,7 +90,7 @@ def test_gangs_are_told_when_all_has_been_answered(world: World) -> None:
     assert len(world.news) == 0
 
 
-def test_only_those_who_were_evicted_are_told(world: World) -> None:
+def test_only_evicted_pods_get_events(world: World) -> None:
     world.answer(world.decide("p", "v w g0", "pod ns/p"), EVICTED, REFUSED, GONE)
     assert world.recorded.events[1:] == [
         (
@@ -101,18 +101,18 @@ def test_only_those_who_were_evicted_are_told(world: World) -> None:
     ]
 
 
-def test_where_nobody_is_evicted_nothing_is_told(world: World) -> None:
+def test_decision_without_an_eviction_has_no_events(world: World) -> None:
     world.answer(world.decide("p", "v w", "pod ns/p"), EvictionOutcome.CALLED_OFF, REFUSED)
     assert world.recorded.events == []
     assert len(world.news) == 0
 
 
-def test_an_eviction_for_nobody_in_particular(world: World) -> None:
+def test_eviction_without_a_preemptor_has_an_event(world: World) -> None:
     world.answer(world.decide("", "v", ""))
     assert world.recorded.events == [("Pod/v", "Preempted", "Preempted on node n1: it is worth less")]
 
 
-def test_of_a_large_gang_all_members_are_told_but_for_twenty_behind_everything_else(world: World) -> None:
+def test_members_of_a_large_gang_beyond_twenty_get_events_of_low_urgency(world: World) -> None:
     names = [f"m{number}" for number in range(100)]
     for name in names:
         world.state.apply(PodUpdated(pod(name, node="n1", phase=PodPhase.RUNNING)))
@@ -124,7 +124,7 @@ def test_of_a_large_gang_all_members_are_told_but_for_twenty_behind_everything_e
     assert world.recorded.events[-1][2].startswith("evicted 100 pods: 100 of gang ns/g; waiting")
 
 
-def test_every_member_of_a_gang_without_an_object_is_told(world: World) -> None:
+def test_every_member_of_a_gang_without_an_object_gets_an_event(world: World) -> None:
     names = [f"m{number}" for number in range(30)]
     for name in names:
         world.state.apply(PodUpdated(pod(name, "bare", node="n1", phase=PodPhase.RUNNING)))
@@ -140,7 +140,7 @@ def test_many_victims_are_named_by_the_first(world: World) -> None:
     assert "9 pods: ns/x0, ns/x1, ns/x2, ns/x3, ns/x4 and 4 more; waiting" in world.recorded.events[-1][2]
 
 
-def test_a_decision_is_one_line_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_decision_is_one_line_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     world.answer(world.decide("t0 t1", "g0 g1 g2 v", "gang ns/train"))
     assert caplog.messages == ["c1: evict 4 pods: 3 of gang ns/g, ns/v for gang ns/train: it is worth less"]

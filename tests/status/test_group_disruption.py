@@ -1,4 +1,6 @@
-"""What groups say while their members are evicted: the condition of Kubernetes' own, the phases of the others."""
+"""Status of groups while their members are evicted: the condition of native groups, the phases of other
+dialects.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ GANG_OF_TWO = {"schedulingPolicy": {"gang": {"minCount": 2}}}
 
 
 class Api:
-    """One group object that takes patches of its status; conditions of strategic ones are merged by type."""
+    """One group object that accepts patches of its status; conditions of strategic patches are merged by type."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -62,7 +64,7 @@ class Api:
 
 
 class World:
-    """A group of two that run, and their group's status as the scheduler keeps it."""
+    """A group with two running members, and its status as the scheduler writes it."""
 
     def __init__(self, kind: ServedKind, **spec: Any) -> None:
         self.kind = kind
@@ -106,7 +108,7 @@ class World:
             self.state.pods.mark_evicting(self.state.pods[f"uid-{name}"])
 
     async def look(self) -> dict[str, Any]:
-        """The status once everything has been written, as the watch shows it then."""
+        """Return the status after all writes, as the watch shows it then."""
         for event in self.intake.group(self.kind, self.api.document):
             self.state.apply(event)
         self.statuses.touch(G)
@@ -117,7 +119,7 @@ class World:
         return status
 
     async def target(self) -> dict[str, Any]:
-        """The condition DisruptionTarget."""
+        """Return the condition DisruptionTarget."""
         conditions = (await self.look()).get("conditions", [])
         return next((entry for entry in conditions if entry["type"] == "DisruptionTarget"), {})
 
@@ -133,7 +135,7 @@ async def native(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     await made.pool.close()
 
 
-async def test_a_group_that_is_evicted_as_a_whole_says_so(native: World) -> None:
+async def test_group_evicted_as_a_whole_gets_the_condition(native: World) -> None:
     native.doom("a", "b")
     native.statuses.disrupted(G, WHY)
     assert await native.target() == {
@@ -147,7 +149,7 @@ async def test_a_group_that_is_evicted_as_a_whole_says_so(native: World) -> None
     assert len(kinds) == 2, "that its first quorum was placed once stays true"
 
 
-async def test_it_says_so_once(native: World) -> None:
+async def test_condition_of_a_disrupted_group_is_written_once(native: World) -> None:
     native.doom("a", "b")
     native.statuses.disrupted(G, WHY)
     for _ in range(3):
@@ -158,7 +160,7 @@ async def test_it_says_so_once(native: World) -> None:
     assert len(native.api.patches) == 2
 
 
-async def test_a_group_that_has_been_placed_again_is_no_target_any_more(native: World) -> None:
+async def test_group_that_was_placed_again_loses_the_condition(native: World) -> None:
     native.doom("a", "b")
     native.statuses.disrupted(G, WHY)
     await native.look()
@@ -174,19 +176,19 @@ async def test_a_group_that_has_been_placed_again_is_no_target_any_more(native: 
     assert len(native.api.patches) == patches
 
 
-async def test_a_scheduler_that_was_started_anew_takes_back_what_the_one_before_it_said(native: World) -> None:
+async def test_restarted_scheduler_withdraws_the_condition_of_its_predecessor(native: World) -> None:
     said = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": WHY}
     native.api.document["status"]["conditions"].append(said)
     assert (await native.target())["status"] == "False"
 
 
-async def test_what_others_say_about_a_group_stays(native: World) -> None:
+async def test_conditions_of_other_writers_on_a_group_are_preserved(native: World) -> None:
     said = {"type": "DisruptionTarget", "status": "True", "reason": "NodeDrain", "message": "by another"}
     native.api.document["status"]["conditions"].append(said)
     assert await native.target() == said
 
 
-async def test_an_eviction_that_was_called_off_leaves_nothing_behind(native: World) -> None:
+async def test_cancelled_eviction_leaves_no_condition(native: World) -> None:
     native.doom("a", "b")
     native.statuses.disrupted(G, WHY)
     for name in "ab":
@@ -194,7 +196,7 @@ async def test_an_eviction_that_was_called_off_leaves_nothing_behind(native: Wor
     assert await native.target() == {}
 
 
-async def test_who_is_preempted_before_anything_was_written_was_scheduled_all_the_same() -> None:
+async def test_group_preempted_before_its_first_status_counts_as_scheduled() -> None:
     world = World(NATIVE, schedulingPolicy={"gang": {"minCount": 1}})
     for event in world.intake.group(NATIVE, world.api.document):
         world.state.apply(event)
@@ -207,7 +209,7 @@ async def test_who_is_preempted_before_anything_was_written_was_scheduled_all_th
     await world.pool.close()
 
 
-async def test_a_namesake_is_not_told_what_happened_to_the_group_before_it(native: World) -> None:
+async def test_namesake_does_not_get_the_condition_of_the_former_group(native: World) -> None:
     native.doom("a", "b")
     native.statuses.disrupted(G, WHY)
     native.api.document["metadata"]["uid"] = native.api.uid = "another"
@@ -215,7 +217,7 @@ async def test_a_namesake_is_not_told_what_happened_to_the_group_before_it(nativ
     assert await native.target() == {}
 
 
-async def test_groups_that_have_no_word_for_it_do_not_say_it() -> None:
+async def test_group_of_a_dialect_without_the_condition_does_not_get_it() -> None:
     world = World(X_K8S, minMember=2)
     before = await world.look()
     world.statuses.disrupted(G, WHY)
@@ -226,11 +228,11 @@ async def test_groups_that_have_no_word_for_it_do_not_say_it() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "while_they_leave", "then"),
-    # Volcano counts whoever still has its node as scheduled, kube-batch does not; its groups never fall back.
+    # Volcano counts members that still have a node as scheduled, kube-batch does not; its groups never fall back.
     [(VOLCANO, "Running", "Inqueue"), (KUBE_BATCH, "Pending", "Pending"), (X_K8S, "Pending", "Pending")],
     ids=["volcano", "kube-batch", "scheduler-plugins"],
 )
-async def test_the_phase_of_a_group_whose_members_all_leave(
+async def test_phase_of_a_group_with_all_members_evicted_follows_its_dialect(
     kind: ServedKind, while_they_leave: str, then: str
 ) -> None:
     world = World(kind, minMember=2)
@@ -249,7 +251,7 @@ async def test_the_phase_of_a_group_whose_members_all_leave(
 @pytest.mark.parametrize(
     ("kind", "then"), [(VOLCANO, "Inqueue"), (KUBE_BATCH, "Pending")], ids=["volcano", "kube-batch"]
 )
-async def test_the_phase_of_a_group_that_loses_some_of_its_minimum(kind: ServedKind, then: str) -> None:
+async def test_phase_of_a_group_below_its_minimum_follows_its_dialect(kind: ServedKind, then: str) -> None:
     world = World(kind, minMember=2)
     assert await world.phase() == "Running"
     world.doom("a")
@@ -264,7 +266,7 @@ async def test_the_phase_of_a_group_that_loses_some_of_its_minimum(kind: ServedK
 
 
 @pytest.mark.parametrize("kind", [VOLCANO, KUBE_BATCH, X_K8S], ids=["volcano", "kube-batch", "scheduler-plugins"])
-async def test_a_group_that_loses_only_its_surplus_runs_on(kind: ServedKind) -> None:
+async def test_group_that_loses_only_surplus_remains_running(kind: ServedKind) -> None:
     world = World(kind, minMember=1)
     await world.look()
     world.doom("a")

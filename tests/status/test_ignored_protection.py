@@ -1,4 +1,4 @@
-"""What owners are told whose word against eviction has no effect at all."""
+"""Events about protection annotations that have no effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def told(
     return [(notice.about, notice.reason, notice.message) for notice in notices]
 
 
-def test_a_pod_is_told_once_when_it_gets_its_node() -> None:
+def test_pod_with_ignored_protection_gets_one_event_when_it_is_bound() -> None:
     scenario = Scenario().node("n").queue("default", self_protection=SelfProtection.NONE)
     scenario.pod("p", cpu=1, more={"preemptable": False, "cooldown": 60}).pod("silent", cpu=1)
     assert told(scenario) == [
@@ -33,7 +33,7 @@ def test_a_pod_is_told_once_when_it_gets_its_node() -> None:
     assert told(scenario) == []
 
 
-def test_a_group_is_told_once_for_all_its_members() -> None:
+def test_group_with_ignored_protection_gets_one_event_for_all_members() -> None:
     scenario = Scenario().node("n").job("train", 3, cpu=1).gang("train", 3, preemptable=False, source=SOURCE)
     assert told(scenario, SelfProtection.NONE) == [
         (
@@ -45,6 +45,6 @@ def test_a_group_is_told_once_for_all_its_members() -> None:
     ]
 
 
-def test_whoever_is_heard_within_limits_is_told_nothing() -> None:
+def test_pod_with_limited_protection_gets_no_event() -> None:
     scenario = Scenario().node("n").pod("p", cpu=1, more={"preemptable": False})
     assert told(scenario) == []

@@ -1,4 +1,4 @@
-"""What owners are told whose pods name a quota that does not count for them."""
+"""Events about pods that name a quota which does not apply to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def told(scenario: Scenario) -> list[tuple[ObjectRef, str, str]]:
     return [(notice.about, notice.reason, notice.message) for notice in notices]
 
 
-def test_a_pod_is_told_once_when_it_gets_its_node_and_what_would_help() -> None:
+def test_pod_with_an_ignored_quota_label_gets_one_event_with_the_fix_when_bound() -> None:
     scenario = cluster().pod("p", quota="theirs", cpu=1).pod("q", quota="mine", cpu=1).pod("silent", cpu=1)
     assert told(scenario) == [
         (
@@ -40,7 +40,7 @@ def test_a_pod_is_told_once_when_it_gets_its_node_and_what_would_help() -> None:
     assert told(scenario) == []
 
 
-def test_of_a_group_its_object_is_told_once() -> None:
+def test_object_of_a_group_with_ignored_quota_labels_gets_one_event() -> None:
     scenario = cluster().job("train", 3, cpu=1, quota="nobodys").gang("train", 3, source=SOURCE)
     assert told(scenario) == [
         (
@@ -52,7 +52,7 @@ def test_of_a_group_its_object_is_told_once() -> None:
     ]
 
 
-def test_a_granted_quota_counts_and_so_does_no_label_where_there_are_no_such_quotas() -> None:
+def test_granted_quotas_and_labels_without_any_quota_object_cause_no_event() -> None:
     scenario = cluster().observe("grant", NamespaceQuotasGranted("ns", ("theirs",)))
     assert told(scenario.pod("p", quota="theirs", cpu=1)) == []
     assert told(Scenario().node("n").pod("p", quota="theirs", cpu=1)) == []

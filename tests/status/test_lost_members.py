@@ -1,4 +1,4 @@
-"""A gang that falls below its minimum while members run is told of on its object, and left alone (KEP 34)."""
+"""Event on the object of a gang that falls below its minimum while members run; no member is evicted (KEP 34)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lost_members, "_SETTLE", 0.0)
 
 
-async def test_it_is_told_once_per_change_and_nobody_is_evicted() -> None:
+async def test_lost_member_causes_one_event_per_change_and_no_eviction() -> None:
     world = World()
     assert await world.notes() == []
     world.becomes("p0", PodPhase.FAILED)
@@ -54,7 +54,7 @@ async def test_it_is_told_once_per_change_and_nobody_is_evicted() -> None:
     assert await world.notes() == ["only 1 of the 3 required pods of gang ns/g exist (not counted: 1 failed)"]
 
 
-async def test_a_replacement_that_waits_is_counted_and_a_later_loss_told_again() -> None:
+async def test_waiting_replacement_is_counted_and_a_later_loss_causes_an_event_again() -> None:
     world = World()
     world.becomes("p0", PodPhase.FAILED)
     assert len(await world.notes()) == 1
@@ -64,7 +64,7 @@ async def test_a_replacement_that_waits_is_counted_and_a_later_loss_told_again()
     assert len(await world.notes()) == 1
 
 
-async def test_where_a_member_waits_its_verdict_tells_it() -> None:
+async def test_gang_with_a_waiting_member_reports_the_loss_in_its_verdict_only() -> None:
     world = World()
     world.becomes("p0", PodPhase.FAILED)
     world.becomes("p1", PodPhase.FAILED)
@@ -75,24 +75,24 @@ async def test_where_a_member_waits_its_verdict_tells_it() -> None:
 
 
 @pytest.mark.parametrize(("policy", "told"), [(MatchPolicy.ONCE_SATISFIED, 0), (MatchPolicy.ONLY_WAITING, 1)])
-async def test_a_minimum_that_is_asked_for_once_is_not_missed_later(policy: MatchPolicy, told: int) -> None:
+async def test_minimum_of_a_once_satisfied_gang_is_not_missed_later(policy: MatchPolicy, told: int) -> None:
     world = World(match_policy=policy)
     world.becomes("p0", PodPhase.FAILED)
     assert len(await world.notes()) == told
 
 
-async def test_a_run_that_never_had_its_quorum_lacks_members_by_any_policy() -> None:
+async def test_run_that_never_had_its_quorum_lacks_members_under_any_policy() -> None:
     world = World(match_policy=MatchPolicy.ONCE_SATISFIED, min_member=4)
     assert await world.notes() == ["only 3 of the 4 required pods of gang ns/g exist"]
 
 
-async def test_members_that_have_succeeded_are_not_lost() -> None:
+async def test_succeeded_members_are_not_lost() -> None:
     world = World()
     world.becomes("p0", PodPhase.SUCCEEDED)
     assert await world.notes() == []
 
 
-async def test_nothing_is_said_where_nobody_runs_or_nobody_declares_an_object() -> None:
+async def test_gang_without_running_members_or_without_an_object_causes_no_event() -> None:
     world = World()
     for number in range(3):
         world.becomes(f"p{number}", PodPhase.FAILED)
@@ -103,6 +103,6 @@ async def test_nothing_is_said_where_nobody_runs_or_nobody_declares_an_object() 
     assert await bare.notes() == []
 
 
-async def test_a_role_below_its_minimum_is_named() -> None:
+async def test_role_below_its_minimum_is_named() -> None:
     world = World(roles=(("ps", 1),))
     assert await world.notes() == ["gang ns/g has too few pods of role ps"]

@@ -1,4 +1,4 @@
-"""What of HyperNodes does not hold together is told once, and again when it comes again."""
+"""Faults of HyperNodes: one event each, and another when a fault returns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from phalanx.model.topology import HyperNode, HyperNodeMember
 from phalanx.status.warnings.network_faults import NetworkFaults
 
 
-def test_a_node_in_two_racks_is_told_of_until_it_is_in_one() -> None:
+def test_node_in_two_racks_causes_an_event_until_it_is_in_one() -> None:
     nodes = NodeTable(ResourceSpace())
     faults = NetworkFaults(nodes.topology)
     assert faults.new_warnings() == []
     for name in ("r1", "r2"):
         nodes.topology.put(HyperNode(name, 1, members=(HyperNodeMember(name="n1"),)))
-    assert faults.new_warnings() == []  # the node is not there yet
+    assert faults.new_warnings() == []  # the node does not exist yet
     nodes.upsert(Node("n1"))
     (notice,) = faults.new_warnings()
     assert (notice.reason, notice.about.kind, notice.about.name) == ("HyperNodeConflict", "HyperNode", "r2")
@@ -28,7 +28,7 @@ def test_a_node_in_two_racks_is_told_of_until_it_is_in_one() -> None:
     assert len(faults.new_warnings()) == 1
 
 
-def test_what_cannot_be_read_is_told_by_whoever_reads_it() -> None:
+def test_unreadable_hypernode_causes_no_event_here() -> None:
     nodes = NodeTable(ResourceSpace())
     nodes.topology.put(HyperNode("odd", 1, problem="spec.tier is odd"))
     assert NetworkFaults(nodes.topology).new_warnings() == []

@@ -1,4 +1,4 @@
-"""A status is written where the API server takes it, also when that changes."""
+"""Statuses are written to the endpoint that the API server serves, also when that changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REF = GroupRef(QUOTA.group, QUOTA.version, QUOTA.kind, QUOTA.plural, "team-a", "
 
 
 class Api:
-    """One object; `apart` says whether its status is a subresource."""
+    """One object; `apart` tells whether its status is a subresource."""
 
     def __init__(self, *, apart: bool) -> None:
         self.apart = apart
@@ -68,7 +68,7 @@ class World:
         await self.endpoint.write(StatusChange(REF, {"status": {"used": {"cpu": used}}}))
 
 
-async def test_a_definition_that_lost_its_subresource_gets_the_status_on_the_object() -> None:
+async def test_definition_that_lost_its_subresource_gets_the_status_on_the_object() -> None:
     world = World(apart=False)
     world.discovered(apart=True)
     await world.write("1")
@@ -79,8 +79,8 @@ async def test_a_definition_that_lost_its_subresource_gets_the_status_on_the_obj
     assert world.moves == ["moved", "asked"]
 
 
-async def test_a_definition_that_got_a_subresource_gets_the_status_there() -> None:
-    """What is written to the object itself is taken, and its status is passed over without a word."""
+async def test_definition_that_got_a_subresource_gets_the_status_there() -> None:
+    """A write to the object itself is accepted, and its status is ignored silently."""
     world = World(apart=True)
     world.discovered(apart=False)
     await world.write("1")

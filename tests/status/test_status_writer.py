@@ -1,4 +1,4 @@
-"""Statuses that change faster than the watch tells of them."""
+"""Statuses that change faster than the watch delivers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Api:
 
 
 class Place:
-    """`truth` is what the status should be, `seen` what the watch has told of it."""
+    """`truth` is the wanted status, `seen` the status delivered by the watch."""
 
     def __init__(self) -> None:
         self.api, self.pool, self.now = Api(), WritePool(), 0.0
@@ -74,8 +74,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-async def test_the_second_change_waits_until_the_first_has_been_seen(lost: int) -> None:
-    """Or it would say nothing of the field that the first one has put there."""
+async def test_second_change_waits_until_the_first_was_observed(lost: int) -> None:
+    """Otherwise it would not include the field that the first change has added."""
     place = Place()
     place.api.lose = lost
     await place.becomes(running=2, succeeded=0)
@@ -87,7 +87,7 @@ async def test_the_second_change_waits_until_the_first_has_been_seen(lost: int) 
     await place.pool.close()
 
 
-async def test_what_is_never_seen_is_not_waited_for_for_ever() -> None:
+async def test_unobserved_change_is_not_awaited_forever() -> None:
     place = Place()
     await place.becomes(running=2, succeeded=0)
     await place.becomes(running=2, succeeded=1)
@@ -98,8 +98,8 @@ async def test_what_is_never_seen_is_not_waited_for_for_ever() -> None:
     await place.pool.close()
 
 
-async def test_a_conflict_without_news_is_not_the_end() -> None:
-    """Servers under contention answer 409 although nothing has changed: the watch has no news then."""
+async def test_conflict_without_an_event_is_retried() -> None:
+    """Servers under contention answer 409 although nothing has changed: the watch has no event then."""
     place = Place()
     place.api.conflicts = 7
     await place.becomes(running=2)

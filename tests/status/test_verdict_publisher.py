@@ -1,4 +1,4 @@
-"""Verdicts are told once they have settled, to whoever waits, and not again while nothing is new."""
+"""Verdicts are published once they have settled, on every waiting unit, and not again while unchanged."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TURN = Verdict("AwaitingAdmission", "gang ns/g waits to be admitted", unschedula
 
 
 class Judged:
-    """In place of PodConditions: (uid, message) as judged."""
+    """Substitute for PodConditions: (uid, message) as published."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
-        # What pods (uid) say in the API since before this process.
+        # Published messages of pods (uid) in the API from before this process.
         self.before: dict[str, Verdict] = {}
 
     def told_before(self, uid: str, verdict: Verdict) -> bool | None:
@@ -59,7 +59,7 @@ class World:
         )
 
     def after(self, seconds: float) -> list[tuple[str, str]]:
-        """What pods are told by then."""
+        """Return the messages published until then."""
         end = self.clock.now + seconds
         while (pause := self.verdict_publisher.publish_due()) is not None and self.clock.now + pause <= end:
             self.clock.now += pause
@@ -76,7 +76,7 @@ def gang_world(members: int = 3, **gang: object) -> World:
 ALL = [f"uid-p{number}" for number in range(3)]
 
 
-def test_all_members_of_a_gang_are_told_at_once() -> None:
+def test_all_members_of_a_gang_get_their_verdict_at_once() -> None:
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FULL)
     assert world.after(0.2) == []
@@ -86,7 +86,7 @@ def test_all_members_of_a_gang_are_told_at_once() -> None:
     assert world.recorded.told == [("PodGroup/g", "Unschedulable"), *members]
 
 
-def test_after_a_restart_nobody_is_told_again_what_his_conditions_say() -> None:
+def test_verdict_in_the_conditions_is_not_published_again_after_a_restart() -> None:
     world = gang_world()
     world.judged.before = dict.fromkeys(ALL, FULL)
     world.verdict_publisher.gang_decided(G, FULL)
@@ -100,10 +100,10 @@ def test_after_a_restart_nobody_is_told_again_what_his_conditions_say() -> None:
     world.recorded.events.clear()
     world.verdict_publisher.gang_decided(G, NO_QUEUE)
     world.after(60)
-    assert len(world.recorded.told) == 5  # that is news to all
+    assert len(world.recorded.told) == 5  # new to all members
 
 
-def test_after_a_restart_other_numbers_are_news_of_the_gang_and_not_of_each_member() -> None:
+def test_changed_counts_after_a_restart_are_an_event_of_the_gang_and_not_of_each_member() -> None:
     world = gang_world()
     world.judged.before = dict.fromkeys(ALL, FULL)
     world.verdict_publisher.gang_decided(G, FULLER)
@@ -111,7 +111,7 @@ def test_after_a_restart_other_numbers_are_news_of_the_gang_and_not_of_each_memb
     assert world.recorded.told == [("PodGroup/g", "Unschedulable"), ("Pod/p0", "FailedScheduling")]
 
 
-def test_after_a_restart_who_has_come_meanwhile_is_told() -> None:
+def test_new_member_after_a_restart_gets_its_verdict() -> None:
     world = gang_world()
     world.judged.before = dict.fromkeys(ALL[:2], FULL)
     world.verdict_publisher.gang_decided(G, FULL)
@@ -119,7 +119,7 @@ def test_after_a_restart_who_has_come_meanwhile_is_told() -> None:
     assert world.recorded.told == [("Pod/p2", "FailedScheduling")]
 
 
-def test_after_a_restart_a_pod_on_its_own_is_not_told_again() -> None:
+def test_verdict_of_a_single_pod_is_not_published_again_after_a_restart() -> None:
     world = World(state_of(pod("a", ""), pod("b", "")))
     world.judged.before = {"uid-a": FULL}
     for name in ("a", "b"):
@@ -128,7 +128,7 @@ def test_after_a_restart_a_pod_on_its_own_is_not_told_again() -> None:
     assert [about for about, _ in world.recorded.told] == ["Pod/b"]
 
 
-def test_a_member_is_told_once_for_every_reason_whatever_the_numbers() -> None:
+def test_member_gets_one_event_per_reason_whatever_the_counts() -> None:
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
@@ -146,7 +146,7 @@ def test_a_member_is_told_once_for_every_reason_whatever_the_numbers() -> None:
     assert [about for about, _ in world.recorded.told] == ["PodGroup/g", "Pod/p0", "Pod/p1", "Pod/p2", "Pod/p3"]
 
 
-def test_a_verdict_that_is_contradicted_before_it_settled_is_never_told() -> None:
+def test_verdict_contradicted_before_it_settled_is_never_published() -> None:
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FEW)
     world.after(0.5)
@@ -156,7 +156,7 @@ def test_a_verdict_that_is_contradicted_before_it_settled_is_never_told() -> Non
     assert world.verdict_publisher.told_verdict(G) is None
 
 
-def test_members_that_arrive_one_by_one_cost_one_telling() -> None:
+def test_members_that_arrive_one_by_one_cause_one_event() -> None:
     world = gang_world(members=0)
     for number in range(3):
         world.state.apply(PodUpdated(pod(f"p{number}")))
@@ -165,8 +165,8 @@ def test_members_that_arrive_one_by_one_cost_one_telling() -> None:
     assert world.after(2) == [(uid, "3 of 5 members") for uid in ALL]
 
 
-def test_a_verdict_that_never_stands_still_is_told_all_the_same() -> None:
-    """A busy cluster changes the numbers all the time; that must not keep the reason from anybody."""
+def test_verdict_that_never_settles_is_published_all_the_same() -> None:
+    """A busy cluster changes the counts all the time; that must not hide the reason."""
     world = gang_world()
     told = []
     for number in range(40):
@@ -175,7 +175,7 @@ def test_a_verdict_that_never_stands_still_is_told_all_the_same() -> None:
     assert len(told) == 3
 
 
-def test_the_same_verdict_every_cycle_is_told_once() -> None:
+def test_unchanged_verdict_of_every_cycle_is_published_once() -> None:
     world = gang_world()
     told = []
     for _ in range(100):
@@ -186,7 +186,7 @@ def test_the_same_verdict_every_cycle_is_told_once() -> None:
     assert world.statuses == [G]
 
 
-def test_two_verdicts_that_alternate_are_not_told_at_every_turn() -> None:
+def test_two_alternating_verdicts_are_not_published_at_every_change() -> None:
     world = gang_world()
     tellings = 0
     for number in range(600):
@@ -195,7 +195,7 @@ def test_two_verdicts_that_alternate_are_not_told_at_every_turn() -> None:
     assert tellings <= 60 / 5 + 1
 
 
-def test_another_reason_is_told_soon_and_other_numbers_later() -> None:
+def test_changed_reason_is_published_soon_and_changed_counts_later() -> None:
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
@@ -206,7 +206,7 @@ def test_another_reason_is_told_soon_and_other_numbers_later() -> None:
     assert world.after(1.5) == [(uid, FEW.message) for uid in ALL]
 
 
-def test_a_new_member_is_told_what_the_others_know() -> None:
+def test_new_member_gets_the_verdict_of_its_gang() -> None:
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
@@ -215,7 +215,7 @@ def test_a_new_member_is_told_what_the_others_know() -> None:
     assert ("uid-p9", FULL.message) in world.after(1)
 
 
-def test_gated_members_and_those_of_others_are_not_told() -> None:
+def test_gated_members_and_those_of_other_schedulers_get_no_verdict() -> None:
     world = gang_world()
     world.state.apply(PodUpdated(pod("gated", gated=True)))
     world.state.apply(PodUpdated(pod("foreign", scheduler="default-scheduler")))
@@ -224,8 +224,8 @@ def test_gated_members_and_those_of_others_are_not_told() -> None:
     assert [uid for uid, _ in world.after(1)] == ALL
 
 
-def test_a_status_is_derived_anew_when_the_verdict_is_withdrawn() -> None:
-    """Nothing else may change: a lowered minimum makes a gang whole without a binding."""
+def test_status_of_a_group_is_derived_again_when_its_verdict_is_withdrawn() -> None:
+    """No other event is needed: a lowered minimum makes a gang whole without a binding."""
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
@@ -235,7 +235,7 @@ def test_a_status_is_derived_anew_when_the_verdict_is_withdrawn() -> None:
     assert world.verdict_publisher.told_verdict(G) is None
 
 
-def test_a_verdict_dies_with_the_last_member_that_waits() -> None:
+def test_verdict_is_dropped_with_the_last_waiting_member() -> None:
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FULL)
     world.after(1)
@@ -244,7 +244,7 @@ def test_a_verdict_dies_with_the_last_member_that_waits() -> None:
     assert world.verdict_publisher.told_verdict(G) is None
 
 
-def test_a_group_without_pods_is_told_that_it_waits_for_its_turn() -> None:
+def test_group_without_pods_gets_the_verdict_that_it_waits_for_its_turn() -> None:
     world = gang_world(members=0, admission=True, admitted=False)
     world.verdict_publisher.gang_decided(G, TURN)
     assert world.after(1) == []
@@ -252,7 +252,7 @@ def test_a_group_without_pods_is_told_that_it_waits_for_its_turn() -> None:
     assert world.recorded.told == [("PodGroup/g", "AwaitingAdmission")]
 
 
-def test_a_group_without_pods_is_told_that_its_queue_keeps_it_out() -> None:
+def test_group_without_pods_gets_the_verdict_of_its_queue() -> None:
     world = gang_world(members=0, admission=True, admitted=False)
     world.verdict_publisher.gang_decided(G, NO_QUEUE)
     world.after(1)
@@ -261,14 +261,14 @@ def test_a_group_without_pods_is_told_that_its_queue_keeps_it_out() -> None:
     assert world.recorded.events == [("PodGroup/g", "QueueNotFound", NO_QUEUE.message)]
 
 
-def test_a_group_that_may_have_no_pods_yet_is_not_told_that_it_has_too_few() -> None:
+def test_group_that_cannot_have_pods_yet_gets_no_verdict_about_missing_members() -> None:
     world = gang_world(members=0, admission=True, admitted=False)
     world.verdict_publisher.gang_decided(G, FEW)
     world.after(5)
     assert world.recorded.told == []
 
 
-def test_a_group_that_is_not_admitted_has_one_event_per_reason_whatever_the_amounts() -> None:
+def test_group_that_is_not_admitted_has_one_event_per_reason_whatever_the_amounts() -> None:
     world = gang_world(members=0, admission=True, admitted=False)
 
     def refused(words: str, plugin: str = "overcommit", *objects: NamedObject) -> list[str]:
@@ -289,7 +289,7 @@ def test_a_group_that_is_not_admitted_has_one_event_per_reason_whatever_the_amou
     assert refused("it asks for 12 cpu and 9 may still be promised") == ["PodGroup/g", "Pod/p0"]
 
 
-def test_pods_on_their_own_are_told_one_by_one() -> None:
+def test_single_pods_get_their_verdicts_one_by_one() -> None:
     world = World(state_of(pod("a", ""), pod("b", "")))
     world.verdict_publisher.pod_decided("uid-a", FULL)
     world.verdict_publisher.pod_decided("uid-b", FULL)
@@ -299,7 +299,7 @@ def test_pods_on_their_own_are_told_one_by_one() -> None:
     assert world.after(100) == []
 
 
-def test_a_pod_that_was_placed_meanwhile_is_not_told() -> None:
+def test_pod_placed_before_publication_gets_no_verdict() -> None:
     world = World(state_of(pod("a", "")))
     world.verdict_publisher.pod_decided("uid-a", FULL)
     world.state.apply(PodUpdated(pod("a", "", node="n1")))
@@ -315,8 +315,8 @@ def test_members_above_the_minimum_share_one_event() -> None:
     assert "3 pods above the minimum" in world.recorded.events[0][2]
 
 
-def test_what_a_gang_is_told_holds_for_its_surplus_too() -> None:
-    """A gang that was whole loses a member: from now on its surplus waits for what the gang waits for."""
+def test_verdict_of_a_gang_applies_to_its_surplus_too() -> None:
+    """A whole gang loses a member: from now on its surplus waits for the same reason as the gang."""
     world = gang_world()
     world.verdict_publisher.pod_decided("uid-p2", FULL)
     world.verdict_publisher.gang_decided(G, FEW)
@@ -324,7 +324,7 @@ def test_what_a_gang_is_told_holds_for_its_surplus_too() -> None:
 
 
 @pytest.mark.parametrize("end", ["removed", "withdrawn"])
-def test_nothing_is_kept_of_what_is_gone(end: str) -> None:
+def test_deleted_units_are_forgotten(end: str) -> None:
     world = gang_world()
     world.verdict_publisher.gang_decided(G, FULL)
     for uid in ALL:

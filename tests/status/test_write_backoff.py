@@ -1,4 +1,4 @@
-"""Another controller that writes other words into a group's status: both would correct each other for ever."""
+"""Back-off against another controller that writes different values into a group's status."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ async def world() -> AsyncIterator[World]:
 
 
 async def corrected(world: World, **words: Any) -> int:
-    """How many writes of ours it takes when somebody puts his words there after each, six times."""
+    """Return the number of our writes when another writer puts its values there after each, six times."""
     before = len(world.api.patches)
     for _ in range(6):
         world.api.document["status"] = {**world.api.document["status"], **words}
         await world.look()
-        await world.look()  # the watch shows what we wrote
+        await world.look()  # the watch delivers our write
     return len(world.api.patches) - before
 
 
-async def test_what_somebody_replaces_again_and_again_is_not_repeated_at_once(world: World) -> None:
+async def test_value_that_another_writer_replaces_is_not_repeated_at_once(world: World) -> None:
     assert world.api.document["status"]["phase"] == "Running"
     assert await corrected(world, phase="Scheduled") < 4
 
 
 @pytest.mark.slow
-async def test_what_is_new_is_said_at_once(world: World) -> None:
+async def test_changed_value_is_written_at_once(world: World) -> None:
     await corrected(world, phase="Scheduled")
     world.member("a", phase="Failed")
     assert (await world.look())["failed"] == 1
@@ -43,7 +43,7 @@ async def test_what_is_new_is_said_at_once(world: World) -> None:
     assert (await world.look())["failed"] == 2
 
 
-async def test_it_is_said_again_after_a_pause(world: World) -> None:
+async def test_replaced_value_is_written_again_after_a_pause(world: World) -> None:
     await corrected(world, phase="Scheduled")
     entry = world.statuses._writer._entries[G]
     assert entry.later is not None

@@ -1,4 +1,4 @@
-"""Short ways to write devices, claims and what becomes of them."""
+"""Short forms of devices, claims and allocations for tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from phalanx.model.devices.claims import (
 )
 
 DRIVER, NODE = "gpu.example.com", "n1"
-# Compiled expressions are the same for all tests.
+# Compiled expressions are equal for all tests.
 SELECTORS = Selectors()
 CLASSES = {
     "gpu": DeviceClass("gpu", (f'device.driver == "{DRIVER}"',)),
@@ -80,7 +80,7 @@ def ask(name: str = "gpu", count: int = 1, device_class: str = "gpu", **more: ob
 
 
 def request(*asks: DeviceAsk, name: str = "") -> DeviceRequest:
-    """One request; prioritised if there is more than one ask."""
+    """Return one request; prioritised if there is more than one ask."""
     return DeviceRequest(name or asks[0].name, asks, prioritised=len(asks) > 1)
 
 
@@ -89,7 +89,7 @@ def claim(*requests: DeviceRequest, **more: object) -> ClaimSpec:
 
 
 class Node:
-    """One node with what can be used from it."""
+    """One node with the devices that it can use."""
 
     def __init__(self, *slices: DeviceSlice, used: Sequence[str] = ()) -> None:
         self.supply = Supply()
@@ -110,7 +110,7 @@ class Node:
         return [(each, devices_near(each, NODE, lambda terms: False)) for each in pools]
 
     def copies(self, *specs: ClaimSpec) -> list[list[list[str]]]:
-        """For pod after pod, for claim after claim: the names of its devices."""
+        """Return the names of the devices, by pod and by claim."""
         inquiry = self.inquiry(*specs)
         laid = inquiry.laid(0)
         found = inquiry.answer(laid.shelf)

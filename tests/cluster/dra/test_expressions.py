@@ -1,4 +1,4 @@
-"""What selectors may say about a device, and what they answer."""
+"""CEL selectors over devices: allowed expressions and their results."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def answer(text: str, device: Device = DEVICE) -> bool:
         'device.attributes.exists(domain, domain == "other.example.com") && size(device.capacity) == 2',
     ],
 )
-def test_what_holds_of_the_device(text: str) -> None:
+def test_selector_matches_device_attributes(text: str) -> None:
     assert answer(text)
     assert not answer(f"!({text})")
 
 
-def test_a_domain_that_is_absent_is_empty_when_indexed_and_absent_when_looked_for() -> None:
+def test_absent_domain_is_empty_when_indexed_and_absent_when_tested() -> None:
     absent = 'device.attributes["absent.example.com"]'
     assert not answer(f"has({absent}.model)")
     assert not answer(f'"model" in {absent}')
@@ -78,7 +78,7 @@ def test_a_domain_that_is_absent_is_empty_when_indexed_and_absent_when_looked_fo
         ('device.driver == "' + "x" * 10_240 + '"', "longer than 10240 bytes"),
     ],
 )
-def test_an_illegal_expression_is_refused_at_once(text: str, complaint: str) -> None:
+def test_illegal_expression_is_refused_when_compiled(text: str, complaint: str) -> None:
     with pytest.raises(SelectorError, match=complaint):
         Selectors().compiled(text)
 
@@ -91,16 +91,16 @@ def test_an_illegal_expression_is_refused_at_once(text: str, complaint: str) -> 
         (f'{MEMORY}.isLessThan(semver("1.0.0"))', "not a quantity"),
     ],
 )
-def test_an_expression_that_fails_says_why(text: str, complaint: str) -> None:
+def test_failing_expression_reports_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(SelectorError, match=complaint):
         answer(text)
 
 
-def test_a_failure_beside_the_point_does_not_matter() -> None:
+def test_failure_in_an_irrelevant_operand_does_not_matter() -> None:
     assert answer(f'{OWN}.color == "red" || {OWN}.healthy')
 
 
-def test_an_expression_that_goes_round_and_round_is_stopped() -> None:
+def test_expression_with_too_many_steps_is_stopped() -> None:
     ten = "[" + ",".join("0123456789") + "]"
     text = "true"
     for variable in "abcdef":
@@ -109,8 +109,8 @@ def test_an_expression_that_goes_round_and_round_is_stopped() -> None:
         answer(text)
 
 
-def test_devices_that_differ_in_what_is_not_asked_share_an_answer() -> None:
-    """A serial number makes no device a new question, unless an expression may look at all names."""
+def test_devices_that_differ_in_unread_attributes_share_an_evaluation() -> None:
+    """A serial number causes no further evaluation, unless an expression can look at all names."""
     program = Selectors().compiled(f'{OWN}.model == "A100"')
     other = Device("gpu-1", (*DEVICE.attributes, ("serial", DeviceAttribute("string", "77"))), DEVICE.capacity)
     assert program.sees(DRIVER, DEVICE) == program.sees(DRIVER, other)
@@ -120,13 +120,13 @@ def test_devices_that_differ_in_what_is_not_asked_share_an_answer() -> None:
     assert answer(f'"ser" + "ial" in {OWN}', other)
 
 
-def test_a_version_that_is_none_fails_the_device_that_has_it() -> None:
+def test_invalid_version_fails_only_its_device() -> None:
     broken = Device("gpu-0", (("version", DeviceAttribute("version", "one")),))
     with pytest.raises(SelectorError, match="attribute version: 'one' is not a semantic version"):
         answer(f'{OWN}.version == semver("1.0.0")', broken)
 
 
-def test_quantities_are_exact() -> None:
+def test_quantities_in_expressions_are_exact() -> None:
     assert nano("80Gi") == 80 * 2**30 * 10**9
     assert nano("1.5") == 1_500_000_000
     assert nano("1e3") == nano("1k") == 10**12
@@ -137,7 +137,7 @@ def test_quantities_are_exact() -> None:
             nano(text)
 
 
-def test_versions_are_ordered_as_semver_says() -> None:
+def test_versions_are_ordered_by_semver() -> None:
     rising = [
         "1.0.0-alpha",
         "1.0.0-alpha.1",

@@ -1,4 +1,4 @@
-"""Allocations in the form in which the API holds them."""
+"""Allocations in the form of the API."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_devices_of_a_node_tie_the_claim_to_it() -> None:
     assert wire["nodeSelector"] == {"nodeSelectorTerms": [{"matchFields": [field]}]}
 
 
-def test_devices_of_a_rack_tie_it_to_the_rack_and_others_to_nothing() -> None:
+def test_devices_of_a_rack_tie_the_claim_to_the_rack_and_network_devices_to_no_node() -> None:
     everywhere = pool(device("a"), name="all", access=NodeAccess(all=True))
     assert "nodeSelector" not in document(Node(everywhere), claim(request(ask())))
 
@@ -79,13 +79,13 @@ def test_devices_of_a_rack_tie_it_to_the_rack_and_others_to_nothing() -> None:
     assert found["nodeSelector"] == {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
 
 
-def test_a_device_that_binds_to_its_node_ties_the_claim_to_it() -> None:
+def test_device_that_binds_to_its_node_ties_the_claim_to_it() -> None:
     node = Node(pool(Device("a", binds_to_node=True), name="all", access=NodeAccess(all=True)))
     fields = document(node, claim(request(ask())))["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"]
     assert fields[0]["values"] == ["n1"]
 
 
-def test_configuration_of_classes_comes_first_then_that_of_the_claim() -> None:
+def test_configuration_of_classes_comes_before_that_of_the_claim() -> None:
     opaque = '{"opaque":{"driver":"gpu.example.com","parameters":{"mode":"%s"}}}'
     node = Node(pool(device("a", model="big"), device("b", model="big")))
     config = (
@@ -107,7 +107,7 @@ def test_configuration_of_classes_comes_first_then_that_of_the_claim() -> None:
     ]
 
 
-def test_what_the_kubelet_and_drivers_need_is_handed_on() -> None:
+def test_fields_for_the_kubelet_and_drivers_are_copied() -> None:
     slow = Device("a", conditions=("Attached",), failures=("Broken",))
     tolerant = ask(tolerations=(DeviceToleration("broken", "Exists", seconds=30),), admin=True)
     (result,) = document(Node(pool(slow)), claim(request(tolerant)))["devices"]["results"]
@@ -117,18 +117,18 @@ def test_what_the_kubelet_and_drivers_need_is_handed_on() -> None:
     assert result["tolerations"] == [{"operator": "Exists", "key": "broken", "tolerationSeconds": 30}]
 
 
-def test_a_share_of_a_device_says_how_much_it_consumes() -> None:
+def test_share_of_a_device_has_its_consumed_capacity() -> None:
     node = Node(pool(device("nic", memory="10Gi", shareable=True)))
     spec = claim(request(ask(capacity=(("memory", "4Gi"),))))
     found = given(node, spec)
     (result,) = msgspec.json.decode(found.document)["devices"]["results"]
     assert result["consumedCapacity"] == {"memory": "4Gi"}
     assert len(result["shareID"]) == 36
-    assert found.document == given(node, spec).document  # whoever computes it
+    assert found.document == given(node, spec).document  # whichever scheduler computed it
     assert found.devices[0].shared
 
 
-def test_shares_are_rounded_up_as_the_device_says() -> None:
+def test_shares_are_rounded_up_by_the_policy_of_the_device() -> None:
     def consumed(wanted: str, policy: ConsumptionPolicy) -> str | None:
         shared = Device("d", capacity=(("memory", DeviceCapacity("10Gi", policy)),), shareable=True)
         found = consumption(ask(capacity=(("memory", wanted),) if wanted else ()), shared)

@@ -1,4 +1,4 @@
-"""Which devices serve a claim: the rules one by one, and the search against trying everything."""
+"""Device selection for claims: the rules one by one, and the search against an exhaustive one."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tests.extent import examples
 NUMA = f"{DRIVER}/numa"
 
 
-def test_devices_are_taken_in_the_order_in_which_they_are_published() -> None:
+def test_devices_are_allocated_in_the_order_of_their_publication() -> None:
     node = Node(pool(device("b"), device("a"), name="p2"), pool(device("c"), name="p1"))
     assert node.copies(claim(request(ask()))) == [[["c"]], [["b"]], [["a"]]]
 
 
-def test_a_device_in_use_serves_nobody_else() -> None:
+def test_device_in_use_is_not_allocated_again() -> None:
     node = Node(pool(device("a"), device("b")), used=["a"])
     assert node.copies(claim(request(ask()))) == [[["b"]]]
 
 
-def test_pods_come_one_after_the_other() -> None:
+def test_pods_are_allocated_one_after_the_other() -> None:
     node = Node(pool(*(device(f"d{number}") for number in range(5))))
     assert node.copies(claim(request(ask(count=2)))) == [[["d0", "d1"]], [["d2", "d3"]]]
 
@@ -48,19 +48,19 @@ def test_claims_of_one_pod_share_no_device() -> None:
     assert node.first(one, one, one) is None
 
 
-def test_a_choice_that_leaves_nothing_for_the_next_request_is_taken_back() -> None:
+def test_search_backtracks_where_no_device_is_left_for_the_next_request() -> None:
     node = Node(pool(device("a", model="big"), device("b", model="small")))
     wanted = claim(request(ask("any")), request(ask("big", device_class="big")))
     assert node.first(wanted) == [["b", "a"]]
 
 
-def test_the_first_alternative_that_can_be_met_is_chosen() -> None:
+def test_first_feasible_alternative_is_chosen() -> None:
     wanted = claim(request(ask("one", device_class="big"), ask("two", count=2), name="gpu"))
     assert Node(pool(device("a", model="small"), device("b", model="big"))).first(wanted) == [["b"]]
     assert Node(pool(device("a", model="small"), device("b", model="small"))).first(wanted) == [["a", "b"]]
 
 
-def test_all_means_all_that_match_and_at_least_one() -> None:
+def test_mode_all_allocates_all_matching_devices_and_at_least_one() -> None:
     every = claim(request(ask(count=0, device_class="big")))
     two, small = [device("a", model="big"), device("b", model="big")], device("c", model="small")
     assert Node(pool(*two, small)).first(every) == [["a", "b"]]
@@ -68,25 +68,25 @@ def test_all_means_all_that_match_and_at_least_one() -> None:
     assert Node(pool(small)).first(every) is None
 
 
-def test_nobody_knows_what_all_is_while_a_pool_is_incomplete() -> None:
+def test_mode_all_is_infeasible_while_a_pool_is_incomplete() -> None:
     node = Node(pool(device("a", model="big")), pool(device("b", model="big"), name="p2", parts=2))
     assert node.first(claim(request(ask(count=0, device_class="big")))) is None
     assert node.first(claim(request(ask(device_class="big")))) == [["a"]]
 
 
-def test_devices_that_must_match_agree_in_the_attribute() -> None:
+def test_match_constraint_requires_equal_attributes() -> None:
     node = Node(pool(device("a", numa=0), device("b", numa=1), device("c", numa=1), device("d")))
     same = claim(request(ask(count=2)), constraints=(DeviceConstraint(match=NUMA),))
     assert node.copies(same) == [[["b", "c"]]]
 
 
-def test_devices_that_must_differ_differ_in_every_pair() -> None:
+def test_distinct_constraint_requires_different_attributes_in_every_pair() -> None:
     node = Node(pool(device("a", numa=0), device("b", numa=1), device("c", numa=0), device("d", numa=2)))
     distinct = claim(request(ask(count=3)), constraints=(DeviceConstraint(distinct=NUMA),))
     assert node.first(distinct) == [["a", "b", "d"]]
 
 
-def test_a_constraint_holds_for_the_requests_that_it_names() -> None:
+def test_constraint_applies_to_the_requests_that_it_names() -> None:
     node = Node(pool(device("a", numa=0), device("b", numa=1), device("c", numa=1)))
     wanted = claim(
         request(ask("x")), request(ask("y")), request(ask("z")), constraints=(DeviceConstraint(("y", "z"), NUMA),)
@@ -94,13 +94,13 @@ def test_a_constraint_holds_for_the_requests_that_it_names() -> None:
     assert node.first(wanted) == [["a", "b", "c"]]
 
 
-def test_one_is_not_true() -> None:
-    """A number and a truth value are different attributes."""
+def test_integer_one_does_not_match_true() -> None:
+    """A number and a boolean are different attributes."""
     node = Node(pool(device("a", numa=1), device("b", numa=True)))
     assert node.first(claim(request(ask(count=2)), constraints=(DeviceConstraint(match=NUMA),))) is None
 
 
-def test_administrators_use_devices_beside_their_users() -> None:
+def test_admin_access_uses_devices_in_use() -> None:
     node = Node(pool(device("a")), used=["a"])
     look = claim(request(ask(admin=True)))
     found = node.inquiry(look)
@@ -110,7 +110,7 @@ def test_administrators_use_devices_beside_their_users() -> None:
     assert node.first(claim(request(ask("one", admin=True)), request(ask("two", admin=True)))) is None
 
 
-def test_a_taint_keeps_away_who_does_not_tolerate_it() -> None:
+def test_tainted_device_requires_a_toleration() -> None:
     node = Node(pool(device("a", taint="broken"), device("b")))
     tolerant = ask(tolerations=(DeviceToleration("broken", "Exists"),))
     assert node.copies(claim(request(ask()))) == [[["b"]]]
@@ -118,7 +118,7 @@ def test_a_taint_keeps_away_who_does_not_tolerate_it() -> None:
     assert node.first(claim(request(ask(count=0)))) is None
 
 
-def test_partitions_of_a_device_draw_on_shared_counters() -> None:
+def test_partitions_of_a_device_consume_shared_counters() -> None:
     whole = device("whole", counters=[("card", "memory", "80Gi")])
     halves = [device(name, counters=[("card", "memory", "40Gi")]) for name in ("half-0", "half-1", "half-2")]
     node = Node(pool(*halves, whole, parts=2, part=1), pool(parts=2, part=2, counters=[("card", "memory", "80Gi")]))
@@ -130,18 +130,18 @@ def test_partitions_of_a_device_draw_on_shared_counters() -> None:
     assert node.copies(one) == []
 
 
-def test_a_device_that_may_be_shared_serves_until_its_capacity_is_used_up() -> None:
+def test_shared_device_is_allocated_until_its_capacity_is_used_up() -> None:
     node = Node(pool(device("nic", memory="10Gi", shareable=True)))
     part = claim(request(ask(capacity=(("memory", "4Gi"),))))
     assert len(node.copies(part)) == 2
     shared = AllocatedDevice((DRIVER, NODE, "nic"), shared=True, consumed=(("memory", "3Gi"),))
     node.use.book(ClaimResult((shared,)), 1)
     assert len(node.copies(part)) == 1
-    assert node.first(claim(request(ask()))) is None  # who asks for nothing wants all of it
+    assert node.first(claim(request(ask()))) is None  # a claim without a capacity request consumes all of it
     assert node.first(claim(request(ask(capacity=(("bandwidth", "1"),))))) is None
 
 
-def test_no_claim_gets_more_devices_than_a_result_can_hold() -> None:
+def test_claim_gets_at_most_as_many_devices_as_a_result_can_hold() -> None:
     node = Node(pool(*(device(f"d{number:02d}") for number in range(40))))
     assert node.first(claim(request(ask(count=32)))) is not None
     assert node.first(claim(request(ask(count=33)))) is None
@@ -149,7 +149,7 @@ def test_no_claim_gets_more_devices_than_a_result_can_hold() -> None:
     assert node.first(smaller) == [["d00", "d01"]]
 
 
-def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_stops_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "MOST_TRIES", 100)
     hopeless = claim(request(ask(count=8)), request(ask("big", device_class="big")))
     node = Node(pool(*(device(f"d{number}", serial=number, model="small") for number in range(20))))
@@ -159,7 +159,7 @@ def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
     assert inquiry.answer(inquiry.laid(0).shelf).hard
 
 
-# against trying everything
+# against an exhaustive search
 
 ASKS = st.builds(
     lambda count, device_class, tolerant, admin: ask(
@@ -195,7 +195,7 @@ def fleets(draw: st.DrawFn) -> tuple[list[Device], set[str], int, list[ClaimSpec
         requests = []
         for number in range(draw(st.integers(1, 2))):
             asks = draw(st.lists(ASKS, min_size=1, max_size=2))
-            if len(asks) > 1:  # alternatives are never for administrators
+            if len(asks) > 1:  # alternatives never have admin access
                 asks = [DeviceAsk(f"s{at}", each.device_class, count=each.count) for at, each in enumerate(asks)]
             requests.append(request(*asks, name=f"r{number}"))
         concerned = draw(st.sampled_from([(), ("r0",)]))
@@ -208,7 +208,7 @@ def fleets(draw: st.DrawFn) -> tuple[list[Device], set[str], int, list[ClaimSpec
 @pytest.mark.thorough
 @settings(max_examples=examples(400), deadline=None)
 @given(fleets())
-def test_the_search_finds_what_trying_everything_finds_first(
+def test_search_returns_the_first_result_of_an_exhaustive_search(
     fleet: tuple[list[Device], set[str], int, list[ClaimSpec]],
 ) -> None:
     devices, used, slots, specs = fleet
@@ -226,7 +226,7 @@ Choice = tuple[int, DeviceAsk, tuple[Device, ...]]
 def everything(
     devices: list[Device], used: set[str], slots: int, specs: list[ClaimSpec]
 ) -> Iterator[list[list[str]]]:
-    """All answers, in the order of requests, alternatives and devices."""
+    """Yield all results, in the order of requests, alternatives and devices."""
     slots -= sum(_drawn(each) for each in devices if each.name in used)
     wanted = [(number, request) for number, spec in enumerate(specs) for request in spec.requests]
     options = [

@@ -1,4 +1,4 @@
-"""From slices to pools: generations, parts, and from which node what can be used."""
+"""Pools from resource slices: generations, completeness, and the devices usable by each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RACK = NodeAccess(terms=(NodeSelectorTerm((Requirement("rack", "In", ("a",)),)),
 
 
 def names(supply: Supply, node: str, *, selected: bool = False) -> list[str]:
-    """The pools that can be used from a node; `selected`: it satisfies every selector."""
+    """Return the pools usable by a node; `selected`: it satisfies every selector."""
     return [each.id[1] for each in supply.near(node, lambda terms: selected)]
 
 
@@ -23,14 +23,14 @@ def test_only_the_newest_generation_of_a_pool_counts() -> None:
     assert node.copies(ONE) == [[["old"]]]
 
 
-def test_nothing_is_taken_from_a_pool_that_is_not_there_as_a_whole() -> None:
+def test_incomplete_pool_provides_no_device() -> None:
     node = Node(pool(device("a"), parts=2, part=1))
     assert node.copies(ONE) == []
     node.supply.put(pool(device("b"), parts=2, part=2))
     assert node.copies(ONE) == [[["a"]], [["b"]]]
 
 
-def test_a_newer_generation_that_is_incomplete_hides_the_old_one() -> None:
+def test_incomplete_newer_generation_hides_the_old_one() -> None:
     """The driver is about to replace it."""
     node = Node(pool(device("a")), pool(device("a"), generation=2, parts=2))
     assert node.copies(ONE) == []
@@ -42,13 +42,13 @@ def test_two_devices_of_one_name_make_a_pool_unusable() -> None:
     assert node.copies(ONE) == []
 
 
-def test_a_counter_that_does_not_exist_makes_a_pool_unusable() -> None:
+def test_missing_counter_makes_a_pool_unusable() -> None:
     node = Node(pool(device("a", counters=[("card", "memory", "1Gi")])))
     assert node.supply.pools[DRIVER, "n1"].fault == "counter memory not found in counter set card"
     assert node.copies(ONE) == []
 
 
-def test_pools_are_for_one_node_for_those_selected_or_for_all() -> None:
+def test_pools_are_usable_by_one_node_by_selected_nodes_or_by_all() -> None:
     supply = Supply()
     supply.put(pool(device("a"), name="local"))
     supply.put(pool(device("a"), name="rack", access=RACK))
@@ -59,7 +59,7 @@ def test_pools_are_for_one_node_for_those_selected_or_for_all() -> None:
     assert supply.wide
 
 
-def test_each_device_may_say_for_itself_from_where_it_can_be_used() -> None:
+def test_each_device_can_state_the_nodes_that_can_use_it() -> None:
     here, there = (Device(name, access=NodeAccess(node=name)) for name in ("n1", "n2"))
     each = pool(here, there, name="fabric")
     node = Node(type(each)(each.name, each.driver, each.pool, 1, 1, None, each.devices))
@@ -68,7 +68,7 @@ def test_each_device_may_say_for_itself_from_where_it_can_be_used() -> None:
     assert names(node.supply, "n3") == []
 
 
-def test_the_nodes_on_which_something_is_different_are_told() -> None:
+def test_nodes_affected_by_a_change_are_returned() -> None:
     supply = Supply()
     assert supply.put(pool(device("a"))) == {"n1"}
     assert supply.put(pool(device("a"))) == set()
@@ -79,7 +79,7 @@ def test_the_nodes_on_which_something_is_different_are_told() -> None:
     assert not supply.pools
 
 
-def test_devices_that_must_be_made_ready_are_taken_last() -> None:
+def test_devices_that_need_preparation_are_allocated_last() -> None:
     slow = pool(Device("slow", conditions=("Attached",)), name="a")
     node = Node(slow, pool(device("fast"), name="z"))
     assert node.copies(ONE) == [[["fast"]], [["slow"]]]

@@ -1,10 +1,12 @@
 """The best choice of victims, found by an integer program (HiGHS).
 
-One column for every pod that may go, one for every gang that may fall, and how many members of which class go to
-which node. That every reclaimee owes something before every single removal depends on the order of removals: it is
-checked for every solution, and a set of units that cannot go in any order is excluded, with all that contain it,
-unless a gang of single members among them goes as a whole. (Who can go in some order can still do so when fewer
-go: what reclaimees hold is more then.)
+There is one column for every pod that can be evicted, one for every gang that can be evicted whole, and one for
+the number of members of each class on each node. The rule that every reclaimee owes something before every
+single
+eviction depends on the order of evictions: it is checked for every solution. A set of units without a valid
+order
+is excluded with all its supersets, unless a gang of single members among them is evicted whole. (A subset of a
+set with a valid order has a valid order too: reclaimees then hold more.)
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from phalanx.model.topology import SubgroupRule
 
 from .problem import Candidate, Company, Problem
 
-# Weights for the order of costs: every part counts more than all that follow can add up to in these clusters.
+# Weights for the order of costs: every part outweighs the sum of all later parts in these clusters.
 MOST = (2, 4, 29, 8, 4, 15, 14 * 3 + 1, 14 * 3 + 1)
 """How many values each part may have: see `Problem.cost`."""
 
@@ -34,13 +36,13 @@ def weights() -> tuple[int, ...]:
 
 
 def scalar(cost: Sequence[int]) -> int:
-    """One number that orders costs as the documented order does."""
+    """Return one number that orders costs as the documented order does."""
     assert all(part < most for part, most in zip(cost, MOST, strict=True)), cost
     return sum(part * weight for part, weight in zip(cost, weights(), strict=True))
 
 
 class _Program:
-    """A minimisation over integers, row by row."""
+    """Integer minimisation problem, built row by row."""
 
     def __init__(self) -> None:
         self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -57,13 +59,13 @@ class _Program:
         return self._columns - 1
 
     def row(self, least: float, terms: Mapping[int, float], most: float = highspy.kHighsInf) -> None:
-        """least <= sum of the terms <= most"""
+        """Require least <= sum of the terms <= most."""
         columns = np.array(list(terms), dtype=np.int32)
         values = np.array(list(terms.values()), dtype=np.float64)
         self._solver.addRow(least, most, len(terms), columns, values)
 
     def solve(self) -> list[int] | None:
-        """The values, None if there is no solution."""
+        """Return the values, or None if there is no solution."""
         self._solver.run()
         status = self._solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
@@ -98,7 +100,7 @@ class Exact:
         self._places()
 
     def best(self) -> frozenset[Candidate] | None:
-        """Who goes, None if no choice of victims helps."""
+        """Return the victims, or None if no choice of victims helps."""
         while (values := self._program.solve()) is not None:
             going = frozenset(pod for pod, column in self._goes.items() if values[column])
             assert self._problem.whole(going)
@@ -113,13 +115,13 @@ class Exact:
             most = len(stuck) - 1
             for pod, *mates in units:
                 if pod.gang is not None and len(mates) + 1 < max(2, len(self._problem.companies[pod.gang].members)):
-                    # Who cannot go singly may go with everybody.
+                    # A pod that cannot be evicted singly can be evicted with its whole gang.
                     stuck[self._falls[pod.gang]] = -most - 1
             self._program.row(-highspy.kHighsInf, stuck, most)
         return None
 
     def suffices(self, going: Collection[Candidate]) -> bool:
-        """Whether the preemptor has room and leave if just these go. Nothing else can be asked after that."""
+        """Return whether the preemptor fits and is allowed when exactly these pods are evicted. Call it last."""
         for pod, column in self._goes.items():
             self._program.row(int(pod in going), {column: 1}, int(pod in going))
         return self._program.solve() is not None
@@ -147,7 +149,7 @@ class Exact:
                 self._subgroups(company, rule, falls)
 
     def _subgroups(self, company: Company, rule: SubgroupRule, falls: int) -> None:
-        """No more subgroups lose their size than the gang can do without, unless everybody goes."""
+        """Limit broken subgroups to the number that the gang can spare, unless the whole gang is evicted."""
         whole = company.whole_parts(rule, company.members)
         broken = [self._program.column() for _ in whole]
         for column, part in zip(broken, whole.values(), strict=True):
@@ -162,7 +164,7 @@ class Exact:
             self._program.row(-highspy.kHighsInf, terms, len(whole) - rule.least)
 
     def _together(self, part: Sequence[Candidate]) -> None:
-        """All of them go, or none."""
+        """Evict all of these pods or none."""
         columns = [self._goes[member] for member in part if member in self._goes]
         for column in columns[1:]:
             self._program.row(0, {columns[0]: 1, column: -1}, 0)
@@ -170,7 +172,7 @@ class Exact:
             self._program.row(0, {columns[0]: 1}, 0)
 
     def _limit(self, columns: Sequence[int], most: int, falls: int, all_of_them: int) -> None:
-        """At most so many, unless everybody goes."""
+        """Evict at most this number of pods, unless the whole gang is evicted."""
         if columns:
             terms = {**dict.fromkeys(columns, 1.0), falls: -float(all_of_them)}
             self._program.row(-highspy.kHighsInf, terms, most)
@@ -211,8 +213,9 @@ class Exact:
         }
 
     def _kept(self, account: AccountRecord, name: str) -> int | None:
-        """What is kept for an account: what of its guarantee it does not hold, or what is kept for its children if
-        that is more. It grows as its pods go."""
+        """Return the amount reserved for an account: the unused part of its guarantee, or the amount reserved for
+        its children if that is larger. It grows as pods of the account are evicted.
+        """
         below = [kept for child in account.children.values() if (kept := self._kept(child, name)) is not None]
         guarantee = account.guarantee.get(name, 0)
         if not guarantee and not below:

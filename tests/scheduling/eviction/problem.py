@@ -1,7 +1,7 @@
-"""The question of an eviction, taken from a cluster before it is asked: who may go, what that frees, what it costs.
+"""An eviction problem, copied from a cluster before a decision: candidates, the room they free and their cost.
 
-What a reclaimee owes (`ReclaimRules`), what protects a pod (`evict_veto`) and what accounts allow (`limit`) is
-taken as it is; everything that a choice of victims makes of these is stated here anew.
+Debts of reclaimees (`ReclaimRules`), protection of pods (`evict_veto`) and limits of accounts (`limit`) are
+used as they are; all rules about a set of victims are implemented here a second time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _THERE = (MemberState.BOUND, MemberState.RUNNING)
 
 
 class Candidate:
-    """One pod on a node; `rule` is None if it may not go."""
+    """A pod on a node; `rule` is None if it cannot be evicted."""
 
     def __init__(self, session: Session, record: PodRecord, rule: ReclaimRule | None) -> None:
         assert record.charge_path is not None
@@ -47,7 +47,9 @@ class Candidate:
 
 
 class Company:
-    """A gang with pods there: how many it can do without, in all and of each role, and whether it may fall."""
+    """A gang with pods in the cluster: the number of members it can spare, in all and per role, and whether it can
+    be evicted whole.
+    """
 
     def __init__(self, gang: GangRecord, members: list[Candidate]) -> None:
         spec = gang.spec
@@ -59,7 +61,7 @@ class Company:
         self.rules = spec.subgroups
         holds = there >= spec.min_member and min(self.roles.values(), default=0) >= 0 and self._enough(members)
         self.free = there - spec.min_member
-        # Without a minimum, and where it is lacking already, there is nothing to break.
+        # Without a minimum, or below it already, there is no quorum to break.
         if not holds or (there == 1 and not self.roles and not self.rules):
             self.free, self.roles, self.rules = there, {}, ()
         if spec.unit:
@@ -79,7 +81,7 @@ class Company:
     def whole_parts(
         self, rule: SubgroupRule, members: Iterable[Candidate]
     ) -> dict[tuple[str, ...], list[Candidate]]:
-        """The subgroups of a rule that have as many members as they need."""
+        """Return the subgroups of a rule that have all the members they need."""
         parts: dict[tuple[str, ...], list[Candidate]] = {}
         for member in members:
             values = rule.part(dict(member.record.pod.labels))
@@ -88,7 +90,7 @@ class Company:
         return {values: part for values, part in parts.items() if len(part) >= rule.size}
 
     def part_of(self, pod: Candidate) -> tuple[Candidate, ...]:
-        """The subgroup that is of no use without the pod, or the pod."""
+        """Return the subgroup that is useless without the pod, or the pod."""
         parts = ((rule, part) for rule in self.rules for part in self.whole_parts(rule, self.members).values())
         exact = (part for rule, part in parts if len(part) == rule.size and pod in part)
         return tuple(next(exact, [pod]))
@@ -98,9 +100,13 @@ class Company:
 
 
 class Problem:
-    """`wanted` are (class, how many members of it); `bars` are (account, resource, how much it may hold at most,
-    how much of that the preemptor asks for, whether what others below it are guaranteed is kept for them). The
-    preemptor's own accounts must have no guarantees."""
+    """An eviction problem for one preemptor.
+
+    `wanted` holds (class, number of members). `bars` holds (account, resource, maximum usage, part of it that
+    the
+    preemptor requests, whether guarantees of other accounts below it are reserved). The preemptor's own accounts
+    must have no guarantees.
+    """
 
     def __init__(self, scenario: Scenario, waiting: Sequence[str]) -> None:
         state = scenario.state
@@ -125,7 +131,7 @@ class Problem:
             for record in state.pods.values()
             if record.state in _THERE
         ]
-        # As of now: the question is about the time before anybody is told to go.
+        # Times are as of now: the problem describes the cluster before any eviction.
         self._held = {account: dict(future_holdings(account)) for account in session.ledger.accounts.values()}
         gangs: dict[GangRecord, list[Candidate]] = {}
         for pod in self.pods:
@@ -162,11 +168,12 @@ class Problem:
         )
         return None if any(each is not None for each in spared) else rule
 
-    # what may go
+    # candidates
 
     def unit_of(self, pod: Candidate, going: Collection[Candidate]) -> tuple[Candidate, ...]:
-        """Who goes in one step with a pod: its whole gang, if that can not spare all who go, or its subgroup if it
-        has no member too many."""
+        """Return the pods that are evicted in one step with a pod: its whole gang if the gang cannot spare all
+        victims, or its subgroup if that has no surplus member.
+        """
         company = self.companies.get(pod.gang) if pod.gang is not None else None
         if company is None or company.spares(going):
             return company.part_of(pod) if company is not None else (pod,)
@@ -176,19 +183,23 @@ class Problem:
         return list(dict.fromkeys(self.unit_of(pod, going) for pod in self.pods if pod in going))
 
     def whole(self, going: Collection[Candidate]) -> bool:
-        """Whether every gang keeps what it needs or loses everybody, and nobody goes who may not."""
+        """Return whether every gang keeps its quorum or is evicted whole, and no protected pod is evicted."""
         units = self.units(going)
         return all(pod in going and pod.rule is not None for unit in units for pod in unit)
 
     def in_turn(self, units: Sequence[tuple[Candidate, ...]]) -> bool:
-        """Whether there is an order in which every reclaimee still owes something when its next unit goes."""
+        """Return whether an order exists in which every reclaimee still owes something when its next unit is
+        evicted.
+        """
         return _Turns(units, self._held).possible()
 
-    # what it costs
+    # costs
 
     def cost(self, going: Collection[Candidate]) -> tuple[int, ...]:
-        """The order of costs: whether anything is taken that was not lent, how far away, pods against budgets,
-        gangs broken, highest priority, pods, sum of priorities, sum of own priorities. They are 0 or more here."""
+        """Return the cost, in documented order: whether amounts are reclaimed that were not lent, distance, pods
+        against budgets, gangs broken, highest priority, number of pods, sum of priorities, sum of own
+        priorities. All parts are 0 or more here.
+        """
         if not going:
             return (0,) * 8
         rules = [pod.rule for pod in going]
@@ -212,7 +223,7 @@ class Problem:
 
 
 class _Turns:
-    """All orders of some units, sets instead of sequences where only the set matters."""
+    """Yield all orders of some units, as sets instead of sequences where only the set matters."""
 
     def __init__(self, units: Sequence[tuple[Candidate, ...]], holdings: Mapping[AccountRecord, Amounts]) -> None:
         self._units = units

@@ -1,4 +1,4 @@
-"""Small random clusters in which somebody waits and others may have to go."""
+"""Small random clusters with a waiting unit and possible victims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}]},
         {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]
 """
 CAPACITY = PROPORTION.replace("proportion", "capacity")
-# How far owners' words reach is another question (`test_self_protection.py`).
+# `test_self_protection.py` covers the reach of the owners' annotations.
 HEARD = "phalanx: {selfProtection: all}\n"
 KINDS = ("priorities", "quotas", "capacity", "tree", "proportion", "reclaimees")
 MOST_VICTIMS = 14
@@ -29,7 +29,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Unaudited(Scenario):
-    """Looks at the state's books after every cycle only, not after every event."""
+    """Audit of the state's books after every cycle only, not after every event."""
 
     def observe(self, about: str, event: ClusterEvent) -> Unaudited:
         self._observed[about] = event
@@ -38,12 +38,13 @@ class Unaudited(Scenario):
 
 
 class SmallCluster:
-    """2 to 5 nodes (or up to `nodes`), 3 to 14 pods on them (or as many as `victims` says), and one preemptor: a
-    pod, or a gang of up to four members.
+    """Draw 2 to 5 nodes (or up to `nodes`), 3 to 14 pods on them (or `victims`), and one preemptor: a pod, or a
+    gang of up to four members.
 
-    `kind` says which accounts there are. Pods stand alone or in gangs, with and without members to spare, with
-    roles, subgroups, or as units; have four priorities, their own and their gangs'; some are protected, some
-    count in a PodDisruptionBudget.
+    `kind` selects the accounts. Pods are single or in gangs, with and without surplus, with roles, subgroups, or
+    as
+    units. They have four priorities, their own and their gangs'. Some are protected, some count in a
+    PodDisruptionBudget.
     """
 
     def __init__(self, seed: int, victims: tuple[int, int] = (3, MOST_VICTIMS), nodes: int = 5) -> None:
@@ -67,7 +68,7 @@ class SmallCluster:
         return self.draw.choice([1, 1, 2, 2, 3]), self.draw.choice([0, 0, 1, 2]) if self.gpus else 0
 
     def _fill(self, most: int) -> None:
-        """As many nodes as will be nearly full."""
+        """Draw the number of nodes that are nearly full."""
         draw = self.draw
         self.places = [f"n{draw.randrange(draw.randint(2, most))}" for _ in self._sizes]
         self.cpu = self.gpu = 0
@@ -81,7 +82,7 @@ class SmallCluster:
             self.gpu += gpu
 
     def _accounts(self) -> list[dict[str, str]]:
-        """Where pods may live: namespace and queue."""
+        """Return the possible homes of pods: namespace and queue."""
         draw, scenario = self.draw, self.scenario
         if self.kind == "priorities":
             return [{"namespace": "ns", "queue": "default"}]
@@ -106,7 +107,7 @@ class SmallCluster:
         return [{"namespace": "ns", "queue": name} for name in names]
 
     def _queue(self, cpu: int, gpu: int, lends: bool) -> dict[str, Any]:
-        """Whoever waits has no guarantee: it would keep room for him that grows as his own pods go."""
+        """Give the preemptor no guarantee: the amount reserved for it would grow as its own pods are evicted."""
         draw = self.draw
         fields: dict[str, Any] = {"weight": draw.randint(1, 3), "reclaimable": draw.random() < 0.9}
         if self.kind != "proportion":
@@ -118,13 +119,13 @@ class SmallCluster:
         return fields
 
     def _shares(self, parts: int) -> list[tuple[int, int]]:
-        """Whole amounts that add up to no more than there is."""
+        """Draw whole amounts whose sum does not exceed the total."""
         draw = self.draw
         cpus = sorted(draw.randint(0, self.cpu) for _ in range(parts - 1))
         cuts = [0, *cpus, self.cpu]
         return [(cuts[n + 1] - cuts[n], draw.randint(0, self.gpu) // parts) for n in range(parts)]
 
-    # who is there
+    # running pods
 
     def _occupy(self) -> None:
         draw = self.draw
@@ -171,7 +172,7 @@ class SmallCluster:
         amounts: dict[str, Any] = {"cpu": cpu, "gpu": gpu} if gpu else {"cpu": cpu}
         self.scenario.pod(f"p{self._pods}", node=node, queue=home["queue"], more=more, **amounts, **fields)
 
-    # who waits
+    # the preemptor
 
     def _preemptor(self) -> list[str]:
         draw = self.draw

@@ -9,15 +9,15 @@ from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_
 CLUSTER = {"cpu": 9, "memory": 18}
 
 
-def test_the_largest_part_of_any_resource_dominates() -> None:
+def test_dominant_share_is_the_largest_share_of_any_resource() -> None:
     assert dominant_share({"cpu": 3, "memory": 1}.items(), CLUSTER) == Fraction(1, 3)
     assert dominant_resource({"cpu": 3, "memory": 1}.items(), CLUSTER) == "cpu"
     assert dominant_share({"cpu": 1, "memory": 4}.items(), CLUSTER) == Fraction(2, 9)
     assert dominant_resource({"cpu": 1, "memory": 4}.items(), CLUSTER) == "memory"
 
 
-def test_the_example_of_the_paper() -> None:
-    """9 CPUs and 18 GB; A's tasks take 1 and 4, B's take 3 and 1: A gets three tasks, B two."""
+def test_dominant_shares_match_the_example_of_the_drf_paper() -> None:
+    """9 CPUs and 18 GB; tasks of A request 1 and 4, tasks of B 3 and 1: A gets three tasks, B two."""
     demands = {"A": {"cpu": 1, "memory": 4}, "B": {"cpu": 3, "memory": 1}}
     idle = dict(CLUSTER)
     tasks = {"A": 0, "B": 0}
@@ -38,22 +38,22 @@ def test_the_example_of_the_paper() -> None:
     assert share("A") == share("B") == Fraction(2, 3)
 
 
-def test_a_weight_divides() -> None:
+def test_dominant_share_is_divided_by_the_weight() -> None:
     assert dominant_share([("cpu", 3)], CLUSTER, weight=2) == Fraction(1, 6)
 
 
-def test_nothing_held_is_no_share() -> None:
+def test_account_without_usage_has_no_dominant_share() -> None:
     assert dominant_share([], CLUSTER) == 0
     assert dominant_resource([], CLUSTER) == ""
 
 
-def test_what_there_is_none_of_counts_only_if_asked_for() -> None:
+def test_resource_with_a_total_of_zero_counts_only_if_requested() -> None:
     held = [("cpu", 3), ("example.com/gone", 1)]
     assert dominant_share(held, CLUSTER) == Fraction(1, 3)
     assert dominant_share(held, CLUSTER, unfounded=True) == 1
 
 
-def test_shares_that_floats_cannot_tell_apart_differ() -> None:
+def test_shares_too_close_for_floats_still_differ() -> None:
     total = {"memory": 3 * 2**53}
     assert dominant_share([("memory", 2**53)], total) < dominant_share([("memory", 2**53 + 1)], total)
     assert dominant_share([("memory", 2**53)], total) == dominant_share([("cpu", 3)], CLUSTER)

@@ -9,7 +9,7 @@ from phalanx.scheduling.quota.hdrf import ONE, HdrfNode, Hierarchy, first, turn
 
 
 class Play:
-    """Lets the leaf whose turn it is take one task after the other until nobody can."""
+    """Start one task after the other of the leaf that is first, until no task fits."""
 
     def __init__(self, **total: int) -> None:
         self.total = total
@@ -21,7 +21,7 @@ class Play:
         self.task: dict[str, dict[str, int]] = {}
 
     def leaf(self, path: str, weights: str, tasks: int, **task: int) -> None:
-        """Named and weighed as Volcano's annotations do, from the root on."""
+        """Leaf with name and weight as in Volcano's annotations, from the root on."""
         levels = zip(path.split("/")[1:], map(int, weights.split("/")[1:]), strict=True)
         self.leaves[path] = self.hierarchy.node(levels)
         self.task[path], self.held[path] = task, dict.fromkeys(task, 0)
@@ -49,7 +49,7 @@ class Play:
 
 
 def test_children_with_different_dominant_resources_do_not_starve_each_other() -> None:
-    """Volcano's "rescaling test": 10 CPUs, 10 G; sci takes both, eng's dev CPU only, eng's prod memory only."""
+    """Volcano's "rescaling test": 10 CPUs, 10 G; sci uses both, eng's dev CPU only, eng's prod memory only."""
     play = Play(cpu=10, memory=10)
     play.leaf("root/sci", "100/50", 10, cpu=1, memory=1)
     play.leaf("root/eng/dev", "100/50/50", 10, cpu=1)
@@ -61,7 +61,7 @@ def test_children_with_different_dominant_resources_do_not_starve_each_other() -
     }
 
 
-def test_a_blocked_child_does_not_let_its_sibling_take_more_than_others() -> None:
+def test_blocked_child_does_not_raise_the_share_of_its_sibling() -> None:
     """Volcano's "blocking nodes test": 30 CPUs, 30 G; memory is shared half and half although CPU ran out."""
     play = Play(cpu=30, memory=30)
     play.leaf("root/pg1", "100/25", 30, cpu=1)
@@ -78,7 +78,7 @@ def test_a_blocked_child_does_not_let_its_sibling_take_more_than_others() -> Non
     }
 
 
-def test_the_first_figure_of_the_design() -> None:
+def test_hdrf_shares_match_the_first_figure_of_the_design() -> None:
     """n2's child with all CPU is scaled to its sibling's half of the GPUs: n2 has a share of one half."""
     hierarchy = Hierarchy({"cpu": 10, "gpu": 10})
     hierarchy.set(hierarchy.node([("n1", 50)]), {"gpu": 5}, {"gpu": 5})
@@ -109,7 +109,7 @@ def test_a_saturated_child_counts_in_full() -> None:
     assert hierarchy.node([("eng", 1)]).parts == {"cpu": 6 * ONE // 10 + 2 * ONE // 10}
 
 
-def test_who_cannot_grow_comes_last_whatever_he_has() -> None:
+def test_queue_that_cannot_grow_is_ordered_last_whatever_its_share() -> None:
     hierarchy = Hierarchy({"cpu": 10, "gpu": 4})
     poor = hierarchy.node([("poor", 1)])
     rich = hierarchy.node([("rich", 1)])
@@ -121,7 +121,7 @@ def test_who_cannot_grow_comes_last_whatever_he_has() -> None:
     assert turn(rich) < turn(poor)
 
 
-def test_a_tie_is_decided_on_the_next_level() -> None:
+def test_equal_shares_are_ordered_by_the_next_level() -> None:
     hierarchy = Hierarchy({"cpu": 10})
     nodes = [hierarchy.node([("a", 1), ("x", 1)]), hierarchy.node([("a", 1), ("y", 1)])]
     hierarchy.set(nodes[0], {"cpu": 2}, {"cpu": 1})
@@ -143,7 +143,7 @@ moves = st.lists(st.tuples(paths, amounts, st.just({}) | st.just({"cpu": 1}) | s
 
 
 @given(moves, st.booleans())
-def test_one_by_one_gives_what_all_at_once_gives(
+def test_hdrf_order_one_task_at_a_time_equals_the_order_of_all_at_once(
     moves: list[tuple[str, dict[str, int], dict[str, int]]], full: bool
 ) -> None:
     def levels(path: str) -> list[tuple[str, int]]:

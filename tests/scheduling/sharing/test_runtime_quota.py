@@ -17,7 +17,7 @@ def runtimes(total: int, *quotas: RuntimeQuota, scaling: bool = True) -> list[in
 # one level
 
 
-def test_the_worked_example() -> None:
+def test_runtime_quota_matches_the_worked_example() -> None:
     quotas = [
         RuntimeQuota("a", 40, 10, 5),
         RuntimeQuota("b", 60, 15, 20),
@@ -28,22 +28,22 @@ def test_the_worked_example() -> None:
 
 
 @pytest.mark.parametrize(("asked", "expected"), [(0, [0, 90]), (30, [30, 70]), (60, [60, 50])])
-def test_koordinator_s_numbers_as_the_lender_comes_back(asked: int, expected: list[int]) -> None:
-    """Total 100; the lender has a min of 60, the borrower a min of 50 and asks for 90; minima do not scale."""
+def test_runtime_quota_matches_koordinator_when_the_lender_returns(asked: int, expected: list[int]) -> None:
+    """Total 100; the lender has a min of 60, the borrower a min of 50 and a request of 90; minima do not scale."""
     quotas = [RuntimeQuota("lender", 1, 60, asked), RuntimeQuota("borrower", 1, 50, 90)]
     assert runtimes(100, *quotas, scaling=False) == expected
 
 
-def test_koordinator_s_numbers_for_two_that_want_more_than_there_is() -> None:
+def test_runtime_quota_matches_koordinator_for_two_requests_above_the_total() -> None:
     assert runtimes(120, RuntimeQuota("a", 1, 50, 80)) == [80]
     assert runtimes(120, RuntimeQuota("a", 1, 50, 80), RuntimeQuota("b", 1, 50, 100)) == [60, 60]
 
 
-def test_an_idle_minimum_is_lent() -> None:
+def test_unused_min_is_lent() -> None:
     assert runtimes(100, RuntimeQuota("a", 1, 50, 0), RuntimeQuota("b", 1, 10, 100)) == [0, 100]
 
 
-def test_what_does_not_lend_keeps_its_minimum() -> None:
+def test_quota_that_does_not_lend_keeps_its_min() -> None:
     assert runtimes(100, RuntimeQuota("a", 1, 50, 0, lends=False), RuntimeQuota("b", 1, 10, 100)) == [50, 50]
 
 
@@ -52,32 +52,32 @@ def test_minima_that_exceed_the_total_shrink_in_proportion() -> None:
     assert runtimes(100, *quotas) == [60, 40]
 
 
-def test_without_scaling_minima_hold_although_they_exceed_the_total() -> None:
+def test_without_scaling_minima_stay_although_they_exceed_the_total() -> None:
     quotas = [RuntimeQuota("a", 1, 90, 90), RuntimeQuota("b", 1, 60, 60)]
     assert runtimes(100, *quotas, scaling=False) == [90, 60]
 
 
-def test_a_minimum_that_does_not_scale_leaves_less_to_those_that_do() -> None:
+def test_min_that_does_not_scale_shrinks_the_minima_that_do() -> None:
     quotas = [
         RuntimeQuota("a", 1, 60, 60, scales=False),
         RuntimeQuota("b", 1, 60, 60),
         RuntimeQuota("c", 1, 30, 30),
     ]
-    # 40 are left for minima of 90: 26 and 13; the unit that remains goes to the first name.
+    # 40 remain for minima of 90: 26 and 13; the last unit belongs to the first name.
     assert runtimes(100, *quotas) == [60, 27, 13]
 
 
-def test_minima_that_do_not_scale_may_leave_nothing() -> None:
+def test_minima_that_do_not_scale_can_use_up_the_total() -> None:
     quotas = [RuntimeQuota("a", 1, 120, 120, scales=False), RuntimeQuota("b", 1, 60, 60)]
     assert runtimes(100, *quotas) == [120, 0]
 
 
 def test_a_guarantee_does_not_shrink() -> None:
     quotas = [RuntimeQuota("a", 1, 90, 90, guarantee=80), RuntimeQuota("b", 1, 60, 60)]
-    assert runtimes(100, *quotas) == [80, 40]  # more than there is: what runs is never taken by shares
+    assert runtimes(100, *quotas) == [80, 40]  # more than the total: shares never evict running pods
 
 
-def test_the_largest_remainder_gets_the_unit_then_the_first_name() -> None:
+def test_largest_remainder_gets_the_indivisible_unit_and_ties_use_the_name() -> None:
     assert runtimes(10, *[RuntimeQuota(name, 1, 0, 99) for name in "bca"]) == [3, 3, 4]
     assert runtimes(10, RuntimeQuota("a", 4, 0, 99), RuntimeQuota("b", 3, 0, 99), RuntimeQuota("c", 1, 0, 99)) == [
         5,
@@ -104,7 +104,7 @@ quotas = st.lists(
 
 
 @given(st.integers(0, 500), quotas)
-def test_no_unit_is_lost_and_none_is_made(total: int, quotas: list[RuntimeQuota]) -> None:
+def test_runtime_quotas_add_up_to_the_total(total: int, quotas: list[RuntimeQuota]) -> None:
     scaling = [quota._replace(scales=True) for quota in quotas]
     amounts = runtime_quotas(total, scaling)
     assert sum(amounts.values()) <= total
@@ -113,7 +113,7 @@ def test_no_unit_is_lost_and_none_is_made(total: int, quotas: list[RuntimeQuota]
 
 
 @given(st.integers(0, 500), quotas)
-def test_everyone_has_his_minimum_as_far_as_he_wants_it(total: int, quotas: list[RuntimeQuota]) -> None:
+def test_every_quota_gets_its_min_up_to_its_request(total: int, quotas: list[RuntimeQuota]) -> None:
     amounts = runtime_quotas(total, quotas)
     exceeded = sum(quota.minimum for quota in quotas) > total
     fixed = sum(quota.minimum for quota in quotas if not quota.scales)
@@ -153,7 +153,7 @@ def cpu(total: int, *roots: QuotaNode, **switches: bool) -> dict[str, int]:
     return {name: amounts["cpu"] for name, amounts in runtime_tree({"cpu": total}, roots, **switches).items()}
 
 
-def test_children_share_what_their_parent_gets() -> None:
+def test_children_share_the_runtime_of_their_parent() -> None:
     tree = [
         parent("eng", 40, 100, leaf("dev", 30, 80, 80), leaf("prod", 10, 80, 20)),
         leaf("sci", 60, 60, 60),
@@ -161,7 +161,7 @@ def test_children_share_what_their_parent_gets() -> None:
     assert cpu(100, *tree) == {"eng": 40, "sci": 60, "dev": 30, "prod": 10}
 
 
-def test_a_parent_asks_for_what_its_children_ask_within_their_maxima() -> None:
+def test_parent_requests_the_sum_of_its_children_within_their_max() -> None:
     tree = [
         parent("eng", 0, 100, leaf("dev", 0, 10, 80), leaf("prod", 0, 80, 20)),
         leaf("sci", 0, 100, 100),
@@ -174,7 +174,7 @@ def test_a_parent_that_does_not_lend_keeps_its_minimum_for_its_children() -> Non
     assert cpu(100, *tree) == {"eng": 40, "sci": 60, "dev": 5}
 
 
-def test_weights_share_what_is_left_above_the_minima() -> None:
+def test_weights_share_the_amount_above_the_minima() -> None:
     tree = [leaf("a", 10, 100, 100, weights={"cpu": 3}), leaf("b", 10, 100, 100, weights={"cpu": 1})]
     assert cpu(100, *tree) == {"a": 70, "b": 30}
 
@@ -183,13 +183,13 @@ def test_without_shared_weights_the_maxima_are_the_weights() -> None:
     assert cpu(100, leaf("a", 0, 300, 100), leaf("b", 0, 100, 100)) == {"a": 75, "b": 25}
 
 
-def test_what_runs_is_kept_where_usage_is_guaranteed() -> None:
+def test_running_usage_stays_in_the_quota_where_usage_is_guaranteed() -> None:
     tree = [leaf("a", 10, 100, 90, used={"cpu": 80}), leaf("b", 50, 100, 60)]
     assert cpu(100, *tree) == {"a": 40, "b": 60}
     assert cpu(100, *tree, guarantee_usage=True) == {"a": 80, "b": 50}
 
 
-def test_a_parent_is_guaranteed_what_its_children_are() -> None:
+def test_parent_is_guaranteed_the_sum_of_its_children() -> None:
     tree = [
         parent("eng", 10, 100, leaf("dev", 20, 100, 90, used={"cpu": 70}), leaf("prod", 10, 100, 0)),
         leaf("sci", 20, 100, 60),
@@ -198,18 +198,18 @@ def test_a_parent_is_guaranteed_what_its_children_are() -> None:
     assert cpu(100, *tree, guarantee_usage=True) == {"eng": 80, "sci": 20, "dev": 80, "prod": 0}
 
 
-def test_resources_that_a_maximum_leaves_out_have_no_runtime() -> None:
+def test_resource_outside_of_max_has_no_runtime() -> None:
     tree = [QuotaNode("a", {}, {"cpu": 10}, {"cpu": 5, "memory": 7}), QuotaNode("b", {}, {}, {"cpu": 5})]
     assert runtime_tree({"cpu": 10, "memory": 10}, tree) == {"a": {"cpu": 5}, "b": {}}
 
 
-def test_a_parent_hands_on_the_resources_that_its_maximum_leaves_out() -> None:
+def test_parent_passes_on_resources_outside_of_its_max() -> None:
     tree = [QuotaNode("eng", children=[leaf("dev", 10, 80, 100), leaf("prod", 10, 80, 100)])]
     assert runtime_tree({"cpu": 100}, tree) == {"eng": {}, "dev": {"cpu": 50}, "prod": {"cpu": 50}}
 
 
 @pytest.mark.parametrize("depth", [1, 5, 200])
-def test_a_chain_hands_down_all_it_gets(depth: int) -> None:
+def test_chain_of_quotas_passes_on_its_whole_runtime(depth: int) -> None:
     node = leaf("leaf", 1, 50, 60)
     for level in range(depth):
         node = parent(f"level-{level}", 1, 40 + level, node)

@@ -1,4 +1,4 @@
-"""Weighted max-min sharing: what Volcano's iteration tends to, in whole units."""
+"""Weighted max-min sharing: the limit of Volcano's iteration, in whole units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 
 
 def volcano(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[str, dict[str, float]] | None:
-    """The iteration of Volcano's proportion plugin, as written; None where it gives more than there is."""
+    """Run the iteration of Volcano's proportion plugin as written. Return None where its shares exceed the
+    total.
+    """
     guaranteed = {r: sum(claim.guarantee.get(r, 0) for claim in claims) for r in total}
     limits = {
         claim.name: {
@@ -54,20 +56,20 @@ def by_name(total: int, *claimants: ShareClaimant) -> list[int]:
     return [amounts[claimant.name] for claimant in claimants]
 
 
-def test_weights_share_what_everyone_wants() -> None:
+def test_equal_requests_are_shared_by_weight() -> None:
     assert by_name(100, ShareClaimant("a", 1, UNLIMITED), ShareClaimant("b", 3, UNLIMITED)) == [25, 75]
 
 
-def test_what_one_does_not_want_goes_to_the_others_by_weight() -> None:
+def test_unrequested_share_is_divided_among_the_remaining_queues_by_weight() -> None:
     claimants = [ShareClaimant("a", 1, UNLIMITED), ShareClaimant("b", 3, 30), ShareClaimant("c", 1, UNLIMITED)]
     assert by_name(100, *claimants) == [35, 30, 35]
 
 
-def test_nobody_gets_more_than_he_wants() -> None:
+def test_no_queue_gets_more_than_its_request() -> None:
     assert by_name(100, ShareClaimant("a", 1, 20), ShareClaimant("b", 1, 30)) == [20, 30]
 
 
-def test_a_guarantee_holds_and_the_others_share_the_rest() -> None:
+def test_guarantee_is_served_and_the_remaining_queues_share_by_weight() -> None:
     claimants = [
         ShareClaimant("a", 1, UNLIMITED, 60),
         ShareClaimant("b", 1, UNLIMITED),
@@ -76,16 +78,16 @@ def test_a_guarantee_holds_and_the_others_share_the_rest() -> None:
     assert by_name(100, *claimants) == [60, 20, 20]
 
 
-def test_a_guarantee_that_the_weight_covers_changes_nothing() -> None:
+def test_guarantee_below_the_weighted_share_changes_nothing() -> None:
     assert by_name(100, ShareClaimant("a", 1, UNLIMITED, 40), ShareClaimant("b", 1, UNLIMITED)) == [50, 50]
 
 
-def test_a_guarantee_counts_although_less_is_wanted() -> None:
+def test_guarantee_counts_although_the_request_is_smaller() -> None:
     assert by_name(100, ShareClaimant("a", 1, 10, 40), ShareClaimant("b", 1, UNLIMITED)) == [40, 60]
 
 
-def test_what_is_left_after_the_first_round_comes_on_top_of_a_guarantee() -> None:
-    # Round one: 30 (lifted from 10), 10 (wanted), 50; the 10 that are left go 1:5 to those who want more.
+def test_remainder_of_the_first_round_is_added_to_a_guarantee() -> None:
+    # Round one: 30 (raised from 10), 10 (request), 50; the remaining 10 are split 1:5 among unmet requests.
     claimants = [ShareClaimant("a", 1, UNLIMITED, 30), ShareClaimant("b", 4, 10), ShareClaimant("c", 5, UNLIMITED)]
     assert by_name(100, *claimants) == [32, 10, 58]
 
@@ -94,23 +96,23 @@ def test_guarantees_alone_may_exceed_the_total() -> None:
     assert by_name(100, ShareClaimant("a", 1, UNLIMITED, 70), ShareClaimant("b", 1, UNLIMITED, 60)) == [70, 60]
 
 
-def test_units_that_cannot_be_divided_go_to_the_largest_remainders_then_to_the_first_names() -> None:
+def test_indivisible_units_belong_to_the_largest_remainder_and_ties_use_the_name() -> None:
     assert by_name(10, *[ShareClaimant(name, 1, UNLIMITED) for name in "abc"]) == [4, 3, 3]
     assert by_name(11, *[ShareClaimant(name, 1, UNLIMITED) for name in "cab"]) == [3, 4, 4]
     # 10 by 4 : 3 : 1 is 5, 3.75 and 1.25
     assert by_name(10, ShareClaimant("a", 4, 99), ShareClaimant("b", 3, 99), ShareClaimant("c", 1, 99)) == [5, 4, 1]
 
 
-def test_without_weight_there_is_nothing_but_the_guarantee() -> None:
+def test_queue_without_weight_gets_its_guarantee_only() -> None:
     assert by_name(100, ShareClaimant("a", 0, UNLIMITED, 5), ShareClaimant("b", 1, 50)) == [5, 50]
     assert by_name(100, ShareClaimant("a", 0, UNLIMITED, 5)) == [5]
 
 
-def test_nobody_is_an_answer() -> None:
+def test_no_queues_give_an_empty_result() -> None:
     assert fill(100, []) == {}
 
 
-def test_the_real_capability_leaves_room_for_the_guarantees_of_others() -> None:
+def test_real_capability_excludes_the_guarantees_of_other_queues() -> None:
     assert real_capability(100, 60, 20, None) == 60
     assert real_capability(100, 60, 20, 50) == 50
     assert real_capability(100, 120, 20, None) == 20
@@ -146,7 +148,7 @@ claimants = st.lists(
 
 
 @given(st.integers(0, 3000), claimants)
-def test_everyone_stays_within_his_bounds_and_the_total_is_used(total: int, claimants: list[ShareClaimant]) -> None:
+def test_every_queue_is_within_its_bounds_and_the_total_is_used(total: int, claimants: list[ShareClaimant]) -> None:
     amounts = fill(total, claimants)
     caps = {c.name: max(c.cap, c.floor) for c in claimants}
     assert all(c.floor <= amounts[c.name] <= caps[c.name] for c in claimants)
@@ -155,7 +157,7 @@ def test_everyone_stays_within_his_bounds_and_the_total_is_used(total: int, clai
 
 
 @given(st.integers(0, 3000), claimants)
-def test_nobody_below_his_cap_has_less_than_another_took_by_weight(
+def test_queue_below_its_cap_has_no_smaller_weighted_share_than_another(
     total: int, claimants: list[ShareClaimant]
 ) -> None:
     amounts = fill(total, claimants)
@@ -179,7 +181,7 @@ claims = st.lists(
 
 
 @given(st.lists(st.integers(360, 1500), min_size=3, max_size=3), claims)
-def test_it_is_what_volcanos_iteration_tends_to(totals: list[int], claims: list[ShareRequest]) -> None:
+def test_result_is_the_limit_of_volcanos_iteration(totals: list[int], claims: list[ShareRequest]) -> None:
     total = dict(zip(RESOURCES, totals, strict=True))
     expected = volcano(total, claims)
     found = deserved(total, claims)
@@ -191,7 +193,7 @@ def test_it_is_what_volcanos_iteration_tends_to(totals: list[int], claims: list[
 
 
 @pytest.mark.parametrize("count", [1, 7, 1000])
-def test_many_are_shared_among_as_a_few_are(count: int) -> None:
+def test_many_queues_are_shared_with_the_same_result_as_few(count: int) -> None:
     amounts = fill(count * 10, [ShareClaimant(f"{number:04}", 2, 9 + 2 * (number % 2)) for number in range(count)])
     spread = {9: count - count // 2, 11: count // 2}
     assert sum(amounts.values()) == min(count * 10, 9 * spread[9] + 11 * spread[11])
