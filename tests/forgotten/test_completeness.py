@@ -31,7 +31,7 @@ HONOURED = {
     "nodeSelector": VERDICTS,
     "overhead": TABLES,
     "preemptionPolicy": "scheduling/test_preempt.py::test_who_never_preempts_evicts_nobody",
-    "priority": "e2e/test_gangs.py::test_who_is_more_important_goes_first",
+    "priority": "e2e/test_gangs.py::test_gang_of_higher_priority_is_scheduled_first",
     "priorityClassName": "dialects/test_evictability.py::test_what_the_cluster_itself_needs_is_critical",
     "resourceClaims": VERDICTS,
     "resources": TABLES,

@@ -112,7 +112,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "who takes over lists before it binds",
         {
             "e2e/test_leadership.py": (
-                "test_a_standby_knows_the_cluster_and_lists_pods_anew_when_it_is_its_turn",
+                "test_standby_caches_the_cluster_and_lists_pods_again_when_it_becomes_leader",
                 "test_a_standby_takes_over_when_the_leader_dies",
             )
         },
@@ -202,7 +202,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     45: (
         "it is alive although the API server is away",
-        {"e2e/test_process.py": ("test_probes_and_metrics", "test_it_outlives_a_restart_of_the_api_server")},
+        {"e2e/test_process.py": ("test_probes_and_metrics", "test_scheduler_survives_a_restart_of_the_api_server")},
     ),
 }
 
