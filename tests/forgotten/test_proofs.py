@@ -88,7 +88,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     19: (
         "a version that is too old is told within a watch",
-        {"kube/test_reflector.py": ("test_a_version_too_old_means_a_new_list_whose_absences_are_deletions",)},
+        {"kube/test_reflector.py": ("test_expired_version_causes_a_new_list_whose_absences_are_deletions",)},
     ),
     20: (
         "a connection that is silent is dead",
@@ -98,7 +98,7 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "what a list lacks is deleted, and a namesake is another",
         {
             "kube/test_reflector.py": (
-                "test_a_version_too_old_means_a_new_list_whose_absences_are_deletions",
+                "test_expired_version_causes_a_new_list_whose_absences_are_deletions",
                 "test_a_new_uid_in_a_watch_is_a_deletion_and_a_creation",
             ),
             "dialects/test_intake.py": ("test_the_same_name_with_a_new_uid_is_another_pod",),
@@ -194,10 +194,10 @@ DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
         "kinds that are not served, or forbidden",
         {
             "kube/test_reflector.py": (
-                "test_a_resource_may_come_and_go",
-                "test_what_becomes_forbidden_stays_known_and_is_said_once",
+                "test_resource_that_disappears_and_returns_is_watched_again",
+                "test_forbidden_resource_stays_cached_and_is_logged_once",
             ),
-            "daemon/test_observer.py": ("test_who_may_not_read_budgets_schedules_without_them",),
+            "daemon/test_observer.py": ("test_scheduler_without_the_right_to_budgets_schedules_without_them",),
         },
     ),
     45: (
