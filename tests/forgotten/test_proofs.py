@@ -1,4 +1,4 @@
-"""Which test proves which duty: a list that is complete, and tests that are there."""
+"""Tests that prove each duty: the list is complete, and the tests exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 HERE = "forgotten/test_constraints.py"
 
-# What is forgotten most often, and the tests that prove that we do not: file (under tests/), then their names.
+# Duties that are forgotten most often, and the tests that prove them: file (under tests/), then their names.
 DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
     1: (
         "the uid goes with every binding and deletion",

@@ -73,7 +73,7 @@ def table(name: str) -> list[Case]:
 
 
 def one(text: str) -> Case:
-    """A single case, whose lines follow."""
+    """Parse a single case from its lines."""
     (case,) = read(f"case\n{text}", "the case")
     return case
 
